@@ -1,0 +1,39 @@
+"""asmtune: an assembly-aware autotuner for Triton kernels.
+
+Public names load on first use, so that importing the package costs
+milliseconds and pulls in neither torch, triton, scikit-learn nor rich.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from asmtune.config import Config as Config
+    from asmtune.dispatch import asm_autotune as asm_autotune
+    from asmtune.problem import Problem as Problem
+    from asmtune.space import Space as Space
+    from asmtune.target import load_target as load_target
+
+_HOMES = {
+    "Config": "asmtune.config",
+    "Problem": "asmtune.problem",
+    "Space": "asmtune.space",
+    "asm_autotune": "asmtune.dispatch",
+    "load_target": "asmtune.target",
+}
+
+__all__ = ["Config", "Problem", "Space", "asm_autotune", "load_target"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,5 @@
+"""`python -m asmtune`."""
+
+from asmtune.cli import main
+
+main()

@@ -1,0 +1,141 @@
+"""`Config`: one point of a space, with the attributes of `triton.Config`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from asmtune.errors import SpaceError
+
+OPTION_DEFAULTS: Final[Mapping[str, int | None]] = {
+    "num_warps": 4,
+    "num_stages": 3,
+    "num_ctas": 1,
+    "maxnreg": None,
+}
+"""Triton's compile options that are axes, with Triton's own defaults."""
+
+OPTION_AXES: Final = tuple(OPTION_DEFAULTS)
+
+
+class Config:
+    """Values for a kernel's constexprs and for Triton's compile options.
+
+    It has the attributes and the constructor of `triton.Config`, so either
+    can stand where the other is expected, but it is hashable whatever the
+    order of its keywords, and importing it loads nothing.
+
+    Args:
+        kwargs: constexpr parameters by name.
+        num_warps: warps a program; a power of two.
+        num_stages: depth of software pipelining.
+        num_ctas: programs a cluster (sm_90 and newer).
+        maxnreg: cap on registers a thread, or None.
+        pre_hook: called with all arguments by name before each launch.
+        ir_override: file of hand-edited IR or PTX to use instead.
+    """
+
+    # Triton's autotuner writes `vars(config)` to disk: it must hold Triton's own
+    # attributes and no more.
+    __slots__ = ("__dict__", "_hash")
+
+    def __init__(
+        self,
+        kwargs: Mapping[str, Any],
+        num_warps: int = 4,
+        num_stages: int = 3,
+        num_ctas: int = 1,
+        maxnreg: int | None = None,
+        pre_hook: Callable[..., Any] | None = None,
+        ir_override: str | None = None,
+    ) -> None:
+        self.kwargs = dict(kwargs)
+        self.num_warps = num_warps
+        self.num_stages = num_stages
+        self.num_ctas = num_ctas
+        self.maxnreg = maxnreg
+        self.pre_hook = pre_hook
+        self.ir_override = ir_override
+        self._hash: int | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Config:
+        """A `Config` from a `Config`, a `triton.Config` or a flat mapping."""
+        if isinstance(value, Config):
+            return value
+        if isinstance(value, Mapping):
+            return cls.from_dict(value)
+        try:
+            return cls(
+                value.kwargs,
+                value.num_warps,
+                value.num_stages,
+                value.num_ctas,
+                value.maxnreg,
+                value.pre_hook,
+                getattr(value, "ir_override", None),
+            )
+        except AttributeError as error:
+            raise SpaceError(
+                f"{value!r} is not a config: expected asmtune.Config, triton.Config or a mapping"
+            ) from error
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """A `Config` from `{"BLOCK_M": 64, ..., "num_warps": 4}`; the inverse of `to_dict`."""
+        kwargs = dict(values)
+        config = cls.__new__(cls)
+        config.num_warps = kwargs.pop("num_warps", 4)
+        config.num_stages = kwargs.pop("num_stages", 3)
+        config.num_ctas = kwargs.pop("num_ctas", 1)
+        config.maxnreg = kwargs.pop("maxnreg", None)
+        config.kwargs = kwargs
+        config.pre_hook = config.ir_override = config._hash = None
+        return config
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values in one flat mapping; an option at None or one CTA is left out."""
+        values = {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
+        if self.num_ctas != 1:
+            values["num_ctas"] = self.num_ctas
+        if self.maxnreg is not None:
+            values["maxnreg"] = self.maxnreg
+        return values
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """What Triton's launcher takes as keywords, as `triton.Config.all_kwargs`."""
+        values = {
+            **self.kwargs,
+            "num_warps": self.num_warps,
+            "num_ctas": self.num_ctas,
+            "num_stages": self.num_stages,
+        }
+        if self.maxnreg is not None:
+            values["maxnreg"] = self.maxnreg
+        if self.ir_override is not None:
+            values["ir_override"] = self.ir_override
+        return values
+
+    def _identity(self) -> tuple[Any, ...]:
+        kwargs = tuple(sorted(self.kwargs.items()))
+        options = (self.num_warps, self.num_stages, self.num_ctas, self.maxnreg)
+        return (kwargs, options, self.pre_hook, self.ir_override)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(self._identity())
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the hash, which differs between processes.
+        options = (self.num_warps, self.num_stages, self.num_ctas, self.maxnreg)
+        return (type(self), (self.kwargs, *options, self.pre_hook, self.ir_override))
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.to_dict().items())
+
+    def __repr__(self) -> str:
+        return f"Config({self})"

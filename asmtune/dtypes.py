@@ -1,0 +1,82 @@
+"""Names of element types: Triton's, PyTorch's and the words people type.
+
+The canonical name is Triton's (`fp16`, `bf16`, `fp8e4nv`, `i32`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, Final
+
+from asmtune.errors import ProblemError
+
+TORCH_NAMES: Final = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8e4nv": "float8_e4m3fn",
+    "fp8e5": "float8_e5m2",
+    "fp8e4b8": "float8_e4m3fnuz",
+    "fp8e5b16": "float8_e5m2fnuz",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u64": "uint64",
+    "u32": "uint32",
+    "u16": "uint16",
+    "u8": "uint8",
+    "i1": "bool",
+}
+"""PyTorch's name of each canonical one."""
+
+_ALIASES: Final = {torch_name: name for name, torch_name in TORCH_NAMES.items()} | {
+    "half": "fp16",
+    "float": "fp32",
+    "double": "fp64",
+    "int": "i32",
+    "long": "i64",
+    "fp8": "fp8e4nv",
+}
+
+
+def canonical_dtype(text: str) -> str:
+    """The canonical name of a dtype: `float16`, `torch.float16` and `fp16` give `fp16`.
+
+    Raises:
+        ProblemError: no such dtype; suggests the nearest.
+    """
+    name = text.removeprefix("torch.").removeprefix("tl.")
+    name = _ALIASES.get(name, name)
+    if name not in TORCH_NAMES:
+        near = difflib.get_close_matches(name, [*TORCH_NAMES, *_ALIASES], 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ProblemError(f"unknown dtype {text!r}: one of {', '.join(TORCH_NAMES)}{hint}")
+    return name
+
+
+def element_type(value: Any) -> Any:
+    """The dtype object of a tensor or of a tensor descriptor; None for a scalar."""
+    # A reinterpreted tensor has a dtype of its own, a descriptor only its tensor's.
+    dtype = getattr(value, "dtype", None)
+    return getattr(getattr(value, "base", None), "dtype", None) if dtype is None else dtype
+
+
+def dtype_of(value: Any) -> str | None:
+    """Canonical dtype of a tensor, a tensor descriptor or anything with a `dtype`.
+
+    None for a scalar; a dtype that Triton has no name for keeps PyTorch's.
+    """
+    dtype = element_type(value)
+    if dtype is None:
+        return None
+    name = str(dtype).removeprefix("torch.")
+    return _ALIASES.get(name, name)
+
+
+def torch_dtype(name: str) -> Any:
+    """The `torch.dtype` of a name."""
+    import torch
+
+    return getattr(torch, TORCH_NAMES[canonical_dtype(name)])

@@ -1,0 +1,47 @@
+"""What asmtune raises: small classes, each also the builtin that fits.
+
+Every message says what is wrong, where, the limit against the actual value,
+and what to do next, in one line: the command line prints it as it stands.
+"""
+
+from __future__ import annotations
+
+
+class AsmtuneError(Exception):
+    """Base of every error that asmtune raises on purpose."""
+
+
+class InputError(AsmtuneError, ValueError):
+    """The user's input cannot be used; the command line exits with 2."""
+
+
+class SpaceError(InputError):
+    """A space of configs is malformed or has no feasible point."""
+
+
+class TargetError(InputError):
+    """A target is unknown, or its descriptor is malformed."""
+
+
+class ProblemError(InputError):
+    """A kernel cannot be found, loaded or bound to the arguments given."""
+
+
+class OracleError(InputError):
+    """A file of recorded timings is unreadable or not of the oracle's form."""
+
+
+class ParseError(InputError):
+    """Assembly text or an ELF file is not what it claims to be."""
+
+
+class StoreError(AsmtuneError, OSError):
+    """The store or the artifact cache cannot be read or written."""
+
+
+class CompileError(AsmtuneError, RuntimeError):
+    """No config of a kernel compiles; carries the compiler's own message."""
+
+
+class MeasureError(AsmtuneError, RuntimeError):
+    """Nothing could be timed: no GPU, or every candidate failed."""

@@ -1,0 +1,260 @@
+"""Kernel modules: Python files that say what to tune and on what.
+
+A module of asmtune's form (kernels/matmul.py is the template) defines
+
+    kernel                            the @triton.jit function
+    space() -> Space                  its configs
+    SHAPES                            shapes it is measured on, as mappings
+    DTYPES                            dtypes by name, the default first
+    problem(shape, dtype, device)     the Problem; device "meta" needs no GPU
+
+A module of the oracle's form has `kernel`, `space()`, `SHAPES`, `DTYPE` and
+`make(shape, device)`; it is understood as well. So is any Triton function of
+any file: `file.py:name`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from asmtune.config import Config
+from asmtune.dtypes import canonical_dtype
+from asmtune.errors import ProblemError
+from asmtune.fingerprint import digest
+from asmtune.problem import Problem, jit_function
+from asmtune.space import Space
+
+Shape = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class KernelModule:
+    """A kernel with its space and a way to make problems.
+
+    Attributes:
+        name: the module's name in reports.
+        kernel: the Triton function.
+        space: makes the space of configs.
+        problem: makes a problem from (shape, dtype, device).
+        shapes: shapes it is measured on; the first is the default.
+        dtypes: canonical names; the first is the default.
+    """
+
+    name: str
+    kernel: Any
+    space: Callable[[], Space]
+    problem: Callable[[Shape, str, str], Problem]
+    shapes: tuple[Shape, ...]
+    dtypes: tuple[str, ...]
+
+    def check_shape(self, shape: Shape) -> Shape:
+        """The shape, if it has just the dimensions that the module's own have.
+
+        Raises:
+            ProblemError: a dimension is missing or unknown; names it.
+        """
+        wanted = self.shapes[0].keys() if self.shapes else shape.keys()
+        missing = [name for name in wanted if name not in shape]
+        unknown = [name for name in shape if name not in wanted]
+        example = ",".join(f"{k}={v}" for k, v in self.shapes[0].items()) if self.shapes else ""
+        if missing:
+            raise ProblemError(
+                f"kernel {self.name}: the shape lacks {', '.join(missing)}; write --shape {example}"
+            )
+        if unknown:
+            raise ProblemError(
+                f"kernel {self.name} has no dimension {unknown[0]!r}; write --shape {example}"
+            )
+        return shape
+
+    def check_dtype(self, dtype: str | None) -> str:
+        """The canonical name of a dtype that the module supports (default: its first).
+
+        Raises:
+            ProblemError: it does not; lists those it does.
+        """
+        if dtype is None:
+            return self.dtypes[0]
+        name = canonical_dtype(dtype)
+        if name not in self.dtypes:
+            raise ProblemError(
+                f"kernel {self.name} does not support {name}: one of {', '.join(self.dtypes)}"
+            )
+        return name
+
+
+def kernel_names() -> tuple[str, ...]:
+    """Names of the kernels that come with asmtune."""
+    package = importlib.import_module("asmtune.kernels")
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(package.__path__)))
+
+
+def load_kernel_module(reference: str) -> KernelModule:
+    """The kernel module of a shipped kernel's name or of a file's path.
+
+    Raises:
+        ProblemError: it is unknown, cannot be imported, or lacks a part.
+    """
+    return from_python_module(_import(reference))
+
+
+def load_function(reference: str) -> Any:
+    """The Triton function that `file.py:name` or `package.module:name` names.
+
+    A plain Python function is decorated with `triton.jit`.
+
+    Raises:
+        ProblemError: no such file or name, or it is no function.
+    """
+    where, _, name = reference.rpartition(":")
+    module = _import(where)
+    found = getattr(module, name, None)
+    if found is None:
+        near = difflib.get_close_matches(name, vars(module), 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ProblemError(f"{where} defines no {name!r}{hint}")
+    if not hasattr(found, "fn") and callable(found):
+        import triton
+
+        found = triton.jit(found)
+    jit_function(found)
+    return found
+
+
+def from_python_module(module: ModuleType) -> KernelModule:
+    """Reads a module of either form.
+
+    Raises:
+        ProblemError: a part is missing; names it.
+    """
+    where = Path(module.__file__ or module.__name__).stem
+    for part in ("kernel", "space", "SHAPES"):
+        if not hasattr(module, part):
+            raise ProblemError(
+                f"kernel module {where} defines no {part!r}; kernels/matmul.py shows the form, "
+                f"and a single function is named as {where}.py:FUNCTION"
+            )
+    if hasattr(module, "problem"):
+        problem, dtypes = module.problem, _dtypes(module, where)
+    elif hasattr(module, "make"):
+        if not hasattr(module, "DTYPE"):
+            raise ProblemError(f"kernel module {where} defines 'make' but no 'DTYPE'")
+        dtypes = (canonical_dtype(str(module.DTYPE)),)
+        problem = _oracle_problem(module, where)
+    else:
+        raise ProblemError(f"kernel module {where} defines neither 'problem' nor 'make'")
+    return KernelModule(
+        name=where,
+        kernel=module.kernel,
+        space=lambda: Space.of(module.space()),
+        problem=problem,
+        shapes=tuple(module.SHAPES),
+        dtypes=dtypes,
+    )
+
+
+def _dtypes(module: ModuleType, where: str) -> tuple[str, ...]:
+    dtypes = tuple(map(canonical_dtype, getattr(module, "DTYPES", ())))
+    if not dtypes:
+        raise ProblemError(f"kernel module {where} defines no 'DTYPES', or an empty one")
+    return dtypes
+
+
+def _oracle_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
+    def problem(shape: Shape, dtype: str, device: str) -> Problem:  # noqa: ARG001
+        made = module.make(shape, device=device)
+        names = jit_function(module.kernel).arg_names
+        arguments = {**dict(zip(names, made["args"], strict=False)), **made["fixed"]}
+        return Problem(module.kernel, arguments, made["grid"], shape, name)
+
+    return problem
+
+
+def _import(reference: str) -> ModuleType:
+    path = Path(reference)
+    if path.suffix == ".py" or "/" in reference:
+        return _import_file(path)
+    if reference in kernel_names():
+        return importlib.import_module(f"asmtune.kernels.{reference}")
+    if _is_package_path(reference):
+        return _guarded_import(reference, lambda: importlib.import_module(reference))
+    near = difflib.get_close_matches(reference, kernel_names(), 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ProblemError(
+        f"unknown kernel {reference!r}: the kernels are {', '.join(kernel_names())}{hint}; "
+        "give a file as path/to/kernel.py"
+    )
+
+
+def _is_package_path(reference: str) -> bool:
+    root, dot, _ = reference.partition(".")
+    if not root or not dot:
+        return False
+    try:
+        return importlib.util.find_spec(root) is not None
+    except ValueError:  # a module without a spec, such as __main__
+        return False
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ProblemError(f"kernel file {path}: no such file")
+    # The same file is one module, whatever the path; two files never collide.
+    unique = f"asmtune_kernel_{path.stem}_{digest(str(path.resolve()))[:12]}"
+    if unique in sys.modules:
+        return sys.modules[unique]
+    spec = importlib.util.spec_from_file_location(unique, path)
+    if spec is None or spec.loader is None:
+        raise ProblemError(f"kernel file {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[unique] = module
+    loader = spec.loader
+
+    def execute() -> ModuleType:
+        loader.exec_module(module)
+        return module
+
+    try:
+        return _guarded_import(str(path), execute)
+    except BaseException:
+        del sys.modules[unique]
+        raise
+
+
+def _guarded_import(where: str, execute: Callable[[], ModuleType]) -> ModuleType:
+    try:
+        return execute()
+    except SyntaxError as error:
+        raise ProblemError(f"{where}, line {error.lineno}: {error.msg}") from error
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, NameError) as error:
+        raise _import_failure(where, error) from error
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise _import_failure(where, error) from error
+
+
+def _import_failure(where: str, error: Exception) -> ProblemError:
+    file = str(Path(where).absolute())
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    line = f", line {frames[-1].lineno}" if frames else ""
+    return ProblemError(f"{where}{line}: {type(error).__name__}: {error}")
+
+
+def configs_of(kernel: Any) -> Sequence[Config] | None:
+    """The configs of a kernel decorated with `@triton.autotune`; None without."""
+    layer = kernel
+    while layer is not None and not hasattr(layer, "params"):
+        configs = getattr(layer, "configs", None)
+        if configs:
+            return [Config.of(config) for config in configs]
+        layer = getattr(layer, "fn", None)
+    return None

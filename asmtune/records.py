@@ -1,0 +1,254 @@
+"""What the stages hand to each other and to the user: plain frozen records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from asmtune.config import Config
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a config could not be compiled or launched; a value, never raised.
+
+    Attributes:
+        stage: where it failed: the compiler's stage, or "launch".
+        kind: what it was, as one word: "kernel" (the source is at fault),
+            "registers", "shared_memory", "options", "timeout", "crash", "compiler".
+        detail: the compiler's own message, shortened.
+    """
+
+    stage: str
+    kind: str
+    detail: str
+
+    def __str__(self) -> str:
+        first = self.detail.strip().splitlines()[0] if self.detail.strip() else ""
+        return f"{self.kind} at {self.stage}: {first}"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a compile gives: the stages' outputs, as text but for the cubin.
+
+    Attributes:
+        digest: of all that the outputs depend on; the artifact's name on disk.
+        entry: name of the kernel in the PTX.
+        arch: `sm_90`, as the target has it.
+        outputs: text of "ttir", "ttgir" and "ptx".
+        cubin: the ELF file.
+        metadata: Triton's own, as JSON values.
+        seconds: time spent by stage.
+    """
+
+    digest: str
+    entry: str
+    arch: str
+    outputs: Mapping[str, str]
+    cubin: bytes
+    metadata: Mapping[str, Any]
+    seconds: Mapping[str, float]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory a program, static and dynamic, as launched."""
+        return int(self.metadata["shared"])
+
+
+class Features(Mapping[str, float]):
+    """Numbers read off one compiled config, by registered feature name."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> float:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Features({len(self)} values)"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a config was dropped, or what holds it back: a rule's name and its numbers."""
+
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the funnel says of one config.
+
+    Attributes:
+        config: the config.
+        kept: whether it is worth timing.
+        dropped_at: "rules", "compile" or "score"; None where it is kept.
+        rank: 1 for the scorer's favourite; None where it was not scored.
+        score: higher is better; its scale is the scorer's own.
+        reasons: why it was dropped, and remarks of the rules that only warn.
+        features: of the compiled config; None where it did not compile.
+        failure: of the compile, where it failed.
+        artifact: digest of the compiled artifact.
+    """
+
+    config: Config
+    kept: bool
+    dropped_at: str | None = None
+    rank: int | None = None
+    score: float | None = None
+    reasons: tuple[Reason, ...] = ()
+    features: Features | None = None
+    failure: Failure | None = None
+    artifact: str | None = None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Timing of one config on one problem.
+
+    Attributes:
+        config: the config.
+        median_us, p20_us, p80_us: of the samples without outliers, microseconds.
+        samples_us: every sample, in the order taken.
+    """
+
+    config: Config
+    median_us: float
+    p20_us: float
+    p80_us: float
+    samples_us: tuple[float, ...]
+
+    @property
+    def spread(self) -> float:
+        """(p80 - p20) / median; under 0.05 the timing is called steady."""
+        return (self.p80_us - self.p20_us) / self.median_us
+
+
+@dataclass(frozen=True)
+class TuneKey:
+    """What a tuned config is kept by.
+
+    Attributes:
+        kernel: `module.qualname` of the kernel.
+        shape: key argument values by name.
+        dtypes: canonical dtype of each tensor argument by name.
+        device: the device's name, as the driver gives it ("NVIDIA H200").
+    """
+
+    kernel: str
+    shape: Mapping[str, Any]
+    dtypes: Mapping[str, str]
+    device: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a tuned config comes from; what must still hold for it to be used.
+
+    Attributes:
+        source: digest of the kernel's source and of what it calls.
+        space: digest of the configs that were searched.
+        triton, torch, asmtune: versions.
+        driver: the GPU driver's version.
+        date: ISO 8601, UTC.
+    """
+
+    source: str
+    space: str
+    triton: str
+    torch: str
+    asmtune: str
+    driver: str
+    date: str
+
+
+@dataclass(frozen=True)
+class TuneRecord:
+    """The outcome of tuning one key.
+
+    Attributes:
+        key: what was tuned.
+        winner: the config to launch.
+        measurements: every config timed, the winner among them.
+        failures: configs that did not compile or launch.
+        provenance: what it was made with.
+    """
+
+    key: TuneKey
+    winner: Config
+    measurements: tuple[Measurement, ...]
+    provenance: Provenance
+    failures: tuple[tuple[Config, Failure], ...] = ()
+
+    @property
+    def median_us(self) -> float | None:
+        """The winner's median time in microseconds; None where it was not timed."""
+        return next((m.median_us for m in self.measurements if m.config == self.winner), None)
+
+
+@dataclass(frozen=True)
+class PruneReport:
+    """The funnel's outcome for one problem on one target.
+
+    Attributes:
+        kernel, shape, dtypes: the problem.
+        target: name of the target.
+        scorer: name of the scorer that ranked.
+        verdicts: one a config: kept ones first by rank, then the dropped.
+        seconds: wall-clock seconds by stage.
+        versions: of asmtune, triton and torch.
+        notes: what a reader must know of how it was made.
+    """
+
+    kernel: str
+    shape: Mapping[str, Any]
+    dtypes: Mapping[str, str]
+    target: str
+    scorer: str
+    verdicts: tuple[Verdict, ...]
+    seconds: Mapping[str, float]
+    versions: Mapping[str, str]
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def kept(self) -> tuple[Verdict, ...]:
+        """The configs worth timing, best first."""
+        return tuple(v for v in self.verdicts if v.kept)
+
+    def dropped(self) -> dict[tuple[str, str], int]:
+        """How many configs fell, by (stage, reason), in order of the funnel."""
+        tally: dict[tuple[str, str], int] = {}
+        for verdict in self.verdicts:
+            if verdict.dropped_at is not None:
+                reason = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at
+                key = (verdict.dropped_at, reason)
+                tally[key] = tally.get(key, 0) + 1
+        order = {"rules": 0, "compile": 1, "score": 2}
+        return dict(sorted(tally.items(), key=lambda item: (order[item[0][0]], -item[1])))
+
+
+def to_json(record: Any) -> Any:
+    """A record as JSON values; configs become flat mappings."""
+    if isinstance(record, Config):
+        return record.to_dict()
+    if hasattr(record, "__dataclass_fields__"):
+        return {name: to_json(getattr(record, name)) for name in record.__dataclass_fields__}
+    if isinstance(record, Mapping):
+        return {str(name): to_json(value) for name, value in record.items()}
+    if isinstance(record, list | tuple):
+        return [to_json(value) for value in record]
+    return record if isinstance(record, str | int | float | bool | None) else str(record)

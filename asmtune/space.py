@@ -1,0 +1,306 @@
+"""Configs and the spaces that they come from.
+
+A `Space` is axes with values, and named constraints over them:
+
+    Space({"BLOCK": [128, 256, 512], "num_warps": [4, 8]}).where(
+        "a thread holds 4 elements or more",
+        lambda BLOCK, num_warps: BLOCK >= num_warps * 32 * 4,
+    )
+
+It is generated lazily, in the order of its axes (the last varies fastest).
+An existing list of `triton.Config` is a space too: `Space.from_configs`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from asmtune.config import OPTION_AXES, OPTION_DEFAULTS, Config
+from asmtune.errors import SpaceError
+
+Predicate = Callable[..., bool]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A named condition over some axes.
+
+    Attributes:
+        name: what must hold, in words; error messages and reports show it.
+        predicate: takes axes (and names of the problem's shape) by name.
+    """
+
+    name: str
+    predicate: Predicate
+    needs: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parameters = inspect.signature(self.predicate).parameters.values()
+        needs = tuple(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+        object.__setattr__(self, "needs", needs)
+
+    def holds(self, point: Mapping[str, Any]) -> bool:
+        """Whether the point satisfies the condition.
+
+        Raises:
+            SpaceError: the predicate raised; names it, the point and the cause.
+        """
+        try:
+            return bool(self.predicate(**{name: point[name] for name in self.needs}))
+        except (
+            ArithmeticError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            NameError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise SpaceError(
+                f"constraint {self.name!r} failed at {dict(point)}: "
+                f"{type(error).__name__}: {error}; make it return True or False there"
+            ) from error
+
+
+class Space:
+    """Axes with values, constraints over them, and a default config.
+
+    Args:
+        axes: values by name: the kernel's constexpr parameters, and
+            `num_warps`, `num_stages`, `num_ctas`, `maxnreg` (None for no cap).
+        constraints: conditions that every config satisfies.
+        default: the config to fall back to; the first feasible one otherwise.
+
+    Raises:
+        SpaceError: an axis is empty or repeats a value, an option's value is
+            not a positive whole number, or a default lies outside the axes.
+    """
+
+    def __init__(
+        self,
+        axes: Mapping[str, Iterable[Any]],
+        constraints: Iterable[Constraint] = (),
+        default: Config | None = None,
+    ) -> None:
+        self.axes: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+            {name: _axis_values(name, values) for name, values in axes.items()}
+        )
+        self.constraints = tuple(constraints)
+        self.default = default
+        self._points: tuple[Config, ...] | None = None
+        misfit = None if default is None else _misfit(default, self.axes)
+        if misfit is not None:
+            raise SpaceError(f"default {default} lies outside the axes: {misfit}")
+
+    @classmethod
+    def from_configs(cls, configs: Sequence[Any], default: Config | None = None) -> Space:
+        """The space of exactly these configs (`Config` or `triton.Config`), in order.
+
+        Raises:
+            SpaceError: the list is empty, holds what is no config, or lacks the default.
+        """
+        points = tuple(dict.fromkeys(Config.of(config) for config in configs))
+        if not points:
+            raise SpaceError("a space needs at least one config; the list given is empty")
+        chosen = points[0] if default is None else Config.of(default)
+        if chosen not in points:
+            raise SpaceError(f"default {chosen} is not one of the {len(points)} configs given")
+        space = cls(_spanned_axes(points))
+        space.default, space._points = chosen, points
+        return space
+
+    @classmethod
+    def of(cls, value: Any) -> Space:
+        """A space from a space, a list of configs or a mapping of axes.
+
+        Raises:
+            SpaceError: it is none of these, or malformed.
+        """
+        if isinstance(value, Space):
+            return value
+        if isinstance(value, Mapping):
+            return cls(value)
+        if not isinstance(value, Iterable):
+            raise SpaceError(f"{value!r} is no space: expected a Space, configs or axes by name")
+        return cls.from_configs(list(value))
+
+    def where(self, name: str, predicate: Predicate) -> Space:
+        """The same space with one more named constraint."""
+        return self._with(constraints=(*self.constraints, Constraint(name, predicate)))
+
+    def replace(self, **axes: Iterable[Any]) -> Space:
+        """The same space with other values for some of its axes.
+
+        An option axis (`num_warps` ...) that the space lacks is added. A default
+        that the new axes leave out is the default no more.
+
+        Raises:
+            SpaceError: a name is neither an axis nor an option; lists the axes.
+        """
+        if self._points is not None:
+            raise SpaceError("a space given as a list of configs has no axes to replace")
+        for name in axes:
+            if name not in self.axes and name not in OPTION_AXES:
+                known = [*self.axes, *(o for o in OPTION_AXES if o not in self.axes)]
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise SpaceError(f"unknown axis {name!r}: the axes are {', '.join(known)}{hint}")
+        return self._with(axes={**self.axes, **axes})
+
+    @property
+    def size(self) -> int:
+        """Points before constraints."""
+        if self._points is not None:
+            return len(self._points)
+        return math.prod(len(values) for values in self.axes.values())
+
+    def __iter__(self) -> Iterator[Config]:
+        return self.configs()
+
+    def configs(self, **context: Any) -> Iterator[Config]:
+        """Feasible configs, lazily and in a fixed order.
+
+        Args:
+            context: values that constraints may name besides the axes: the
+                problem's shape (`M=4096`).
+
+        Raises:
+            SpaceError: a constraint names something that is neither.
+        """
+        plan = self._plan(context)
+        if self._points is not None:
+            always = [c for level in plan for c in level]
+            for config in self._points:
+                if all(c.holds(_point(config, context)) for c in always):
+                    yield config
+            return
+        names, values = list(self.axes), list(self.axes.values())
+        for point in _walk(names, values, plan, dict(context)):
+            yield Config.from_dict({name: point[name] for name in names})
+
+    def first(self, **context: Any) -> Config:
+        """The default config where it is feasible, or else the first that is.
+
+        Raises:
+            SpaceError: no point is feasible; says which constraint rejects most.
+        """
+        plan = self._plan(context)
+        if self.default is not None:
+            point = _point(self.default, context)
+            if all(c.holds(point) for level in plan for c in level):
+                return self.default
+        for config in self.configs(**context):
+            return config
+        raise SpaceError(self.describe_empty(**context))
+
+    def describe_empty(self, **context: Any) -> str:
+        """One line that says which constraint, taken alone, leaves fewest points."""
+        alone = {
+            c.name: sum(1 for _ in self._with(constraints=(c,)).configs(**context))
+            for c in self.constraints
+        }
+        if not alone:
+            return f"no feasible point among {self.size}"
+        worst = min(alone, key=lambda name: alone[name])
+        return (
+            f"no feasible point among {self.size}: constraint {worst!r} alone leaves "
+            f"{alone[worst]}; relax it or widen its axes"
+        )
+
+    def _with(
+        self,
+        axes: Mapping[str, Iterable[Any]] | None = None,
+        constraints: tuple[Constraint, ...] | None = None,
+    ) -> Space:
+        space = Space(
+            self.axes if axes is None else axes,
+            self.constraints if constraints is None else constraints,
+        )
+        space._points = self._points
+        if self.default is not None and (axes is None or not _misfit(self.default, space.axes)):
+            space.default = self.default
+        return space
+
+    def _plan(self, context: Mapping[str, Any]) -> list[list[Constraint]]:
+        """Constraints by the number of axes that must be bound to check them."""
+        order = {name: depth for depth, name in enumerate(self.axes, 1)}
+        order |= {name: len(order) for name in OPTION_AXES if name not in order and self._points}
+        plan: list[list[Constraint]] = [[] for _ in range(len(self.axes) + 1)]
+        for constraint in self.constraints:
+            unknown = [n for n in constraint.needs if n not in order and n not in context]
+            if unknown:
+                raise SpaceError(
+                    f"constraint {constraint.name!r} names {unknown[0]!r}, which is neither an "
+                    f"axis ({', '.join(self.axes)}) nor given by the shape "
+                    f"({', '.join(context) or 'empty'})"
+                )
+            plan[max((order.get(n, 0) for n in constraint.needs), default=0)].append(constraint)
+        return plan
+
+
+def _walk(
+    names: list[str],
+    values: list[tuple[Any, ...]],
+    plan: list[list[Constraint]],
+    point: dict[str, Any],
+    depth: int = 0,
+) -> Iterator[dict[str, Any]]:
+    """Depth-first over the axes, each constraint checked as soon as it can be."""
+    if not all(constraint.holds(point) for constraint in plan[depth]):
+        return
+    if depth == len(names):
+        yield point
+        return
+    for value in values[depth]:
+        point[names[depth]] = value
+        yield from _walk(names, values, plan, point, depth + 1)
+
+
+def _point(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
+    """What constraints see of a config: options that it leaves out have their defaults."""
+    return {**context, **OPTION_DEFAULTS, **config.to_dict()}
+
+
+def _misfit(default: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None:
+    """Why a config is no point of the axes; None where it is one."""
+    values = _point(default, {})
+    for name, allowed in axes.items():
+        if name not in values:
+            return f"it lacks {name}"
+        if values[name] not in allowed:
+            return f"axis {name!r} has {', '.join(map(str, allowed))}"
+    unknown = [name for name in default.kwargs if name not in axes]
+    return f"there is no axis {unknown[0]!r}" if unknown else None
+
+
+def _axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise SpaceError(f"axis {name!r} has {values!r}: expected a list of values")
+    unique = tuple(values)
+    if not unique:
+        raise SpaceError(f"axis {name!r} is empty: give it at least one value")
+    try:
+        distinct = len(set(unique))
+    except TypeError as error:
+        raise SpaceError(f"axis {name!r} has a value that cannot be one: {error}") from error
+    if distinct != len(unique):
+        raise SpaceError(f"axis {name!r} repeats a value: {list(unique)}")
+    if name in OPTION_AXES:
+        for value in unique:
+            if not (value is None and name == "maxnreg") and not (type(value) is int and value > 0):
+                raise SpaceError(f"axis {name!r} has {value!r}: expected whole numbers above 0")
+    return unique
+
+
+def _spanned_axes(points: Sequence[Config]) -> dict[str, tuple[Any, ...]]:
+    spanned: dict[str, dict[Any, None]] = {}
+    for config in points:
+        for name, value in config.to_dict().items():
+            spanned.setdefault(name, {})[value] = None
+    return {name: tuple(values) for name, values in spanned.items()}

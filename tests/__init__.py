@@ -1,0 +1,1 @@
+"""Tests that need the repository as a package."""

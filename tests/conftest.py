@@ -1,0 +1,40 @@
+"""What all tests share: caches of the session's own, never the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from asmtune.settings import Settings
+from asmtune.target import Target, load_target
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One folder of artifacts for the session, so that nothing is compiled twice."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASMTUNE_CACHE_DIR", str(folder))
+        patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+        patch.setenv("ASMTUNE_JOBS", "1")
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def settings(session_cache: Path) -> Settings:
+    """Settings of the session: its folder, and one worker, which is this process."""
+    return Settings(cache_dir=session_cache, jobs=1)
+
+
+@pytest.fixture
+def empty_settings(tmp_path: Path) -> Settings:
+    """Settings with a folder where nothing lies yet."""
+    return Settings(cache_dir=tmp_path / "cache", jobs=1)
+
+
+@pytest.fixture(scope="session")
+def target() -> Target:
+    """An H200."""
+    return load_target("H200")

@@ -1,0 +1,108 @@
+"""The boundary at which exceptions become failures."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from asmtune.errors import AsmtuneError, ProblemError, StoreError
+from asmtune.guard import guarded, required
+from asmtune.records import Failure
+
+INTERNAL = type("PTXASError", (Exception,), {})
+RESOURCES = type("OutOfResources", (Exception,), {})
+
+
+def failure(stage: str, error: BaseException) -> Failure:
+    """The failure that an error at a stage amounts to."""
+
+    def work() -> NoReturn:
+        raise error
+
+    found = guarded(stage, work)
+    assert isinstance(found, Failure)
+    assert found.stage == stage
+    return found
+
+
+def test_result_passes() -> None:
+    """What the work returns comes back as it is."""
+    assert guarded("ptx", lambda: [1, 2]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("bad"),
+        RuntimeError("PassManager::run failed"),
+        AssertionError(),
+        StopIteration(),
+        type("Strange", (Exception,), {})("odd"),
+    ],
+)
+def test_any_exception_becomes_a_failure(error: Exception) -> None:
+    """Whatever is raised becomes a failure of that stage, with the type's name in its detail."""
+    found = failure("ptx", error)
+    assert found.kind == "compiler"
+    assert found.detail == f"{type(error).__name__}: {error}".rstrip()
+
+
+@pytest.mark.parametrize("error", [ProblemError("x"), StoreError("x"), KeyboardInterrupt()])
+def test_errors_about_input_and_interrupts_pass(error: BaseException) -> None:
+    """Our own errors and Ctrl-C end the work: they are not about one config."""
+    with pytest.raises((AsmtuneError, KeyboardInterrupt)) as caught:
+        failure("ptx", error)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("stage", "error", "kind"),
+    [
+        (
+            "cubin",
+            INTERNAL("Internal error\nptxas fatal   : (C7602) Insufficient registers for wgmma"),
+            "registers",
+        ),
+        ("cubin", INTERNAL("ptxas error   : Entry 'f' uses too much shared data"), "shared_memory"),
+        ("launch", RESOURCES("out of resource: shared memory, Required: 300000"), "shared_memory"),
+        ("llir", MemoryError("std::bad_alloc"), "memory"),
+        ("cubin", INTERNAL("`ptxas` failed with error code 139"), "ptxas"),
+        ("lower", RuntimeError("PassManager::run failed"), "kernel"),
+        ("ttir", RuntimeError("PassManager::run failed"), "kernel"),
+        ("ttgir", RuntimeError("PassManager::run failed"), "compiler"),
+    ],
+)
+def test_kind_is_read_off_the_message(stage: str, error: Exception, kind: str) -> None:
+    """The message decides what a failure was; without a hint, the stage does."""
+    assert failure(stage, error).kind == kind
+
+
+def test_detail_is_the_essence() -> None:
+    """The detail is ptxas's fatal line, without the PTX, the repro command or the echo."""
+    found = failure(
+        "cubin",
+        INTERNAL(
+            "PTXAS error: Internal Triton PTX codegen error\n\n"
+            "`ptxas` stderr:\nptxas fatal   : (C7602) Insufficient registers\n"
+            "ptxas fatal   : Ptx assembly aborted due to errors\n\n"
+            "Repro command: ptxas -v x.ptx\n"
+        ),
+    )
+    assert found.detail == "ptxas fatal   : (C7602) Insufficient registers"
+    kept = failure("ttgir", RuntimeError("one\n\n  two  \nRepro command: x\n")).detail
+    assert kept == "RuntimeError: one\n  two"
+
+
+def test_detail_is_limited() -> None:
+    """A message of any length leaves a detail of 2000 characters at most."""
+    assert len(failure("ptx", ValueError("x" * 100_000)).detail) == 2000
+
+
+def test_required_code_of_the_users() -> None:
+    """What the user's code makes passes; what it raises is an input error that says of what."""
+    assert required("the space", lambda: 3) == 3
+    with pytest.raises(
+        ProblemError, match=r"^the space: ZeroDivisionError: integer division or modulo by zero$"
+    ):
+        required("the space", lambda: 1 // 0)

@@ -1,0 +1,260 @@
+"""Kernel modules: every form that is understood, and every way to be none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from asmtune.config import Config
+from asmtune.errors import ProblemError
+from asmtune.kernel_module import (
+    KernelModule,
+    configs_of,
+    from_python_module,
+    kernel_names,
+    load_function,
+    load_kernel_module,
+)
+from asmtune.problem import jit_function
+
+HEAD = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    '''Copies.'''
+
+def plain(x_ptr, n):
+    '''Not decorated.'''
+
+def space():
+    return {"BLOCK": [64, 128]}
+
+SHAPES = [{"n": 1024}, {"n": 1000}]
+"""
+
+OURS = (
+    HEAD
+    + """
+from asmtune.problem import Problem
+DTYPES = ("float16", "fp32")
+
+def problem(shape, dtype, device):
+    x = torch.empty(shape["n"], device=device)
+    return Problem(kernel, {"x_ptr": x, "out_ptr": x, "n": shape["n"], "EVEN": True}, (1,), shape)
+"""
+)
+
+ORACLES = (
+    HEAD.replace('return {"BLOCK": [64, 128]}', 'yield {"BLOCK": 64, "num_warps": 8}')
+    + """
+DTYPE = torch.bfloat16
+
+def make(shape, device="cuda"):
+    x = torch.empty(shape["n"], device=device, dtype=DTYPE)
+    return dict(args=(x, x, shape["n"]), fixed=dict(EVEN=False), grid=lambda m: (m["BLOCK"],))
+"""
+)
+
+TUNED = (
+    HEAD
+    + """
+configs = [triton.Config({"BLOCK": 64}, num_warps=8), triton.Config({"BLOCK": 128})]
+rules = {"EVEN": lambda values: values["n"] % values["BLOCK"] == 0}
+tuned = triton.heuristics(rules)(triton.autotune(configs, key=["n"])(kernel))
+"""
+)
+
+
+def write(folder: Path, text: str, name: str = "mine.py") -> Path:
+    """A kernel file of this text."""
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_module_of_our_form(tmp_path: Path) -> None:
+    """A file with kernel, space, SHAPES, DTYPES and problem gives all its parts."""
+    module = load_kernel_module(str(write(tmp_path, OURS)))
+    assert module.name == "mine"
+    assert module.dtypes == ("fp16", "fp32")
+    assert module.shapes == ({"n": 1024}, {"n": 1000})
+    assert [config.kwargs["BLOCK"] for config in module.space()] == [64, 128]
+    problem = module.problem({"n": 7}, "fp16", "meta")
+    assert problem.bind(Config({"BLOCK": 64}))["n"] == 7
+
+
+def test_module_of_the_oracles_form(tmp_path: Path) -> None:
+    """A file with kernel, space, SHAPES, DTYPE and make gives the same parts."""
+    module = load_kernel_module(str(write(tmp_path, ORACLES)))
+    assert module.dtypes == ("bf16",)
+    assert list(module.space()) == [Config({"BLOCK": 64}, num_warps=8)]
+    problem = module.problem({"n": 7}, "bf16", "meta")
+    assert problem.name == "mine"
+    assert problem.dtypes == {"x_ptr": "bf16", "out_ptr": "bf16"}
+    assert problem.bind(Config({"BLOCK": 64}))["EVEN"] is False
+    assert problem.programs(Config({"BLOCK": 64})) == (64, 1, 1)
+
+
+def test_shipped_kernels_by_name() -> None:
+    """Every shipped kernel loads by its name and makes its default problem without memory."""
+    assert "matmul" in kernel_names()
+    for name in kernel_names():
+        module = load_kernel_module(name)
+        assert module.name == name
+        for dtype in module.dtypes:
+            problem = module.problem(module.shapes[0], dtype, "meta")
+            assert problem.programs(module.space().first(**problem.shape))
+
+
+def test_one_file_is_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file loads once whatever path names it, and files of one name do not collide."""
+    path = write(tmp_path, OURS)
+    (tmp_path / "other").mkdir()
+    other = write(tmp_path / "other", ORACLES)
+    monkeypatch.chdir(tmp_path)
+    first = load_kernel_module(str(path))
+    assert load_kernel_module("./other/../mine.py").kernel is first.kernel
+    assert load_kernel_module("other/mine.py").dtypes == ("bf16",)
+    assert load_kernel_module(str(other)).kernel is not first.kernel
+
+
+@pytest.mark.parametrize("part", ["kernel", "space", "SHAPES", "DTYPES"])
+def test_missing_part_of_our_form(part: str) -> None:
+    """A module that lacks a part, or has no dtypes, is refused with the part's name."""
+    module = ModuleType("mine")
+    module.__file__ = "mine.py"
+    parts = {"kernel": None, "space": dict, "SHAPES": [], "DTYPES": ["fp16"], "problem": None}
+    for name, value in parts.items():
+        setattr(module, name, value)
+    assert from_python_module(module).dtypes == ("fp16",)
+    delattr(module, part)
+    with pytest.raises(ProblemError, match=f"^kernel module mine defines no '{part}'"):
+        from_python_module(module)
+
+
+def test_missing_part_of_the_oracles_form() -> None:
+    """Neither problem nor make, or make without DTYPE, is refused with what lacks."""
+    module = ModuleType("mine")
+    module.__file__ = "mine.py"
+    for name in ("kernel", "space", "SHAPES"):
+        setattr(module, name, None)
+    with pytest.raises(ProblemError, match="defines neither 'problem' nor 'make'"):
+        from_python_module(module)
+    module.make = None  # type: ignore[attr-defined]
+    with pytest.raises(ProblemError, match="defines 'make' but no 'DTYPE'"):
+        from_python_module(module)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = 1\n\n1 / 0\n", "broken.py, line 3: ZeroDivisionError: division by zero"),
+        ("x = 1\nif x\n", "broken.py, line 2: expected ':'"),
+        ("import a_module_that_is_not_there\n", "line 1: ModuleNotFoundError: No module named"),
+        ("\nassert 1 > 2, 'too new'\n", "broken.py, line 2: AssertionError: too new"),
+        ("raise RuntimeError('no GPU here')\n", "line 1: RuntimeError: no GPU here"),
+        ("undefined\n", "line 1: NameError: name 'undefined' is not defined"),
+    ],
+)
+@pytest.mark.parametrize("relative", [False, True])
+def test_file_that_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str, relative: bool
+) -> None:
+    """A file's own error is told with its line, and the broken module does not stay."""
+    path = write(tmp_path, source, "broken.py")
+    monkeypatch.chdir(tmp_path)
+    reference = "broken.py" if relative else str(path)
+    for _ in range(2):
+        with pytest.raises(ProblemError, match=message):
+            load_kernel_module(reference)
+    write(tmp_path, OURS, "broken.py")
+    assert load_kernel_module(reference).dtypes == ("fp16", "fp32")
+
+
+def test_interrupted_import_leaves_no_module(tmp_path: Path) -> None:
+    """An import that ends with an error of another kind is not taken for done."""
+    path = write(tmp_path, "raise KeyboardInterrupt\n", "interrupted.py")
+    with pytest.raises(KeyboardInterrupt):
+        load_kernel_module(str(path))
+    assert not [name for name in sys.modules if "interrupted" in name]
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("matmull", r"unknown kernel 'matmull': the kernels are .*matmul.*; did you mean matmul\?"),
+        ("", "unknown kernel ''"),
+        (".matmul", "unknown kernel '.matmul'"),
+        ("__main__", "unknown kernel '__main__'"),
+        ("__main__.kernel", "unknown kernel '__main__.kernel'"),
+        ("nowhere/kernel.py", "kernel file nowhere/kernel.py: no such file"),
+        ("json.nothing", "json.nothing: ModuleNotFoundError: No module named 'json.nothing'"),
+        ("json.decoder", "kernel module decoder defines no 'kernel'"),
+    ],
+)
+def test_unknown_references(monkeypatch: pytest.MonkeyPatch, reference: str, message: str) -> None:
+    """What names no kernel is refused in one line that shows it."""
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)  # as under `python -c`
+    with pytest.raises(ProblemError, match=f"^{message}") as caught:
+        load_kernel_module(reference)
+    assert "\n" not in str(caught.value)
+
+
+def test_shape_must_have_the_modules_dimensions(tmp_path: Path) -> None:
+    """Missing and unknown dimensions are named, with a shape that works."""
+    module = load_kernel_module("matmul")
+    shape = {"M": 1, "N": 2, "K": 3}
+    assert module.check_shape(shape) == shape
+    with pytest.raises(ProblemError, match="matmul: the shape lacks N, K; write --shape M=4096,N="):
+        module.check_shape({"M": 1})
+    with pytest.raises(ProblemError, match="matmul has no dimension 'L'; write --shape M=4096"):
+        module.check_shape({**shape, "L": 1})
+    free = KernelModule("free", None, dict, dict, (), ("fp16",))
+    assert free.check_shape({"any": 1}) == {"any": 1}
+
+
+def test_dtype_must_be_one_of_the_modules() -> None:
+    """The first dtype is the default, any spelling counts, and others are refused."""
+    module = load_kernel_module("matmul")
+    assert module.check_dtype(None) == "fp16"
+    assert module.check_dtype("torch.bfloat16") == "bf16"
+    with pytest.raises(ProblemError, match="matmul does not support fp64: one of fp16, bf16"):
+        module.check_dtype("double")
+
+
+def test_single_functions(tmp_path: Path) -> None:
+    """`file.py:name` gives a Triton function; a plain one is decorated."""
+    path = write(tmp_path, TUNED)
+    assert load_function(f"{path}:kernel").arg_names[0] == "x_ptr"
+    assert load_function(f"{path}:plain").arg_names == ["x_ptr", "n"]
+    assert jit_function(load_function(f"{path}:tuned")) is load_function(f"{path}:kernel")
+    assert load_function("asmtune.kernels.matmul:kernel").arg_names[:2] == ["a_ptr", "b_ptr"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("kernal", "defines no 'kernal'; did you mean kernel?"),
+        ("SHAPES", "is not a Triton kernel"),
+    ],
+)
+def test_names_that_are_no_function(tmp_path: Path, name: str, message: str) -> None:
+    """A name that is not there, or is no function, is refused."""
+    with pytest.raises(ProblemError) as caught:
+        load_function(f"{write(tmp_path, TUNED)}:{name}")
+    assert message in str(caught.value)
+
+
+def test_configs_of_an_autotuned_kernel(tmp_path: Path) -> None:
+    """The configs of `@triton.autotune` are found under other decorators; none without it."""
+    path = write(tmp_path, TUNED)
+    assert configs_of(load_function(f"{path}:tuned")) == [
+        Config({"BLOCK": 64}, num_warps=8),
+        Config({"BLOCK": 128}),
+    ]
+    assert configs_of(load_function(f"{path}:kernel")) is None

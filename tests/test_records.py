@@ -1,0 +1,126 @@
+"""Records: what they derive from their fields, and their JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+
+import pytest
+
+from asmtune.config import Config
+from asmtune.records import (
+    Artifact,
+    Failure,
+    Features,
+    Measurement,
+    Provenance,
+    PruneReport,
+    Reason,
+    TuneKey,
+    TuneRecord,
+    Verdict,
+    to_json,
+)
+
+FAST, SLOW = Config({"B": 64}), Config({"B": 32}, num_warps=8)
+PROVENANCE = Provenance("5" * 64, "a" * 64, "3.6.0", "2.13.0", "0.1.0", "570.1", "2025-03-01")
+
+
+def report(*verdicts: Verdict) -> PruneReport:
+    """A report of these verdicts."""
+    return PruneReport(
+        "mm", {"M": 16}, {"a": "fp16"}, "H200", "weights", verdicts, {"score": 0.1}, {"triton": "3"}
+    )
+
+
+def test_failure_shows_its_first_line() -> None:
+    """The text of a failure is its kind, its stage and the first line of its detail."""
+    assert str(Failure("ptxas", "registers", "\n too many\nmore")) == "registers at ptxas: too many"
+    assert str(Failure("launch", "lost", "  ")) == "lost at launch: "
+
+
+def test_features_are_a_read_only_mapping() -> None:
+    """Features compare and iterate as a mapping, keep a copy, and travel between processes."""
+    values = {"registers": 32.0, "spills": 0.0}
+    features = Features(values)
+    values["registers"] = 0.0
+    assert features == {"registers": 32.0, "spills": 0.0}
+    assert list(features) == ["registers", "spills"]
+    assert len(features) == 2
+    assert pickle.loads(pickle.dumps(features)) == features
+    with pytest.raises(TypeError):
+        features["registers"] = 1.0  # type: ignore[index]
+
+
+def test_records_are_frozen() -> None:
+    """A record's fields cannot be set anew."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Verdict(FAST, True).kept = False  # type: ignore[misc]
+
+
+def test_artifact_takes_shared_memory_from_its_metadata() -> None:
+    """Shared memory a program is what Triton would launch with."""
+    artifact = Artifact("d", "mm", "sm_90", {}, b"", {"shared": 49152}, {})
+    assert artifact.shared_bytes == 49152
+
+
+def test_spread_is_relative_to_the_median() -> None:
+    """Spread is the width between the percentiles over the median."""
+    assert Measurement(FAST, 10.0, 9.0, 12.0, ()).spread == pytest.approx(0.3)
+
+
+def test_median_of_a_record_is_its_winners() -> None:
+    """A record's time is the winner's, not the first or the least; None where not timed."""
+    times = (Measurement(SLOW, 5.0, 5.0, 5.0, ()), Measurement(FAST, 9.0, 9.0, 9.0, ()))
+    key = TuneKey("mm", {}, {}, "NVIDIA H200")
+    assert TuneRecord(key, FAST, times, PROVENANCE).median_us == 9.0
+    assert TuneRecord(key, FAST, times[:1], PROVENANCE).median_us is None
+
+
+def test_report_tells_kept_and_dropped() -> None:
+    """Kept verdicts keep their order; the dropped are counted by stage and first reason."""
+    rank, limit, threads = (Reason(n, "3 of 2") for n in ("rank", "shared_memory", "threads"))
+    made = report(
+        Verdict(FAST, True, rank=1),
+        Verdict(SLOW, True, rank=2),
+        Verdict(FAST, False, "score", reasons=(rank, limit)),
+        Verdict(FAST, False, "rules", reasons=(limit,)),
+        Verdict(FAST, False, "compile"),
+        Verdict(FAST, False, "rules", reasons=(threads,)),
+        Verdict(FAST, False, "rules", reasons=(threads, limit)),
+    )
+    assert [verdict.rank for verdict in made.kept] == [1, 2]
+    assert list(made.dropped().items()) == [
+        (("rules", "threads"), 2),
+        (("rules", "shared_memory"), 1),
+        (("compile", "compile"), 1),
+        (("score", "rank"), 1),
+    ]
+    assert str(rank) == "rank: 3 of 2"
+
+
+def test_json_of_records() -> None:
+    """A record becomes plain JSON values: configs flat, tuples as lists, the rest as text."""
+    key = TuneKey("mm", {"M": 16, "causal": True}, {"a": "fp16"}, "NVIDIA H200")
+    failures = ((SLOW, Failure("ptxas", "registers", "too many")),)
+    record = TuneRecord(
+        key, FAST, (Measurement(FAST, 1.5, 1.0, 2.0, (1.5,)),), PROVENANCE, failures
+    )
+    value = to_json(record)
+    assert json.loads(json.dumps(value)) == value
+    assert value["winner"] == {"B": 64, "num_warps": 4, "num_stages": 3}
+    assert value["measurements"][0]["samples_us"] == [1.5]
+    assert value["failures"] == [
+        [SLOW.to_dict(), {"stage": "ptxas", "kind": "registers", "detail": "too many"}]
+    ]
+    assert value["key"]["shape"] == {"M": 16, "causal": True}
+    assert value["provenance"]["driver"] == "570.1"
+
+
+def test_json_of_a_report() -> None:
+    """Features and what JSON has no form for appear as a mapping and as text."""
+    value = to_json(report(Verdict(FAST, True, features=Features({"regs": 32.0}), score=1.0)))
+    assert value["verdicts"][0]["features"] == {"regs": 32.0}
+    assert value["verdicts"][0]["failure"] is None
+    assert to_json({1: Config, "x": None}) == {"1": str(Config), "x": None}

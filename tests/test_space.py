@@ -1,0 +1,319 @@
+"""Spaces: what they hold, in which order, how lazily, and what they refuse."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import triton
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.config import Config
+from asmtune.errors import SpaceError
+from asmtune.space import Constraint, Space
+
+LARGE = {
+    "A": range(10),
+    "B": range(10),
+    "C": range(10),
+    "D": range(10),
+    "num_warps": (1, 2, 4, 8, 16),
+    "num_stages": (2, 3),
+}
+
+
+class Counted:
+    """A predicate that counts its calls."""
+
+    def __init__(self, predicate: Callable[..., bool]) -> None:
+        self.predicate = predicate
+        self.__signature__ = inspect.signature(predicate)
+        self.calls = 0
+
+    def __call__(self, **values: Any) -> bool:
+        """Counts, and asks the predicate."""
+        self.calls += 1
+        return self.predicate(**values)
+
+
+def flat(space: Space, **context: Any) -> list[dict[str, Any]]:
+    """The configs of a space as mappings."""
+    return [config.to_dict() for config in space.configs(**context)]
+
+
+def test_large_space_is_whole_and_without_repeats() -> None:
+    """A space of 100,000 points gives each of them once."""
+    space = Space(LARGE)
+    assert space.size == 100_000
+    assert len(set(space)) == 100_000
+
+
+def test_generation_is_lazy() -> None:
+    """The first config costs one check of the last constraint, not a walk of the space."""
+    seen = Counted(lambda D, num_stages: num_stages + 100 > D)
+    points = Space(LARGE).where("counted", seen).configs()
+    assert seen.calls == 0
+    next(points)
+    assert seen.calls == 1
+    next(points)
+    assert seen.calls == 2
+
+
+def test_constraints_prune_subtrees() -> None:
+    """A constraint is checked once its axes are bound, and not below a point that failed."""
+    early, late = (
+        Counted(lambda A: A == 3),
+        Counted(lambda A, num_stages: A == 3 and num_stages == 2),
+    )
+    space = Space(LARGE).where("early", early).where("late", late)
+    assert sum(1 for _ in space) == 5_000
+    assert early.calls == 10
+    assert late.calls == 10_000
+
+
+def test_order_is_that_of_the_axes() -> None:
+    """The last axis varies fastest, and every walk gives the same order."""
+    space = Space({"B": [2, 1], "A": ["x", "y"], "num_warps": [8]})
+    pairs = [(config.kwargs["B"], config.kwargs["A"]) for config in space]
+    assert pairs == [(2, "x"), (2, "y"), (1, "x"), (1, "y")]
+    assert list(space) == list(space)
+    assert list(next(iter(space)).kwargs) == ["B", "A"]
+
+
+@st.composite
+def constrained(draw: st.DrawFn) -> tuple[dict[str, list[int]], list[tuple[tuple[str, ...], int]]]:
+    """Axes, and conditions of the form "the sum of these is no multiple of n"."""
+    names = draw(st.lists(st.sampled_from("ABCDE"), min_size=1, max_size=4, unique=True))
+    values = st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True)
+    axes = {name: draw(values) for name in names}
+    some = st.lists(st.sampled_from([*names, "M"]), max_size=3, unique=True).map(tuple)
+    return axes, draw(st.lists(st.tuples(some, st.integers(1, 4)), max_size=4))
+
+
+def predicate_on(names: tuple[str, ...], divisor: int) -> Callable[..., bool]:
+    """A predicate with these parameters."""
+    return eval(f"lambda {', '.join(names)}: sum(({''.join(n + ',' for n in names)})) % {divisor}")
+
+
+@given(constrained(), st.integers(0, 9))
+def test_constraints_against_brute_force(
+    drawn: tuple[dict[str, list[int]], list[tuple[tuple[str, ...], int]]], size: int
+) -> None:
+    """The points of a space are those of the product that all constraints accept, in its order."""
+    axes, conditions = drawn
+    space = Space(axes)
+    for number, (names, divisor) in enumerate(conditions):
+        space = space.where(f"condition {number}", predicate_on(names, divisor))
+    expected = []
+    for point in itertools.product(*axes.values()):
+        values = {**dict(zip(axes, point, strict=True)), "M": size}
+        if all(sum(values[n] for n in names) % divisor for names, divisor in conditions):
+            expected.append(dict(zip(axes, point, strict=True)))
+    assert [config.kwargs for config in space.configs(M=size)] == expected
+
+
+def test_options_are_axes_and_not_constexprs() -> None:
+    """Triton's options become a config's own fields, None for no cap among them."""
+    space = Space({"B": [1], "num_warps": [8], "num_stages": [5], "num_ctas": [2], "maxnreg": [64]})
+    assert list(space) == [Config({"B": 1}, 8, 5, 2, 64)]
+    caps = [config.maxnreg for config in Space({"maxnreg": [None, 128]})]
+    assert caps == [None, 128]
+
+
+def test_where_leaves_the_original() -> None:
+    """A constraint makes a new space; the one it is added to keeps its points."""
+    space = Space({"A": [1, 2, 3]}, default=Config({"A": 2}))
+    fewer = space.where("odd", lambda A: A % 2 == 1)
+    assert len(list(space)) == 3
+    assert [config.kwargs["A"] for config in fewer] == [1, 3]
+    assert fewer.where("above 1", lambda A: A > 1).first() == Config({"A": 3})
+
+
+def test_replace_changes_and_adds() -> None:
+    """Axes get other values, a missing option is added, constraints stay."""
+    space = Space({"A": [1, 2], "B": [5]}).where("A is not B", lambda A, B: A != B)
+    other = space.replace(A=(5, 6), num_warps=[2])
+    assert flat(other) == [{"A": 6, "B": 5, "num_warps": 2, "num_stages": 3}]
+    assert len(list(space)) == 2
+
+
+def test_replace_suggests_the_nearest_axis() -> None:
+    """An unknown axis is named, with all that are known and the nearest of them."""
+    space = Space({"BLOCK_M": [1], "BLOCK_N": [1], "num_warps": [4]})
+    with pytest.raises(SpaceError) as caught:
+        space.replace(BLOK_M=[2])
+    assert str(caught.value) == (
+        "unknown axis 'BLOK_M': the axes are BLOCK_M, BLOCK_N, num_warps, num_stages, num_ctas, "
+        "maxnreg; did you mean BLOCK_M?"
+    )
+
+
+def test_replace_keeps_a_default_that_fits_and_drops_one_that_does_not() -> None:
+    """A default stays exactly as long as its values are on the axes."""
+    space = Space({"A": [1, 2, 4]}, default=Config({"A": 4}))
+    assert space.replace(A=[2, 4]).first() == Config({"A": 4})
+    assert space.replace(A=[2, 1]).first() == Config({"A": 2})
+    assert space.replace(num_warps=[8]).first() == Config({"A": 1}, num_warps=8)
+
+
+def test_from_configs_keeps_order_and_drops_repeats() -> None:
+    """A list of `triton.Config` is the space of these points, hooks and all."""
+
+    def hook(arguments: dict[str, Any]) -> None:
+        """Does nothing."""
+
+    given_configs = [
+        triton.Config({"B": 64}, num_warps=8, pre_hook=hook),
+        triton.Config({"B": 32}, num_stages=1, maxnreg=96),
+        triton.Config({"B": 64}, num_warps=8, pre_hook=hook),
+    ]
+    space = Space.of(given_configs)
+    assert list(space) == [
+        Config({"B": 64}, num_warps=8, pre_hook=hook),
+        Config({"B": 32}, num_stages=1, maxnreg=96),
+    ]
+    assert space.size == 2
+    assert space.first() == Config({"B": 64}, num_warps=8, pre_hook=hook)
+    assert set(space.axes["B"]) == {64, 32}
+
+
+def test_from_configs_takes_constraints_on_any_option() -> None:
+    """A constraint over a list may name options that its configs leave at their defaults."""
+    space = Space.from_configs(
+        [triton.Config({"B": 1}, num_ctas=2), triton.Config({"B": 2}), triton.Config({"B": 3})]
+    )
+    single = space.where(
+        "one CTA, no cap", lambda B, num_ctas, maxnreg, N: num_ctas == 1 and not maxnreg and B < N
+    )
+    assert flat(single, N=3) == [{"B": 2, "num_warps": 4, "num_stages": 3}]
+
+
+def test_from_configs_refuses_replace_and_strange_defaults() -> None:
+    """A list has no axes to replace, needs a member, and its default is one of them."""
+    space = Space.from_configs([Config({"B": 1})])
+    with pytest.raises(SpaceError, match="list of configs has no axes to replace"):
+        space.replace(B=[2])
+    with pytest.raises(SpaceError, match="the list given is empty"):
+        Space.from_configs([])
+    with pytest.raises(SpaceError, match="'B=1' is not a config"):
+        Space.from_configs(["B=1"])
+    with pytest.raises(SpaceError, match=r"default B=9 .* is not one of the 1 configs"):
+        Space.from_configs([Config({"B": 1})], default=Config({"B": 9}))
+
+
+def test_of_takes_spaces_lists_and_mappings() -> None:
+    """`Space.of` gives back a space, makes one of a list or of axes, and refuses the rest."""
+    space = Space({"A": [1]})
+    assert Space.of(space) is space
+    assert list(Space.of({"A": [1]})) == list(space)
+    assert list(Space.of(iter([{"A": 1}]))) == list(space)
+    with pytest.raises(SpaceError, match="5 is no space"):
+        Space.of(5)
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({"A": []}, r"axis 'A' is empty: give it at least one value"),
+        ({"A": [1, 2, 1]}, r"axis 'A' repeats a value: \[1, 2, 1\]"),
+        ({"A": 64}, r"axis 'A' has 64: expected a list of values"),
+        ({"A": "64"}, r"axis 'A' has '64': expected a list of values"),
+        ({"A": [[1]]}, r"axis 'A' has a value that cannot be one: unhashable type: 'list'"),
+        ({"num_warps": [4, 0]}, r"axis 'num_warps' has 0: expected whole numbers above 0"),
+        ({"num_warps": [None]}, r"axis 'num_warps' has None: expected whole numbers above 0"),
+        ({"num_stages": [2.5]}, r"axis 'num_stages' has 2.5: expected whole numbers above 0"),
+        ({"num_ctas": [True]}, r"axis 'num_ctas' has True: expected whole numbers above 0"),
+        ({"maxnreg": [-1]}, r"axis 'maxnreg' has -1: expected whole numbers above 0"),
+    ],
+)
+def test_malformed_axes_are_named(axes: dict[str, Any], message: str) -> None:
+    """An axis that cannot be one is refused by name, with the value at fault."""
+    with pytest.raises(SpaceError, match=f"^{message}"):
+        Space(axes)
+
+
+@pytest.mark.parametrize(
+    ("default", "message"),
+    [
+        (Config({"A": 3, "B": 5}), r"A=3 .* outside the axes: axis 'A' has 1, 2"),
+        (Config({"A": 1}), r"outside the axes: it lacks B"),
+        (Config({"A": 1, "B": 5, "C": 0}), r"outside the axes: there is no axis 'C'"),
+        (Config({"A": 1, "B": 5}, num_warps=16), r"outside the axes: axis 'num_warps' has 4, 8"),
+    ],
+)
+def test_default_outside_the_axes_is_refused(default: Config, message: str) -> None:
+    """A default that is no point of the axes is refused, with the axis at fault."""
+    with pytest.raises(SpaceError, match=message):
+        Space({"A": [1, 2], "B": [5], "num_warps": [4, 8]}, default=default)
+
+
+def test_first_is_the_default_where_it_is_feasible() -> None:
+    """The default goes first unless a constraint forbids it for the shape at hand."""
+    space = Space({"A": [1, 2, 4]}, default=Config({"A": 4})).where("fits", lambda A, N: A <= N)
+    assert space.first(N=4) == Config({"A": 4})
+    assert space.first(N=3) == Config({"A": 1})
+
+
+def test_no_feasible_point_names_the_strictest_constraint() -> None:
+    """An empty space says which constraint, alone, leaves fewest points, default or not."""
+    space = Space({"A": range(10), "B": [1]}, default=Config({"A": 0, "B": 1}))
+    space = space.where("A is large", lambda A: A >= 8).where("A is even", lambda A: A % 2 == 0)
+    space = space.where("A is not 8", lambda A: A != 8)
+    assert list(space) == []
+    with pytest.raises(SpaceError) as caught:
+        space.first()
+    assert str(caught.value) == (
+        "no feasible point among 10: constraint 'A is large' alone leaves 2; "
+        "relax it or widen its axes"
+    )
+
+
+def test_constraint_on_an_unknown_name() -> None:
+    """A constraint that names neither an axis nor a dimension is refused, with what there is."""
+    space = Space({"A": [1]}).where("divides", lambda A, Q: Q % A == 0)
+    with pytest.raises(SpaceError) as caught:
+        list(space.configs(M=1, N=2))
+    assert str(caught.value) == (
+        "constraint 'divides' names 'Q', which is neither an axis (A) nor given by the shape (M, N)"
+    )
+    assert [config.kwargs for config in space.configs(Q=3)] == [{"A": 1}]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "cause"),
+    [
+        (lambda A: 1 // A, "ZeroDivisionError: integer division or modulo by zero"),
+        (lambda A: A.width > 3, "AttributeError: 'int' object has no attribute 'width'"),
+        (lambda A: A < LIMIT_THAT_IS_NOT_THERE, "NameError: name 'LIMIT_THAT_IS_NOT_THERE'"),  # noqa: F821
+        (lambda A: A + "x", "TypeError: unsupported operand"),
+    ],
+)
+def test_constraint_that_raises(predicate: Callable[..., bool], cause: str) -> None:
+    """A predicate's own error comes with the constraint's name, the point and the cause."""
+    space = Space({"A": [0]}).where("mine", predicate)
+    with pytest.raises(SpaceError) as caught:
+        list(space)
+    assert str(caught.value).startswith(f"constraint 'mine' failed at {{'A': 0}}: {cause}")
+    assert caught.value.__cause__ is not None
+
+
+def test_context_does_not_become_part_of_a_config() -> None:
+    """The shape serves constraints alone, and an axis hides a dimension of its name."""
+    space = Space({"A": [1, 2]}).where("fits", lambda A, M: A * M <= 4)
+    assert [config.kwargs for config in space.configs(M=4)] == [{"A": 1}]
+    hidden = Space({"M": [1, 2]}).where("small", lambda M: M < 2)
+    assert [config.kwargs for config in hidden.configs(M=4096)] == [{"M": 1}]
+
+
+def test_constraint_needs_its_named_parameters_only() -> None:
+    """What a predicate takes by `*` or `**` is not asked of the axes."""
+
+    def predicate(A: int, *rest: int, B: int = 1, **more: int) -> bool:
+        """Holds."""
+        return True
+
+    assert Constraint("any", predicate).needs == ("A", "B")
