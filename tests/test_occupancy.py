@@ -1,0 +1,303 @@
+"""Occupancy against NVIDIA's own calculator, and what follows from it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.errors import InputError
+from asmtune.occupancy import Occupancy, occupancy, register_cap_for, waves
+from asmtune.target import Target, load_target, target_names
+
+TARGETS = st.sampled_from([load_target(name) for name in target_names()])
+WARPS = st.integers(1, 40)
+REGISTERS = st.integers(1, 300)
+SHARED = st.integers(0, 240_000)
+
+
+@pytest.mark.parametrize(
+    ("num_warps", "registers", "programs"),
+    [
+        # 168 x 32 = 5376 = 21 units of 256 a warp; a partition of 16384 holds 3 warps,
+        # the SM's 4 partitions 12: 3 programs of 4 warps, 1 of 8.
+        (4, 168, 3),
+        (8, 168, 1),
+        # 128 x 32 = 4096: 4 warps a partition, 16 an SM.
+        (4, 128, 4),
+        # 129 is rounded up to 136: 4352, 3 warps a partition.
+        (4, 129, 3),
+        # 255 is rounded up to 256: 8192, 2 warps a partition, 8 an SM.
+        (8, 255, 1),
+        # 192 x 32 = 6144: 2 warps a partition and so 8 an SM, though 65536 / 6144 is 10.
+        (1, 192, 8),
+        # 16 warps at 136: 3 a partition, 12 an SM, so that none fits.
+        (16, 136, 0),
+    ],
+)
+def test_register_limit_by_hand(num_warps: int, registers: int, programs: int) -> None:
+    """Registers go to warps in units of 256, within one of the SM's four partitions."""
+    found = occupancy(load_target("H200"), num_warps, registers, 0)
+    assert found.limit_registers == programs
+    assert found.programs_per_sm == programs
+
+
+@pytest.mark.parametrize(
+    ("shared", "programs"),
+    [
+        (232448, 1),  # the most a program may have: 227 KiB, and 1 KiB reserved
+        (232449, 0),
+        (115712, 2),  # (115712 + 1024) x 2 = 233472, all the SM has
+        (115713, 1),  # rounded up to 116864, of which 2 are too many
+        (113664, 2),
+        (0, 32),  # the reserve alone would allow 228; block slots allow 32
+    ],
+)
+def test_shared_limit_by_hand(shared: int, programs: int) -> None:
+    """Each program takes its shared memory and 1 KiB more, in units of 128 bytes."""
+    assert occupancy(load_target("H200"), 1, 16, shared).programs_per_sm == programs
+
+
+@pytest.mark.parametrize(
+    ("name", "num_warps", "registers", "shared", "limits"),
+    [
+        ("A100", 8, 40, 0, (6, 8, 32, 164, 6)),
+        ("A100", 24, 32, 35204, (2, 2, 32, 4, 2)),
+        ("A100", 4, 16, 2817, (16, 16, 32, 42, 32)),
+        ("A100", 2, 64, 2973, (16, 32, 32, 41, 16)),
+        ("A100", 1, 168, 78520, (2, 64, 32, 2, 12)),
+        ("A100", 32, 16, 0, (2, 2, 32, 164, 4)),
+        ("B200", 4, 16, 18241, (12, 16, 32, 12, 32)),
+        ("B200", 12, 40, 50878, (4, 5, 32, 4, 4)),
+        ("B200", 5, 152, 47015, (2, 12, 32, 4, 2)),
+        ("B200", 32, 192, 0, (0, 2, 32, 228, 0)),
+        ("B200", 24, 224, 0, (0, 2, 32, 228, 0)),
+        ("B200", 32, 64, 198362, (1, 2, 32, 1, 1)),
+        ("H100", 12, 255, 142054, (0, 5, 32, 1, 0)),
+        ("H100", 16, 96, 0, (1, 4, 32, 228, 1)),
+        ("H100", 4, 32, 98708, (2, 16, 32, 2, 16)),
+        ("H100", 16, 96, 95481, (1, 4, 32, 2, 1)),
+        ("H100", 2, 32, 0, (32, 32, 32, 228, 32)),
+        ("H100", 8, 40, 0, (6, 8, 32, 228, 6)),
+        ("H200", 2, 255, 18288, (4, 32, 32, 12, 4)),
+        ("H200", 8, 224, 11475, (1, 8, 32, 18, 1)),
+        ("H200", 32, 255, 0, (0, 2, 32, 228, 0)),
+        ("H200", 5, 128, 35904, (3, 12, 32, 6, 3)),
+        ("H200", 5, 192, 18939, (1, 12, 32, 11, 1)),
+        ("H200", 5, 224, 12642, (1, 12, 32, 17, 1)),
+        ("L4", 1, 128, 42026, (2, 48, 24, 2, 16)),
+        ("L4", 2, 128, 1932, (8, 24, 24, 33, 8)),
+        ("L4", 3, 224, 8114, (2, 16, 24, 11, 2)),
+        ("L4", 16, 32, 5452, (3, 3, 24, 15, 4)),
+        ("L4", 24, 72, 76429, (1, 2, 24, 1, 1)),
+        ("L4", 5, 224, 67024, (1, 9, 24, 1, 1)),
+        ("RTX4090", 12, 64, 0, (2, 4, 24, 100, 2)),
+        ("RTX4090", 3, 64, 7646, (10, 16, 24, 11, 10)),
+        ("RTX4090", 32, 40, 0, (1, 1, 24, 100, 1)),
+        ("RTX4090", 3, 104, 68398, (1, 16, 24, 1, 5)),
+        ("RTX4090", 32, 96, 87566, (0, 1, 24, 1, 0)),
+        ("RTX4090", 1, 128, 18327, (5, 48, 24, 5, 16)),
+        ("RTX5090", 12, 104, 83114, (1, 4, 24, 1, 1)),
+        ("RTX5090", 12, 16, 0, (4, 4, 24, 100, 10)),
+        ("RTX5090", 16, 40, 64571, (1, 3, 24, 1, 3)),
+        ("RTX5090", 1, 32, 0, (24, 48, 24, 100, 64)),
+        ("RTX5090", 24, 32, 0, (2, 2, 24, 100, 2)),
+        ("RTX5090", 2, 64, 39470, (2, 24, 24, 2, 16)),
+    ],
+)
+def test_agrees_with_the_cuda_toolkit(
+    name: str, num_warps: int, registers: int, shared: int, limits: tuple[int, ...]
+) -> None:
+    """Programs and each limit equal what cuda_occupancy.h of CUDA 13.0 computes."""
+    found = occupancy(load_target(name), num_warps, registers, shared)
+    assert limits == (
+        found.programs_per_sm,
+        found.limit_warps,
+        found.limit_blocks,
+        found.limit_shared,
+        found.limit_registers,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "num_warps", "registers", "shared", "limiter"),
+    [
+        ("H200", 4, 168, 0, "registers"),
+        ("H200", 8, 64, 200_000, "shared"),
+        ("H200", 12, 32, 0, "warps"),
+        ("H200", 1, 32, 0, "blocks"),
+        ("H200", 8, 32, 0, "none"),
+        ("RTX4090", 8, 40, 0, "none"),
+        ("H200", 20, 32, 75_000, "warps"),  # 3 by warps, registers and shared memory
+        ("H200", 8, 128, 115_000, "shared"),  # 2 by shared memory and by registers
+    ],
+)
+def test_limiter(name: str, num_warps: int, registers: int, shared: int, limiter: str) -> None:
+    """The resource that allows no further program is named, the hardest to relieve first."""
+    assert occupancy(load_target(name), num_warps, registers, shared).limiter == limiter
+
+
+@pytest.mark.parametrize(
+    ("num_warps", "registers", "shared", "limiter", "numbers"),
+    [
+        (33, 16, 0, "warps", ("33", "1056", "1024")),
+        (4, 32, 232_449, "shared", ("232449", "232448")),
+        (4, 256, 0, "registers", ("256", "255")),
+        (16, 200, 0, "registers", ("16", "200", "65536")),
+    ],
+)
+def test_why_nothing_fits(
+    num_warps: int, registers: int, shared: int, limiter: str, numbers: tuple[str, ...]
+) -> None:
+    """Where no program fits, one line says which resource and gives limit and demand."""
+    found = occupancy(load_target("H200"), num_warps, registers, shared)
+    assert (found.programs_per_sm, found.active_warps, found.fraction) == (0, 0, 0.0)
+    assert found.limiter == limiter
+    assert all(number in found.reason for number in numbers)
+    assert "\n" not in found.reason
+
+
+def test_limit_of_one_program_below_that_of_the_sm() -> None:
+    """A program over its own shared memory limit does not fit, however much the SM has."""
+    target = dataclasses.replace(load_target("H200"), shared_bytes_per_block=65_536)
+    assert occupancy(target, 4, 32, 65_536).programs_per_sm == 3
+    assert occupancy(target, 4, 32, 65_537).limiter == "shared"
+    assert occupancy(target, 4, 32, 65_537).programs_per_sm == 0
+
+
+def test_fraction_and_active_warps() -> None:
+    """The fraction is of the SM's warp slots: 3 programs of 4 warps take 12 of 64."""
+    found = occupancy(load_target("H200"), 4, 168, 0)
+    assert found == Occupancy(
+        programs_per_sm=3,
+        limiter="registers",
+        reason="",
+        limit_warps=16,
+        limit_blocks=32,
+        limit_shared=228,
+        limit_registers=3,
+        active_warps=12,
+        fraction=0.1875,
+    )
+
+
+@given(TARGETS, WARPS, st.integers(1, 299), SHARED)
+def test_more_registers_never_fit_more(
+    target: Target, num_warps: int, registers: int, shared: int
+) -> None:
+    """Occupancy does not rise with registers."""
+    fewer = occupancy(target, num_warps, registers, shared)
+    more = occupancy(target, num_warps, registers + 1, shared)
+    assert more.programs_per_sm <= fewer.programs_per_sm
+
+
+@given(TARGETS, WARPS, REGISTERS, SHARED, st.integers(1, 4096))
+def test_more_shared_memory_never_fits_more(
+    target: Target, num_warps: int, registers: int, shared: int, extra: int
+) -> None:
+    """Occupancy does not rise with shared memory."""
+    fewer = occupancy(target, num_warps, registers, shared)
+    more = occupancy(target, num_warps, registers, shared + extra)
+    assert more.programs_per_sm <= fewer.programs_per_sm
+
+
+@given(TARGETS, WARPS, REGISTERS, SHARED)
+def test_what_is_resident_fits(target: Target, num_warps: int, registers: int, shared: int) -> None:
+    """The resident programs together stay within every resource of the SM."""
+    found = occupancy(target, num_warps, registers, shared)
+    programs = found.programs_per_sm
+    assert programs * num_warps <= target.max_warps_per_sm
+    assert programs <= target.max_blocks_per_sm
+    assert programs * num_warps * registers * 32 <= target.registers_per_sm
+    assert programs * (shared + 1024) <= target.shared_bytes_per_sm
+    assert 0 <= found.fraction <= 1
+    assert bool(found.reason) == (programs == 0)
+
+
+@given(TARGETS, WARPS, st.integers(1, 40))
+def test_register_cap_is_tight(target: Target, num_warps: int, programs: int) -> None:
+    """At the cap that many programs fit, and at the next larger one they do not."""
+    cap = register_cap_for(target, num_warps, programs)
+    if cap is None:
+        assert occupancy(target, num_warps, 8, 0).programs_per_sm < programs
+        return
+    assert cap % 8 == 0
+    assert 8 <= cap <= 255
+    assert occupancy(target, num_warps, cap, 0).programs_per_sm >= programs
+    assert occupancy(target, num_warps, cap + 8, 0).programs_per_sm < programs
+
+
+@pytest.mark.parametrize(
+    ("num_warps", "programs", "cap"),
+    [
+        (4, 3, 168),
+        (4, 4, 128),
+        (8, 1, 248),
+        (8, 2, 128),
+        (8, 3, 80),
+        (8, 8, 32),
+        (8, 9, None),  # 72 warps
+        (1, 33, None),  # 32 blocks
+        (33, 1, None),  # 1056 threads
+    ],
+)
+def test_register_cap_by_hand(num_warps: int, programs: int, cap: int | None) -> None:
+    """Caps of an H200: 65536 registers in 4 partitions, in units of 8 a thread."""
+    assert register_cap_for(load_target("H200"), num_warps, programs) == cap
+
+
+@pytest.mark.parametrize("value", [None, True, 4.0, "4", -1])
+@pytest.mark.parametrize("name", ["num_warps", "registers_per_thread", "shared_bytes"])
+def test_bad_arguments_are_named(name: str, value: object) -> None:
+    """An argument that is no whole number in range is refused by name, in one line."""
+    arguments = {"num_warps": 4, "registers_per_thread": 32, "shared_bytes": 0, name: value}
+    with pytest.raises(InputError, match=rf"^{name} must be a whole number of at least \d, not "):
+        occupancy(load_target("H200"), **arguments)  # type: ignore[arg-type]
+
+
+def test_zeros_are_named() -> None:
+    """No warps, registers, programs or SMs is refused by name, not divided by."""
+    h200 = load_target("H200")
+    for call, name in (
+        (lambda: occupancy(h200, 0, 32, 0), "num_warps"),
+        (lambda: occupancy(h200, 4, 0, 0), "registers_per_thread"),
+        (lambda: register_cap_for(h200, 0, 1), "num_warps"),
+        (lambda: register_cap_for(h200, 1, 0), "programs"),
+        (lambda: waves(0, 1, 1), "programs_total"),
+        (lambda: waves(1, 0, 1), "programs_per_sm"),
+        (lambda: waves(1, 1, 0), "sms"),
+    ):
+        with pytest.raises(InputError, match=rf"^{name} must be a whole number of at least 1"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("total", "per_sm", "full", "tail", "idle", "count"),
+    [
+        (264, 2, 1, 0.0, 0, 1),
+        (265, 2, 1, 1 / 264, 131, 2),
+        (100, 2, 0, 100 / 264, 32, 1),
+        (400, 2, 1, 136 / 264, 0, 2),
+        (132, 1, 1, 0.0, 0, 1),
+    ],
+)
+def test_waves_by_hand(
+    total: int, per_sm: int, full: int, tail: float, idle: int, count: int
+) -> None:
+    """Full rounds, the share of the last and its idle SMs, on a device of 132."""
+    found = waves(total, per_sm, 132)
+    assert (found.full, found.idle_sms, found.count) == (full, idle, count)
+    assert found.tail_fraction == pytest.approx(tail)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 32), st.integers(1, 200))
+def test_waves_account_for_every_program(total: int, per_sm: int, sms: int) -> None:
+    """Full rounds and the tail add up to the launch, and the last round is not empty."""
+    found = waves(total, per_sm, sms)
+    places = per_sm * sms
+    assert found.full * places + round(found.tail_fraction * places) == total
+    assert 0 <= found.tail_fraction < 1
+    assert 0 <= found.idle_sms < sms
+    assert (found.count - 1) * places < total <= found.count * places
