@@ -1,0 +1,209 @@
+"""Read a cubin: the ELF file that ptxas makes, and what it says of a kernel's resources.
+
+No GPU and no disassembler: registers and stack stand in `.nv.info` sections, as records
+of a format byte, an attribute byte and a value. The attributes' names are those that
+`cuobjdump -elf` prints.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from asmtune.errors import ParseError
+
+_REGCOUNT = 0x2F
+_FRAME_SIZE = 0x11
+_MIN_STACK_SIZE = 0x12
+_CUDA_API_VERSION = 0x37
+
+_FORMAT_SIZED = 0x04
+_WORD = 4
+_EM_CUDA = 190
+
+# ABI 8 came with CUDA 12.9 for sm_100; CUDA 13 has it for sm_90 as well.
+_ABI_WITH_SM_IN_SECOND_BYTE = 8
+
+_BROKEN = (
+    ELFError,
+    ConstructError,
+    struct.error,
+    zlib.error,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+    MemoryError,
+)
+"""What pyelftools raises on damaged files, seen by mutating cubins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a kernel needs of a multiprocessor.
+
+    Attributes:
+        kernel: the kernel's name.
+        arch: such as `sm_90`, or None if the header does not say.
+        regs_per_thread: registers of a thread, as ptxas allocated them.
+        frame_bytes: bytes of local memory in the kernel's own frame, for each thread.
+        stack_bytes: the same with the functions it calls; what cuobjdump calls STACK.
+        static_shared_bytes: shared memory that the file fixes. Triton's own is allocated at
+            launch and not in here; from sm_90 on, a kernel with shared memory has the 1,024
+            bytes here that the system keeps.
+        constant_bytes: of bank 0, which holds the parameters.
+        code_bytes: of machine code.
+        toolkit: CUDA version of the ptxas that made it, such as `12.8`, or None.
+    """
+
+    kernel: str
+    arch: str | None
+    regs_per_thread: int
+    frame_bytes: int
+    stack_bytes: int
+    static_shared_bytes: int
+    constant_bytes: int
+    code_bytes: int
+    toolkit: str | None
+
+    @property
+    def spill_words(self) -> int:
+        """4-byte words of the frame: the driver's local size / 4, Triton's `n_spills`.
+
+        Arrays that the PTX itself keeps in local memory count as well: sin() of a large
+        argument has one of 28 bytes. The "bytes spill stores" that ptxas prints are code,
+        and more than the frame where several stores share a slot (1,594 against 1,176).
+        """
+        return self.frame_bytes // _WORD
+
+
+def read_cubin(data: bytes, kernel: str | None = None) -> Resources:
+    """Read a kernel's resources from a cubin.
+
+    Args:
+        data: the file, as Triton's `asm["cubin"]`.
+        kernel: which kernel; None for the only one, or the first.
+
+    Raises:
+        ParseError: the bytes are no cubin, are damaged, or have no such kernel.
+    """
+    if data[:4] != b"\x7fELF":
+        raise ParseError(f"not a cubin: {len(data)} bytes that start with {data[:4]!r}, not ELF")
+    try:
+        return _Cubin(data).resources(kernel)
+    except ParseError:
+        raise
+    except _BROKEN as error:
+        kind = type(error).__name__
+        raise ParseError(f"damaged cubin of {len(data)} bytes: {kind}: {error}") from error
+
+
+def _check_tables(elf: ELFFile, size: int) -> None:
+    """Raise ParseError where a table or section ends outside the file.
+
+    First of all the table of sections: a damaged header can name 2**64 of them, which
+    pyelftools would go through one by one.
+    """
+    header = elf.header
+    ends = {
+        "sections": header["e_shoff"] + elf.num_sections() * header["e_shentsize"],
+        "segments": header["e_phoff"] + elf.num_segments() * header["e_phentsize"],
+    }
+    for name, end in ends.items():
+        if end > size:
+            raise ParseError(f"truncated cubin: table of {name} ends at {end} of {size} bytes")
+    for section in elf.iter_sections():
+        end = section["sh_offset"] + section["sh_size"]
+        if section["sh_type"] != "SHT_NOBITS" and end > size:
+            where = f"section {section.name!r} ends at {end}"
+            raise ParseError(f"truncated cubin: {where} of {size} bytes")
+
+
+class _Cubin:
+    """An ELF file whose header has been checked."""
+
+    def __init__(self, data: bytes) -> None:
+        self._elf = ELFFile(io.BytesIO(data))
+        header = self._elf.header
+        machine = header["e_machine"]
+        if machine not in ("EM_CUDA", _EM_CUDA):
+            raise ParseError(f"not a cubin: an ELF file for {machine}, not EM_CUDA")
+        _check_tables(self._elf, len(data))
+        self._abi = data[8]
+        self._sections = {section.name: section for section in self._elf.iter_sections()}
+        table = self._sections.get(".symtab")
+        if not isinstance(table, SymbolTableSection):
+            raise ParseError("damaged cubin: no symbol table")
+        self._symbols = table
+
+    def resources(self, kernel: str | None) -> Resources:
+        registers = self._by_kernel(_REGCOUNT)
+        if kernel is None:
+            kernel = next(iter(registers), None)
+        if kernel is None or kernel not in registers:
+            wanted = "kernel" if kernel is None else f"kernel {kernel!r}"
+            raise ParseError(f"no {wanted} in the cubin, which has {sorted(registers)}")
+        frame = self._by_kernel(_FRAME_SIZE).get(kernel, 0)
+        return Resources(
+            kernel=kernel,
+            arch=self._arch(),
+            regs_per_thread=registers[kernel],
+            frame_bytes=frame,
+            stack_bytes=self._by_kernel(_MIN_STACK_SIZE).get(kernel, frame),
+            static_shared_bytes=self._size(f".nv.shared.{kernel}"),
+            constant_bytes=self._size(f".nv.constant0.{kernel}"),
+            code_bytes=self._size(f".text.{kernel}"),
+            toolkit=self._toolkit(kernel),
+        )
+
+    def _size(self, name: str) -> int:
+        section = self._sections.get(name)
+        return 0 if section is None else int(section["sh_size"])
+
+    def _arch(self) -> str | None:
+        flags = int(self._elf.header["e_flags"])
+        number = flags >> 8 & 0xFF if self._abi >= _ABI_WITH_SM_IN_SECOND_BYTE else flags & 0xFF
+        return f"sm_{number}" if number else None
+
+    def _toolkit(self, kernel: str) -> str | None:
+        for attribute, value in self._records(f".nv.info.{kernel}"):
+            if attribute == _CUDA_API_VERSION and len(value) >= _WORD:
+                version = int(struct.unpack_from("<I", value)[0])
+                return f"{version // 10}.{version % 10}"
+        return None
+
+    def _by_kernel(self, wanted: int) -> dict[str, int]:
+        """Return the values of an attribute that has a symbol and a number."""
+        values: dict[str, int] = {}
+        for attribute, value in self._records(".nv.info"):
+            if attribute == wanted and len(value) == 2 * _WORD:
+                symbol, number = struct.unpack("<II", value)
+                if symbol >= self._symbols.num_symbols():
+                    raise ParseError(f"damaged cubin: .nv.info names symbol {symbol}, not in it")
+                values[self._symbols.get_symbol(symbol).name] = number
+        return values
+
+    def _records(self, name: str) -> Iterator[tuple[int, bytes]]:
+        """Yield (attribute, payload) of an info section; only sized records have a payload."""
+        section = self._sections.get(name)
+        data = b"" if section is None else section.data()
+        place = 0
+        while place + _WORD <= len(data):
+            form, attribute, size = struct.unpack_from("<BBH", data, place)
+            place += _WORD
+            if form != _FORMAT_SIZED:
+                continue
+            if place + size > len(data):
+                raise ParseError(f"damaged cubin: {name} ends inside attribute {attribute:#x}")
+            yield attribute, data[place : place + size]
+            place += size

@@ -1,0 +1,159 @@
+"""Triton kernels that the tests of `asmtune.asm` compile, each for one trait of its assembly."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gemm(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    ACC: tl.constexpr,
+):
+    """Multiply row-major matrices through pointers: cp.async and mma or wgmma in one loop."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    cols = tl.program_id(1) * BN + tl.arange(0, BN)
+    ks = tl.arange(0, BK)
+    a = a_ptr + rows[:, None] * K + ks[None, :]
+    b = b_ptr + ks[:, None] * N + cols[None, :]
+    acc = tl.zeros((BM, BN), ACC)
+    for _ in range(tl.cdiv(K, BK)):
+        acc = tl.dot(tl.load(a), tl.load(b), acc, out_dtype=ACC)
+        a += BK
+        b += BK * N
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def tma_gemm(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    WS: tl.constexpr,
+):
+    """Multiply through tensor descriptors made on the device: cp.async.bulk.tensor, mbarrier."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN])
+    m = tl.program_id(0) * BM
+    n = tl.program_id(1) * BN
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in tl.range(0, tl.cdiv(K, BK), warp_specialize=WS):
+        acc = tl.dot(a.load([m, k * BK]), b.load([k * BK, n]), acc)
+    c.store([m, n], acc.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def row_softmax(x_ptr, y_ptr, n, stride, BLOCK: tl.constexpr):
+    """Softmax of one row held in registers; spills where BLOCK outgrows them."""
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride + cols, mask=cols < n, other=-float("inf")).to(tl.float32)
+    e = tl.exp(x - tl.max(x, 0))
+    y = e / tl.sum(e, 0)
+    tl.store(y_ptr + row * stride + cols, y.to(y_ptr.dtype.element_ty), mask=cols < n)
+
+
+@triton.jit
+def nested(x_ptr, y_ptr, n, m, BLOCK: tl.constexpr):
+    """Two loops, one inside the other, whose bounds are known only at launch."""
+    cols = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for i in range(n):
+        part = tl.zeros((BLOCK,), tl.float32)
+        for j in range(m):
+            part += tl.load(x_ptr + (i * m + j) * BLOCK + cols)
+        total += tl.sqrt(part)
+    tl.store(y_ptr + cols, total)
+
+
+@triton.jit
+def lock_add(x_ptr, y_ptr, lock_ptr, BLOCK: tl.constexpr):
+    """Take a spin lock with a while loop, then add atomically."""
+    cols = tl.arange(0, BLOCK)
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    tl.atomic_add(y_ptr + cols, tl.load(x_ptr + cols))
+    tl.atomic_xchg(lock_ptr, 0)
+
+
+@triton.jit
+def _twice(x):
+    return tl.exp(x) + tl.exp(x * 0.5)
+
+
+@triton.jit
+def fused_math(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """Special functions and conversions under a mask."""
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + cols, mask=cols < n).to(tl.float32)
+    y = _twice(x) / (1.0 + tl.sqrt(tl.abs(x))) + tl.sin(x) + tl.log(tl.abs(x) + 1.0)
+    tl.store(y_ptr + cols, y.to(y_ptr.dtype.element_ty), mask=cols < n)
+
+
+@triton.jit(noinline=True)
+def _helper(x_ptr, i):
+    v = tl.load(x_ptr + i)
+    if v > 0.0:
+        v = tl.sqrt(v)
+    return v
+
+
+@triton.jit
+def calls(x_ptr, y_ptr, n):
+    """Call a device function that is not inlined, inside a loop."""
+    total = 0.0
+    for i in range(n):
+        total += _helper(x_ptr, i)
+    tl.device_assert(total >= 0.0)
+    tl.store(y_ptr, total)
+
+
+@triton.jit
+def scaled_gemm(
+    a_ptr, sa_ptr, b_ptr, sb_ptr, c_ptr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """Multiply e4m3 matrices that have one e8m0 scale for 32 elements along K."""
+    m = tl.arange(0, BM)
+    n = tl.arange(0, BN)
+    ks = tl.arange(0, BK)
+    kb = tl.arange(0, BK // 32)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(tl.cdiv(K, BK)):
+        a = tl.load(a_ptr + m[:, None] * K + k * BK + ks[None, :])
+        b = tl.load(b_ptr + (k * BK + ks[:, None]) * BN + n[None, :])
+        sa = tl.load(sa_ptr + m[:, None] * (K // 32) + k * (BK // 32) + kb[None, :])
+        sb = tl.load(sb_ptr + n[:, None] * (K // 32) + k * (BK // 32) + kb[None, :])
+        acc = tl.dot_scaled(a, sa, "e4m3", b, sb, "e4m3", acc)
+    tl.store(c_ptr + m[:, None] * BN + n[None, :], acc)
+
+
+@triton.jit
+def unrolled_gemm(
+    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """Multiply two tiles in each trip of the main loop."""
+    rows = tl.arange(0, BM)
+    cols = tl.arange(0, BN)
+    ks = tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in tl.range(0, tl.cdiv(K, BK), loop_unroll_factor=2):
+        a = tl.load(a_ptr + rows[:, None] * K + k * BK + ks[None, :])
+        b = tl.load(b_ptr + (k * BK + ks[:, None]) * N + cols[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))

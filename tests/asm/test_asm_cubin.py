@@ -1,0 +1,165 @@
+"""Resources read from cubins, against NVIDIA's own tools; damaged files."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import fixture_kernels as kernels
+import pytest
+import triton.backends.nvidia
+import triton.language as tl
+from asm_dumps import GEMM, compile_kernel, cubin_names, fixture_bytes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asmtune.asm import Resources, read_cubin
+from asmtune.errors import ParseError
+
+CUOBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
+
+# As cuobjdump 13.1 prints them: REG, STACK, SHARED, CONSTANT[0].
+USAGE = {
+    "gemm-sm80-triton3.6.cubin": (228, 0, 0, 408),
+    "gemm-sm90-triton3.9.cubin": (168, 0, 1024, 584),
+    "spill-sm80-triton3.6.cubin": (32, 1088, 0, 392),
+    "spill-sm89-triton3.6.cubin": (32, 1088, 0, 392),
+    "spill-sm90-triton3.6.cubin": (32, 1176, 1024, 568),
+    "spill-sm90-triton3.9.cubin": (32, 728, 1024, 568),
+    "spill-sm100-triton3.6.cubin": (32, 1160, 1024, 936),
+    "spill-sm120-triton3.9.cubin": (32, 688, 1024, 936),
+}
+
+
+def usage(resources: Resources) -> tuple[int, int, int, int]:
+    """Return what cuobjdump prints."""
+    return (
+        resources.regs_per_thread,
+        resources.stack_bytes,
+        resources.static_shared_bytes,
+        resources.constant_bytes,
+    )
+
+
+def test_every_cubin_has_its_usage_noted() -> None:
+    """The table covers all recorded cubins."""
+    assert sorted(USAGE) == cubin_names()
+
+
+@pytest.mark.parametrize("name", sorted(USAGE))
+def test_resources_of_recorded_cubins(name: str) -> None:
+    """Registers, stack, shared memory and constants equal what cuobjdump prints."""
+    resources = read_cubin(fixture_bytes(name))
+    assert usage(resources) == USAGE[name]
+    assert resources.arch == "sm_" + re.findall(r"sm(\d+)", name)[0]
+    assert resources.spill_words == resources.frame_bytes // 4
+    assert resources.frame_bytes == resources.stack_bytes
+    assert resources.code_bytes > 0
+    assert resources.code_bytes % 128 == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "toolkit"),
+    [
+        ("spill-sm80-triton3.6.cubin", "12.8"),
+        ("spill-sm100-triton3.6.cubin", "12.9"),
+        ("spill-sm90-triton3.9.cubin", "13.4"),
+    ],
+)
+def test_toolkit(name: str, toolkit: str) -> None:
+    """The toolkit is that of the ptxas which Triton used, in both ELF versions."""
+    assert read_cubin(fixture_bytes(name)).toolkit == toolkit
+
+
+def test_kernel_by_name() -> None:
+    """The kernel can be named; a name that is not there is refused with those that are."""
+    data = fixture_bytes("gemm-sm80-triton3.6.cubin")
+    assert read_cubin(data, "gemm") == read_cubin(data)
+    with pytest.raises(ParseError, match=r"'other'.*gemm"):
+        read_cubin(data, "other")
+
+
+SOFTMAX = {"x_ptr": "*fp16", "y_ptr": "*fp16", "n": "i32", "stride": "i32:16"}
+
+
+@pytest.mark.skipif(not CUOBJDUMP.is_file(), reason="Triton without cuobjdump")
+@pytest.mark.parametrize("capability", [80, 89, 90, 100, 120])
+@pytest.mark.parametrize("spilling", [False, True])
+def test_fresh_cubins_match_cuobjdump(capability: int, spilling: bool, tmp_path: Path) -> None:
+    """What the installed Triton compiles reads as its own cuobjdump has it."""
+    if spilling:
+        stages = compile_kernel(
+            kernels.row_softmax, capability, SOFTMAX, {"BLOCK": 4096}, num_warps=2, maxnreg=32
+        )
+    else:
+        constexprs = {"BM": 64, "BN": 64, "BK": 32, "ACC": tl.float32}
+        stages = compile_kernel(kernels.gemm, capability, GEMM, constexprs, num_warps=4)
+    path = tmp_path / "kernel.cubin"
+    path.write_bytes(stages["cubin"])
+    printed = subprocess.run(
+        [CUOBJDUMP, "--dump-resource-usage", path], capture_output=True, text=True, check=True
+    ).stdout
+    numbers = re.search(
+        r"REG:(\d+) STACK:(\d+) SHARED:(\d+) .*CONSTANT\[0\]:(\d+)", printed, re.DOTALL
+    )
+    assert numbers is not None
+    resources = read_cubin(stages["cubin"])
+    assert usage(resources) == tuple(map(int, numbers.groups()))
+    assert (resources.spill_words > 0) == spilling
+
+
+@pytest.mark.skipif(shutil.which("true") is None, reason="needs an ELF program to read")
+def test_elf_that_is_no_cubin() -> None:
+    """An ELF file for a CPU is told from a cubin."""
+    path = Path(shutil.which("true") or "")
+    with pytest.raises(ParseError, match="not a cubin"):
+        read_cubin(path.read_bytes())
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF", b"PK\x03\x04", b"\x7fELF" + bytes(60)])
+def test_what_is_no_cubin(data: bytes) -> None:
+    """Short files and other formats are refused."""
+    with pytest.raises(ParseError, match="cubin"):
+        read_cubin(data)
+
+
+def read_or_refuse(data: bytes) -> None:
+    """Read; anything but resources or a ParseError fails the test."""
+    try:
+        resources = read_cubin(data)
+    except ParseError:
+        return
+    assert isinstance(resources.kernel, str)
+    assert resources.regs_per_thread >= 0
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes(tail: bytes) -> None:
+    """Random bytes, with or without the magic of ELF, raise ParseError only."""
+    read_or_refuse(tail)
+    read_or_refuse(b"\x7fELF" + tail)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(cubin_names()), st.floats(0, 1, exclude_max=True))
+def test_truncated_cubins(name: str, share: float) -> None:
+    """A cubin that lacks its end is never read as if it were whole."""
+    data = fixture_bytes(name)
+    cut = data[: int(len(data) * share)]
+    with pytest.raises(ParseError):
+        read_cubin(cut)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(cubin_names()), st.data())
+def test_damaged_cubins(name: str, data: st.DataObject) -> None:
+    """Bytes overwritten in headers and tables raise ParseError or still read."""
+    content = bytearray(fixture_bytes(name))
+    tables = int.from_bytes(content[0x28:0x30], "little")
+    for _ in range(data.draw(st.integers(1, 8))):
+        start = data.draw(st.sampled_from([0, 0, tables, tables, 64]))
+        place = min(start + data.draw(st.integers(0, 1400)), len(content) - 1)
+        content[place] = data.draw(st.integers(0, 255))
+    read_or_refuse(bytes(content))

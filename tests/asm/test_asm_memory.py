@@ -1,0 +1,99 @@
+"""Memory traffic of single instructions."""
+
+from __future__ import annotations
+
+import pytest
+from asm_dumps import fixture_listing
+
+from asmtune.asm import Access, Instruction, access, expected_bytes
+
+
+def instruction(text: str) -> Instruction:
+    """Make an instruction of "opcode operands"."""
+    opcode, _, operands = text.partition(" ")
+    return Instruction(0, 1, opcode, None, operands, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1]", Access("global", "load", 16)),
+        ("ld.global.nc.L1::no_allocate.v8.f32 {...}, [%rd1]", Access("global", "load", 32)),
+        ("ld.global.b16 {%rs1}, [%rd1]", Access("global", "load", 2)),
+        ("st.shared::cta.v2.b64 [%r1], {%rd1, %rd2}", Access("shared", "store", 16)),
+        ("ld.shared.b128 %rq1, [%r1]", Access("shared", "load", 16)),
+        ("ld.param.b64 %rd1, [k_param_0]", Access("param", "load", 8)),
+        ("st.local.u8 [%r1], %rs1", Access("local", "store", 1)),
+        ("ld.b32 %r1, [%rd1]", Access("generic", "load", 4)),
+        ("atom.global.gpu.acq_rel.add.v4.f32 {...}, [%rd1], {...}", Access("global", "atomic", 16)),
+        ("atom.shared.cas.b32 %r1, [%r2], %r3, %r4", Access("shared", "atomic", 4)),
+        ("red.global.add.noftz.f16x2 [%rd1], %r1", Access("global", "atomic", 4)),
+        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {...}, [%r1]", Access("shared", "load", 16)),
+        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], {...}", Access("shared", "store", 8)),
+        (
+            "cp.async.cg.shared.global [%r1], [%rd1], 0x10, %r2",
+            Access("global", "load", 16, copies=True),
+        ),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4", Access("global", "load", 4, copies=True)),
+        ("cp.async.ca.shared.global [%r1]", Access("global", "load", None, copies=True)),
+        (
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+            " [%r1], [%rd1], 4096, [%r2]",
+            Access("global", "load", 4096, copies=True),
+        ),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+            " [%r1], [%rd1, {%r2, %r3}], [%r4]",
+            Access("global", "load", None, copies=True),
+        ),
+        (
+            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1, %r2}], [%r3]",
+            Access("global", "store", None, copies=True),
+        ),
+        (
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r1], 64",
+            Access("global", "atomic", 64, copies=True),
+        ),
+        (
+            "tcgen05.ld.sync.aligned.16x32bx2.x2.b32 {%r1, %r2}, [%r3 + 0], 2",
+            Access("tensor", "load", 8),
+        ),
+        ("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r3], {%r1}", Access("tensor", "store", 4)),
+        ("cp.async.commit_group", None),
+        ("cp.async.bulk.prefetch.L2.global [%rd1], 64", None),
+        ("add.s32 %r1, %r2, %r3", None),
+        ("bar.sync 0", None),
+    ],
+)
+def test_accesses(text: str, expected: Access | None) -> None:
+    """Space, direction and bytes follow from the opcode and, for copies, its operands."""
+    assert access(instruction(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 32768", 32768),
+        ("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 0x40", 64),
+        ("mbarrier.arrive.expect_tx.shared.b64 _, [%r1], %r2", None),
+        ("mbarrier.arrive.shared::cta.b64 _, [%r1], 128", None),
+        ("ld.global.b32 %r1, [%rd1]", None),
+    ],
+)
+def test_expected_bytes(text: str, expected: int | None) -> None:
+    """Only what tells a barrier of bytes, in a literal, counts."""
+    assert expected_bytes(instruction(text)) == expected
+
+
+def test_copies_of_a_tile() -> None:
+    """All threads' cp.async of one trip fetch the two tiles that it multiplies."""
+    program = fixture_listing("gemm-sm80-triton3.6").entry
+    moved = [
+        found.bytes or 0
+        for item in program.instructions
+        if program.depth_of(item.index) == 1
+        and (found := access(item)) is not None
+        and found.copies
+    ]
+    threads = program.threads or 0
+    assert sum(moved) * threads == 2 * (128 * 32 + 32 * 128)

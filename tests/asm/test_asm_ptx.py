@@ -1,0 +1,289 @@
+"""Reading PTX: real dumps, corner cases of the language, and what is no PTX."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+import pytest
+from asm_dumps import fixture_listing, fixture_text, ptx_names
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asmtune.asm import Listing, Program, parse_ptx
+from asmtune.errors import ParseError
+
+FIRST_OPERANDS = "%r28, [gemm_param_5];"
+HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
+
+
+def body(text: str) -> Program:
+    """Parse the statements of a kernel."""
+    return parse_ptx(f"{HEAD}.visible .entry k()\n{{\n{text}\n}}\n").entry
+
+
+def llvm_loops(text: str) -> dict[str, int]:
+    """Return the loops that LLVM names in its comments: depth by the header's label."""
+    found = {}
+    for match in re.finditer(r"^(\$L__BB\d+_\d+):(.*\n(?:\s*//.*\n)*)", text, re.MULTILINE):
+        depth = re.search(r"This (?:Inner )?Loop Header: Depth=(\d+)", match[2])
+        if depth:
+            found[match[1]] = int(depth[1])
+    return found
+
+
+def our_loops(program: Program) -> dict[str, int]:
+    """Return the loops we find in the same form; LLVM knows none inside inline assembly."""
+    found = {}
+    for loop in program.loops:
+        label = program.blocks[loop.header].label
+        assert label is not None
+        depth, parent = 1, loop.parent
+        while parent is not None:
+            depth, parent = depth + 1, program.loops[parent].parent
+        if label.startswith("$L__BB"):
+            found[label] = depth
+    return found
+
+
+@pytest.mark.parametrize("name", ptx_names())
+def test_loops_are_those_that_llvm_names(name: str) -> None:
+    """In every dump, headers and depths of loops equal those in LLVM's own comments."""
+    text = fixture_text(name)
+    expected = llvm_loops(text)
+    found = {}
+    for program in parse_ptx(text).programs:
+        found.update(our_loops(program))
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", ptx_names())
+def test_instructions_are_those_of_the_text(name: str) -> None:
+    """Each line of a dump that ends in a semicolon and is no directive is an instruction."""
+    text = fixture_text(name)
+    expected = [
+        number
+        for number, line in enumerate(text.split("\n"), 1)
+        if re.match(r"\s*(@!?[%\w]+\s+)?[a-z][\w.:]*(\s[^;]*)?;", line) and ":" not in line[:2]
+    ]
+    found = [item.line for program in parse_ptx(text).programs for item in program.instructions]
+    # A call stands on several lines; of these only the first is an instruction's.
+    assert set(expected) <= set(found)
+    assert len(found) == len(set(found))
+    lines = text.split("\n")
+    for number in set(found) - set(expected):
+        assert "call" in lines[number - 1]
+
+
+def test_first_lines_of_a_dump() -> None:
+    """Fields of an instruction, by hand from the text of a GEMM."""
+    listing = fixture_listing("gemm-sm80-triton3.6")
+    text = fixture_text("gemm-sm80-triton3.6").split("\n")
+    program = listing.entry
+    first = program.instructions[0]
+    assert text[first.line - 1].split() == ["ld.param.b32", *FIRST_OPERANDS.split()]
+    assert first.opcode == "ld.param.b32"
+    assert first.text == FIRST_OPERANDS.removesuffix(";")
+    assert first.index == 0
+    assert first.predicate is None
+    assert program.name == "gemm"
+    assert program.threads == 128
+    assert program.directives["target"] == "sm_80"
+    assert program.directives["version"] == "8.7"
+    assert listing.directives["address_size"] == "64"
+    assert listing.files[1] == "fixture_kernels.py"
+
+
+def test_source_lines() -> None:
+    """The load in the inner loop has the source line that its .loc names."""
+    listing = fixture_listing("nested-sm80-triton3.6")
+    load = next(i for i in listing.entry.instructions if i.opcode == "ld.global.v4.b32")
+    above = fixture_text("nested-sm80-triton3.6").split("\n")[: load.line]
+    last = [line for line in above if line.startswith("\t.loc")][-1].split()
+    assert load.source == (int(last[1]), int(last[2]))
+    assert load.source[0] == 1
+
+
+def test_function_directives() -> None:
+    """Directives after the parameters are read, however many numbers they have."""
+    program = parse_ptx(
+        HEAD + ".visible .entry k(\n\t.param .u64 .ptr .global .align 1 k_param_0\n)\n"
+        ".reqntid 64, 2, 1\n.minnctapersm 2\n.maxnreg 128\n{\n\tret;\n}\n"
+    ).entry
+    assert program.directives["reqntid"] == "64, 2, 1"
+    assert program.directives["minnctapersm"] == "2"
+    assert program.directives["maxnreg"] == "128"
+    assert program.threads == 128
+
+
+def test_predicates() -> None:
+    """Guards keep their negation and lose their @."""
+    program = body("@%p1 bra end;\n@!%p2 mov.b32 %r1, 0;\nend: ret;")
+    assert [item.predicate for item in program.instructions] == ["%p1", "!%p2", None]
+
+
+def test_labels_resolve_to_the_innermost_scope() -> None:
+    """Two wait loops with one label name each branch to their own."""
+    text = "{ waitLoop:\nmbarrier.try_wait.b64 p, [a];\n@!p bra.uni waitLoop; }"
+    program = body(f"{text}\n{text}\nret;")
+    assert [(loop.blocks, loop.role) for loop in program.loops] == [
+        ((0,), "wait"),
+        ((1,), "wait"),
+    ]
+
+
+def test_branch_out_of_a_scope() -> None:
+    """A label that its own scope lacks is looked for outside, before and after."""
+    program = body("{\n@%p bra done;\n{ bra.uni done; }\n}\nmov.b32 %r1, 0;\ndone:\nret;")
+    last = len(program.blocks) - 1
+    assert [block.successors for block in program.blocks] == [(last, 1), (last,), (last,), ()]
+
+
+def test_several_statements_on_a_line() -> None:
+    """Braces, a declaration, a label and two instructions on one line are told apart."""
+    program = body("{ .reg .pred p; setp.eq.s32 p, %r1, 0; L: @p bra L; } ret;")
+    assert [item.opcode for item in program.instructions] == ["setp.eq.s32", "bra", "ret"]
+    assert program.loops[0].latches == (1,)
+
+
+def test_statement_on_several_lines() -> None:
+    """A call whose operands stand on lines of their own is one instruction."""
+    program = body("call.uni (ret0),\n\thelper, // a comment\n\t(\n\ta0,\n\ta1\n\t);\nret;")
+    call = program.instructions[0]
+    assert call.opcode == "call.uni"
+    assert call.operands == ("(ret0)", "helper", "( a0, a1 )")
+    assert call.line == 6
+    assert len(program.blocks) == 1
+
+
+def test_branch_table() -> None:
+    """An indexed branch goes to every label of its table, and nowhere else."""
+    program = body("T: .branchtargets\n\tA,\n\tB;\nbrx.idx %r1, T;\nA: ret;\nB: trap;")
+    assert program.blocks[0].successors == (1, 2)
+    assert [block.label for block in program.blocks] == [None, "A", "B"]
+
+
+def test_block_comments() -> None:
+    """Comments may span lines, hide statements and stand inside them; lines still count."""
+    program = body("/* bra nowhere;\n*/ mov.b32 /* x */ %r1, 0; // /* no start\nret;")
+    assert [(item.opcode, item.line) for item in program.instructions] == [
+        ("mov.b32", 7),
+        ("ret", 8),
+    ]
+    assert program.instructions[0].operands == ("%r1", "0")
+
+
+def test_strings_are_not_comments() -> None:
+    """A path with // in a .file directive does not hide the rest."""
+    listing = parse_ptx(HEAD + '.file 3 "a//b;c.py"\n.entry k()\n{\n\tret;\n}\n')
+    assert listing.files == {3: "a//b;c.py"}
+
+
+def test_initialised_global() -> None:
+    """The braces of a table of bytes open no function."""
+    text = HEAD + ".global .align 1 .b8 t[2] = {1, 2};\n.entry k()\n{\n\tret;\n}\n"
+    assert [program.name for program in parse_ptx(text).programs] == ["k"]
+
+
+def test_declaration_without_body() -> None:
+    """A function that is only declared is not a program."""
+    text = HEAD + ".extern .func f\n(\n\t.param .b64 p\n)\n.noreturn;\n.entry k()\n{\n\tret;\n}\n"
+    assert [program.name for program in parse_ptx(text).programs] == ["k"]
+
+
+def test_debug_sections_are_passed_over() -> None:
+    """Bytes of debug sections are no instructions, and an empty section may be on a line."""
+    tail = "\t.section\t.debug_str\n\t{\n.b8 1\n$L__x:\n\t}\n\t.section\t.debug_macinfo\t{\t}\n"
+    program = parse_ptx(HEAD + ".entry k()\n{\n\tret;\n}\n" + tail).entry
+    assert len(program.instructions) == 1
+
+
+def test_unknown_opcode_is_kept() -> None:
+    """An instruction of a later PTX version is read like any other."""
+    assert body("frob.sync::x.f32 %r1, %r2;\nret;").instructions[0].opcode == "frob.sync::x.f32"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no .version"),
+        ("hello world", "line 1: not PTX"),
+        ("\x7fELF\x02", "line 1: not PTX"),
+        ("define void @kernel() {", "line 1: not PTX"),
+        (HEAD, "no function"),
+        (".entry k()\n{\n\tret;\n}\n", "no .version"),
+        (HEAD + ".entry k()\n{\n\tret;\n", "ends inside function k, opened at line 4"),
+        (HEAD + ".entry k()\n{\n\tadd.s32 %r1,", "line 6: the text ends inside a statement"),
+        (HEAD + ".entry k()\n{\n\tbra L;\n}\n", "line 6: bra to a label that is not"),
+        (HEAD + ".entry k()\n{\n\tbra;\n}\n", "line 6: bra takes one label"),
+        (HEAD + ".entry k()\n{\n\tbrx.idx %r1, T;\n}\n", "line 6: brx.idx names no"),
+        (HEAD + ".entry k()\n{\nL: L: ret;\n}\n", "line 6: label 'L' stands twice"),
+        (HEAD + ".entry k()\n{\n\t%r1 = 3;\n}\n", "line 6: not PTX"),
+        (HEAD + ".entry k()\n{\n\tadd+;\n}\n", "line 6: no instruction"),
+        (HEAD + ".entry\n{\n\tret;\n}\n", "line 4: a function without a name"),
+        (HEAD + "}\n", "line 4: '}' outside a function"),
+        (HEAD + ".section .debug_str\n{\n.b8 1\n", "line 4: the text ends inside .section"),
+    ],
+)
+def test_errors_name_line_and_cause(text: str, message: str) -> None:
+    """What is no PTX, or only half of it, is refused with its place."""
+    with pytest.raises(ParseError, match=re.escape(message)):
+        parse_ptx(text)
+
+
+@pytest.mark.parametrize("name", ["nested-sm80-triton3.6", "calls-sm80-triton3.6"])
+def test_every_truncation_is_noticed(name: str) -> None:
+    """A dump cut anywhere inside its functions is refused."""
+    text = fixture_text(name)
+    last = text.rindex("ret;")
+    start = text.index("{\n", text.index(".entry"))
+    for cut in range(start + 1, last, 37):
+        with pytest.raises(ParseError):
+            parse_ptx(text[:cut])
+
+
+def check_consistent(listing: Listing) -> None:
+    """Assert what holds of any listing."""
+    for program in listing.programs:
+        covered = [i for block in program.blocks for i in range(block.start, block.end)]
+        assert covered == [item.index for item in program.instructions]
+        for position, loop in enumerate(program.loops):
+            assert loop.header in loop.blocks
+            assert set(loop.latches) <= set(loop.blocks)
+            assert loop.parent is None or loop.parent < position
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_mutated_dumps_parse_or_raise_parse_error(data: st.DataObject) -> None:
+    """Dumps with pieces cut, doubled or overwritten never raise anything else."""
+    text = fixture_text(
+        data.draw(st.sampled_from(["nested-sm80-triton3.6", "lock_add-sm80-triton3.6"]))
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.integers(0, 200)))
+        piece = data.draw(
+            st.sampled_from(["", "{", "}", ";", ":", "@", "/*", '"', "bra ", text[start:end] * 2])
+        )
+        text = text[:start] + piece + text[end:]
+    try:
+        listing = parse_ptx(text)
+    except ParseError:
+        return
+    check_consistent(listing)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet='{};:@.%,"/*\n\t ab1[]()', max_size=80))
+def test_any_body_parses_or_raises_parse_error(text: str) -> None:
+    """Random statements inside a kernel never raise anything else."""
+    with contextlib.suppress(ParseError):
+        check_consistent(parse_ptx(f"{HEAD}.entry k()\n{{\n{text}\n}}\n"))
+
+
+@given(st.text(max_size=200))
+def test_any_text_raises_parse_error(text: str) -> None:
+    """Random text is no PTX."""
+    with pytest.raises(ParseError):
+        parse_ptx(text)

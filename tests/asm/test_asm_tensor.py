@@ -1,0 +1,226 @@
+"""Tensor instructions: shapes, types, FLOPs, and the FLOPs of whole tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fixture_kernels as kernels
+import pytest
+import triton.language as tl
+from asm_dumps import GEMM, compile_kernel, fixture_listing
+
+from asmtune.asm import (
+    Instruction,
+    TensorOp,
+    count,
+    hottest_loop,
+    parse_ptx,
+    tensor_op,
+    tensor_ops,
+)
+
+
+def op(opcode: str, descriptor: int | None = None) -> TensorOp | None:
+    """Describe an opcode without operands."""
+    return tensor_op(Instruction(0, 1, opcode, None, "", None), descriptor)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "expected", "flops"),
+    [
+        (
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+            TensorOp("mma.sync", 16, 8, 16, "f16", "f16", "f32"),
+            4096,
+        ),
+        (
+            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+            TensorOp("mma.sync", 16, 8, 8, "tf32", "tf32", "f32"),
+            2048,
+        ),
+        (
+            "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32",
+            TensorOp("mma.sync", 16, 8, 32, "s8", "s8", "s32"),
+            8192,
+        ),
+        (
+            "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32",
+            TensorOp("mma.sync", 16, 8, 32, "e4m3", "e5m2", "f32"),
+            8192,
+        ),
+        (
+            "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X"
+            ".f32.e2m1.e2m1.f32.ue8m0",
+            TensorOp("mma.sync", 16, 8, 64, "e2m1", "e2m1", "f32"),
+            16384,
+        ),
+        (
+            "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f16.bf16.bf16.f16",
+            TensorOp("mma.sync", 16, 8, 32, "bf16", "bf16", "f16", sparse=True),
+            8192,
+        ),
+        (
+            "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
+            TensorOp("mma.sync", 8, 8, 4, "f64", "f64", "f64"),
+            512,
+        ),
+        (
+            "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f16",
+            TensorOp("wmma", 16, 16, 16, "f16", "f16", "f32"),
+            8192,
+        ),
+        (
+            "wmma.mma.sync.aligned.row.col.m8n32k16.s32.u8.u8.s32",
+            TensorOp("wmma", 8, 32, 16, "u8", "u8", "s32"),
+            8192,
+        ),
+        (
+            "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16",
+            TensorOp("wgmma", 64, 256, 16, "bf16", "bf16", "f32"),
+            524288,
+        ),
+        (
+            "wgmma.mma_async.sp.sync.aligned.m64n8k32.f16.f16.f16",
+            TensorOp("wgmma", 64, 8, 32, "f16", "f16", "f16", sparse=True),
+            32768,
+        ),
+    ],
+)
+def test_named_shapes(opcode: str, expected: TensorOp, flops: int) -> None:
+    """Shape, types and 2 m n k are read from the name."""
+    assert op(opcode) == expected
+    assert expected.flops == flops
+
+
+# Descriptors of real dumps, and synthetic ones after the PTX ISA's table.
+@pytest.mark.parametrize(
+    ("opcode", "descriptor", "expected"),
+    [
+        (
+            "tcgen05.mma.cta_group::1.kind::f16",
+            136380432,
+            TensorOp("tcgen05", 128, 128, 16, "f16", "f16", "f32"),
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X",
+            144769024,
+            TensorOp("tcgen05", 128, 128, 32, "e4m3", "e4m3", "f32"),
+        ),
+        (
+            "tcgen05.mma.cta_group::2.kind::tf32",
+            16 << 24 | 32 << 17 | 2 << 10 | 2 << 7 | 1 << 4,
+            TensorOp("tcgen05", 256, 256, 8, "tf32", "tf32", "f32", ctas=2),
+        ),
+        (
+            "tcgen05.mma.sp.cta_group::1.kind::i8",
+            4 << 24 | 8 << 17 | 1 << 10 | 2 << 4,
+            TensorOp("tcgen05", 64, 64, 64, "u8", "s8", "s32", sparse=True),
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::mxf4.block_scale",
+            1 << 31 | 8 << 24 | 16 << 17 | 1 << 10 | 1 << 7,
+            TensorOp("tcgen05", 128, 128, 96, "e2m1", "e2m1", "f32"),
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::f8f6f4",
+            None,
+            TensorOp("tcgen05", None, None, 32, None, None, None),
+        ),
+    ],
+)
+def test_descriptors(opcode: str, descriptor: int | None, expected: TensorOp) -> None:
+    """Shape and types of tcgen05.mma are bits of its descriptor; without it they are None."""
+    assert op(opcode, descriptor) == expected
+
+
+def test_other_instructions_are_no_tensor_op() -> None:
+    """Loads, fences and tensor-memory moves multiply nothing."""
+    for opcode in ("ld.global.b32", "wgmma.fence.sync.aligned", "tcgen05.ld.sync.aligned", "mma"):
+        assert op(opcode) is None
+
+
+@pytest.mark.parametrize(
+    ("opcode", "threads", "units"),
+    [
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 128, 4),
+        ("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", 256, 2),
+    ],
+)
+def test_flops_of_a_cta(opcode: str, threads: int, units: int) -> None:
+    """A warp issues mma.sync and a warpgroup wgmma, so that a CTA does it as many times."""
+    found = op(opcode)
+    assert found is not None
+    assert found.flops is not None
+    assert found.flops_per_cta(threads) == units * found.flops
+
+
+def test_tcgen05_is_issued_once() -> None:
+    """One thread issues tcgen05.mma, however many there are; a pair of CTAs shares it."""
+    one = TensorOp("tcgen05", 128, 128, 16, "f16", "f16", "f32")
+    pair = TensorOp("tcgen05", 256, 128, 16, "f16", "f16", "f32", ctas=2)
+    assert one.flops_per_cta(256) == one.flops_per_cta(32) == one.flops == 524288
+    assert pair.flops_per_cta(256) == 524288
+
+
+def test_descriptor_is_looked_up() -> None:
+    """In a dump, the constant in the descriptor's register gives shape and types."""
+    ops = tensor_ops(fixture_listing("gemm-sm100-triton3.6").entry)
+    assert set(ops.values()) == {TensorOp("tcgen05", 128, 128, 16, "f16", "f16", "f32")}
+    assert len(ops) == 4
+
+
+def test_descriptor_with_two_values_is_unknown() -> None:
+    """A register that holds two constants tells no shape, and the count says so."""
+    text = (
+        "mov.b32 %r1, 136380432;\n@%p1 bra L;\nmov.b32 %r1, 136380416;\n"
+        "L: tcgen05.mma.cta_group::1.kind::f16 [%r2], %rd1, %rd2, %r1, %p2;\nret;"
+    )
+    program = parse_ptx(f".version 8.7\n.entry k()\n{{\n{text}\n}}\n").entry
+    (found,) = tensor_ops(program).values()
+    assert found.flops is None
+    assert count(program).unresolved == 1
+
+
+TILES = [(128, 128, 32, 4), (64, 128, 64, 8), (64, 64, 32, 4)]
+KIND = {80: "mma.sync", 90: "wgmma", 100: "tcgen05"}
+
+
+@pytest.mark.parametrize("capability", sorted(KIND))
+@pytest.mark.parametrize(("bm", "bn", "bk", "warps"), TILES)
+def test_main_loop_multiplies_its_tile(
+    capability: int, bm: int, bn: int, bk: int, warps: int
+) -> None:
+    """One trip of a GEMM's main loop does 2 BM BN BK FLOPs a CTA on every architecture."""
+    constexprs = {"BM": bm, "BN": bn, "BK": bk, "ACC": tl.float32}
+    stages = compile_kernel(
+        kernels.gemm, capability, GEMM, constexprs, num_warps=warps, num_stages=3
+    )
+    assert loop_flops(stages["ptx"]) == {KIND[capability]: {1: 2 * bm * bn * bk}}
+
+
+@pytest.mark.parametrize("capability", sorted(KIND))
+def test_unrolled_loop_multiplies_two_tiles(capability: int) -> None:
+    """A main loop unrolled twice does twice the FLOPs in one trip."""
+    stages = compile_kernel(
+        kernels.unrolled_gemm, capability, GEMM, {"BM": 64, "BN": 64, "BK": 32}, num_warps=4
+    )
+    assert loop_flops(stages["ptx"]) == {KIND[capability]: {1: 2 * 2 * 64 * 64 * 32}}
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_warp_specialised_loops_multiply_their_tile(warps: int) -> None:
+    """The parts of a warp-specialised Hopper kernel together do one tile a trip."""
+    constexprs = {"BM": 128, "BN": 128, "BK": 64, "WS": True}
+    stages = compile_kernel(kernels.tma_gemm, 90, GEMM, constexprs, num_warps=warps, num_stages=2)
+    flops = count(parse_ptx(stages["ptx"]).entry).cta_flops
+    assert flops == {"wgmma": {1: 2 * 128 * 128 * 64}}
+
+
+def loop_flops(ptx: str) -> dict[str, Any]:
+    """Return the tensor FLOPs a CTA of the hottest loop."""
+    program = parse_ptx(ptx).entry
+    loop = hottest_loop(program)
+    assert loop is not None
+    counts = count(program, loop.blocks)
+    assert counts.unresolved == 0
+    return {kind: dict(depths) for kind, depths in counts.cta_flops.items()}
