@@ -1,0 +1,227 @@
+"""Scalar operations of `arith` and `math` on known values, as the machine computes them.
+
+Integers are Python's, wrapped to their type's width and signed, except booleans (i1),
+which are 0 or 1. Floats are rounded to their type where Python can.
+
+After MLIR's "arith" and "math" dialect references.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+Number = int | float
+_PACKS: Final = {"f16": "e", "f32": "f"}
+_HEX: Final = {"f16": ("H", "e"), "f32": ("I", "f"), "f64": ("Q", "d")}
+_CONSTANT: Final = re.compile(r"(true|false|-?0x[0-9A-Fa-f]{1,16}|[-+.\deE]{1,40})(?: : (\S+))?")
+_PREDICATE: Final = re.compile(r"\s*(\w+),").match
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A value that cannot be evaluated.
+
+    Attributes:
+        reason: why, in words.
+        line: line of the TTIR text where it came up.
+    """
+
+    reason: str
+    line: int = 0
+
+
+Value = int | float | Unknown
+
+
+def wrap(value: int, bits: int) -> int:
+    """The value that a register of that width holds."""
+    if bits == 1:
+        return value & 1
+    half = 1 << (bits - 1)
+    return ((value + half) & ((1 << bits) - 1)) - half
+
+
+def unsigned(value: int, bits: int) -> int:
+    """The same bits, read as a number without sign."""
+    return value & ((1 << bits) - 1)
+
+
+def signed(value: int, bits: int) -> int:
+    """The same bits, read as a number with sign; true is -1."""
+    return -value if bits == 1 else value
+
+
+def round_to(value: float, element: str) -> float:
+    """The nearest float of an element type; of types that Python lacks, the same."""
+    code = _PACKS.get(element)
+    if code is None or value != value or math.isinf(value):
+        return value
+    try:
+        return float(struct.unpack(code, struct.pack(code, value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def constant(text: str) -> Number | None:
+    """The value of an `arith.constant`'s text, or None if it is no scalar's."""
+    match = _CONSTANT.fullmatch(text)
+    if match is None:
+        return None
+    body, kind = match.groups()
+    if body in ("true", "false"):
+        return int(body == "true")
+    floating = kind is not None and re.match(r"b?f\d", kind)
+    try:
+        if "x" in body:
+            codes = _HEX.get(kind or "")
+            if codes is None:
+                return None if floating else int(body, 16)
+            return float(struct.unpack(codes[1], struct.pack(codes[0], int(body, 16)))[0])
+        return float(body) if floating else int(body)
+    except (ValueError, struct.error):
+        return None
+
+
+def _divide(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _remainder(a: int, b: int) -> int:
+    return a - b * _divide(a, b)
+
+
+def _ceil_divide(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _shift(function: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    def checked(a: int, b: int) -> int:
+        if not 0 <= b < 64:
+            raise ValueError("a shift by more than the width")
+        return function(a, b)
+
+    return checked
+
+
+SIGNED: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+    "arith.divsi": _divide,
+    "arith.remsi": _remainder,
+    "arith.ceildivsi": _ceil_divide,
+    "arith.floordivsi": operator.floordiv,
+    "arith.minsi": min,
+    "arith.maxsi": max,
+    "arith.andi": operator.and_,
+    "arith.ori": operator.or_,
+    "arith.xori": operator.xor,
+    "arith.shli": _shift(operator.lshift),
+    "arith.shrsi": _shift(operator.rshift),
+}
+UNSIGNED: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "arith.divui": operator.floordiv,
+    "arith.remui": operator.mod,
+    "arith.ceildivui": _ceil_divide,
+    "arith.minui": min,
+    "arith.maxui": max,
+    "arith.shrui": _shift(operator.rshift),
+    "tt.mulhiui": lambda a, b: a * b,  # the high half; see `integer`
+}
+
+
+def _nan_max(a: float, b: float) -> float:
+    return b if a != a else a if b != b else max(a, b)
+
+
+def _nan_min(a: float, b: float) -> float:
+    return b if a != a else a if b != b else min(a, b)
+
+
+FLOATS: Final[Mapping[str, Callable[..., float]]] = {
+    "arith.addf": operator.add,
+    "arith.subf": operator.sub,
+    "arith.mulf": operator.mul,
+    "arith.divf": operator.truediv,
+    "arith.remf": math.fmod,
+    "arith.negf": operator.neg,
+    "arith.maxnumf": _nan_max,
+    "arith.minnumf": _nan_min,
+    "arith.maximumf": max,
+    "arith.minimumf": min,
+    "tt.precise_divf": operator.truediv,
+    "tt.precise_sqrt": math.sqrt,
+    "tt.clampf": lambda x, low, high: min(max(x, low), high),
+    "math.absf": abs,
+    "math.ceil": lambda x: float(math.ceil(x)),
+    "math.floor": lambda x: float(math.floor(x)),
+    "math.round": lambda x: float(math.floor(abs(x) + 0.5)) * math.copysign(1.0, x),
+    "math.roundeven": lambda x: float(round(x)),
+    "math.trunc": lambda x: float(math.trunc(x)),
+    "math.sqrt": math.sqrt,
+    "math.rsqrt": lambda x: 1.0 / math.sqrt(x),
+    "math.exp": math.exp,
+    "math.exp2": lambda x: 2.0**x,
+    "math.log": math.log,
+    "math.log2": math.log2,
+    "math.sin": math.sin,
+    "math.cos": math.cos,
+    "math.erf": math.erf,
+    "math.tanh": math.tanh,
+    "math.fma": lambda a, b, c: a * b + c,
+    "math.powf": lambda a, b: float(a**b),
+}
+
+_COMPARE: Final[Mapping[str, Callable[[Number, Number], bool]]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+
+def integer(name: str, a: int, b: int, bits: int) -> int:
+    """The result of a binary integer operation.
+
+    Raises:
+        ZeroDivisionError: division by zero.
+        ValueError: a shift by more than the width.
+    """
+    function = SIGNED.get(name)
+    if function is not None:
+        return wrap(function(signed(a, bits), signed(b, bits)), bits)
+    product = UNSIGNED[name](unsigned(a, bits), unsigned(b, bits))
+    return wrap(product >> bits if name == "tt.mulhiui" else product, bits)
+
+
+def compare_integers(text: str, a: int, b: int, bits: int) -> int:
+    """`arith.cmpi`; `text` begins with the predicate (`slt, ...`)."""
+    match = _PREDICATE(text)
+    predicate = match[1] if match else ""
+    if predicate in ("eq", "ne"):
+        return int(_COMPARE[predicate](a, b))
+    read = unsigned if predicate[0] == "u" else signed
+    return int(_COMPARE[predicate[1:]](read(a, bits), read(b, bits)))
+
+
+def compare_floats(text: str, a: float, b: float) -> int:
+    """`arith.cmpf`: an ordered predicate is false, an unordered one true where one is NaN."""
+    match = _PREDICATE(text)
+    predicate = match[1] if match else ""
+    unordered = a != a or b != b
+    if predicate in ("ord", "uno"):
+        return int(unordered == (predicate == "uno"))
+    if predicate in ("true", "false"):
+        return int(predicate == "true")
+    if unordered:
+        return int(predicate[0] == "u")
+    return int(_COMPARE[predicate[1:]](a, b))

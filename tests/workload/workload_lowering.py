@@ -1,0 +1,50 @@
+"""TTIR of the tests' kernels and their work, made without a GPU."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from asmtune.compile.toolchain import Toolchain
+from asmtune.workload import Call, Work, analyse
+
+F16, F32, I32, I64 = torch.float16, torch.float32, torch.int32, torch.int64
+
+
+@lru_cache(maxsize=1)
+def toolchain() -> Toolchain:
+    """Triton's compiler for sm_90."""
+    return Toolchain("cuda", 90, 32)
+
+
+def pointer(dtype: torch.dtype = F32) -> torch.Tensor:
+    """A tensor without storage; Triton takes its dtype and that it is aligned."""
+    return torch.empty(16, device="meta", dtype=dtype)
+
+
+def lower(function: Any, /, **values: Any) -> str:
+    """TTIR as the front end leaves it."""
+    chain = toolchain()
+    return chain.front_end(chain.specialise(function, values))[0]
+
+
+def after_passes(ttir: str) -> str:
+    """TTIR as Triton's own passes leave it: calls inlined, dead code gone."""
+    chain = toolchain()
+    options = chain.options({})
+    stages = dict(chain.stages(options))
+    metadata = {"target": chain.target, **options.__dict__}
+    return str(stages["ttir"](chain.parse_ttir(ttir), metadata))
+
+
+def work(function: Any, /, *, grid: tuple[int, ...], **values: Any) -> Work:
+    """What a launch of a kernel asks for."""
+    return analyse(lower(function, **values), call(grid, **values))
+
+
+def call(grid: tuple[int, ...], **values: Any) -> Call:
+    """A launch, its grid filled up to three axes."""
+    x, y, z = (*grid, 1, 1)[:3]
+    return Call(values, (x, y, z))
