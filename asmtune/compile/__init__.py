@@ -1,0 +1,26 @@
+"""Compiling configs: parallel, without a GPU, each within limits.
+
+The only package that knows Triton's compiler. A compile is split in two:
+
+    front end   in this process    kernel source + config  -> TTIR     (lower)
+    back end    in a child         TTIR -> TTGIR -> PTX -> cubin       (child)
+
+TTIR is self-contained text, so that a child never imports the user's code:
+kernels of notebooks, closures and `__main__` compile like any other. It does
+not depend on warps, stages or registers, so that it is made once for all
+configs that share their constexprs.
+"""
+
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import Compiled, Hooks, compile_configs, compile_one
+
+__all__ = [
+    "ArtifactCache",
+    "Compiled",
+    "Hooks",
+    "Lowering",
+    "Request",
+    "compile_configs",
+    "compile_one",
+]

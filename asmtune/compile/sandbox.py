@@ -1,0 +1,178 @@
+"""A child process that compiles, with a deadline that really ends it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import IO, Any, Final
+
+from asmtune.compile.lower import Request
+from asmtune.records import Artifact, Failure
+
+_START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk
+
+
+class _Deadline:
+    """A moment that can be put off."""
+
+    def __init__(self, seconds: float) -> None:
+        self.restart(seconds)
+
+    def restart(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self._end - time.monotonic())
+
+
+class Sandbox:
+    """One child, started when first needed, and again after it had to be killed.
+
+    LLVM and ptxas do not hear a Python signal, so that only killing the
+    process ends a compile: the child and all that it started share a process
+    group, which goes as a whole.
+
+    Args:
+        memory_bytes: address space the child may take.
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def compile(self, request: Request, timeout_s: float) -> Artifact | Failure:
+        """Compiles within `timeout_s` seconds, the child's start not counted.
+
+        One request at a time; other threads wait for their turn.
+        """
+        with self._lock:
+            return self._compile(request, timeout_s)
+
+    def _compile(self, request: Request, timeout_s: float) -> Artifact | Failure:
+        process, stage = self._ready(), "start"
+        message = {"ttir": request.ttir, "options": request.options, "machine": request.machine}
+        limit = _START_S
+        try:
+            self._send(process, message)
+            deadline = _Deadline(_START_S)
+            for answer in self._answers(process, deadline):
+                if "stage" in answer:
+                    if stage == "start":
+                        limit = timeout_s
+                        deadline.restart(limit)
+                    stage = answer["stage"]
+                    continue
+                if "failure" in answer:
+                    return self._refusal(Failure(**answer["failure"]))
+                return _artifact(request, answer["artifact"])
+        except TimeoutError:
+            self.close()
+            return Failure(stage, "timeout", f"the compiler was ended after {limit:g} s")
+        except BrokenPipeError:
+            pass
+        return self._post_mortem(stage)
+
+    def close(self) -> None:
+        """Kills the child and whatever it started."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout, self._log):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+        self._process = self._log = None
+
+    def _ready(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self.close()
+        self._log = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "asmtune.compile.child", str(self._memory_bytes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        return self._process
+
+    @staticmethod
+    def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.flush()
+
+    @staticmethod
+    def _answers(process: subprocess.Popen[bytes], deadline: _Deadline) -> Iterator[dict[str, Any]]:
+        """Lines of the child until it hangs up.
+
+        Raises:
+            TimeoutError: the deadline passed.
+        """
+        assert process.stdout is not None
+        pipe, buffer = process.stdout.fileno(), b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while True:
+                if not selector.select(deadline.left_s):
+                    raise TimeoutError
+                chunk = os.read(pipe, 1 << 20)
+                if not chunk:
+                    return
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                yield from map(json.loads, lines)
+
+    def _refusal(self, failure: Failure) -> Failure:
+        """A failure that the child tells of, with what its compiler said on stderr.
+
+        MLIR turns a segmentation fault in a pass into an ordinary failure, so
+        that a child that tells of one is in doubt, and is not asked again.
+        """
+        if "PassManager" not in failure.detail:
+            return failure
+        errors = [line for line in self._said() if " error: " in line]
+        self.close()
+        return replace(failure, detail="\n".join([failure.detail, *errors[:1]]))
+
+    def _said(self) -> list[str]:
+        assert self._log is not None
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace").strip().splitlines()
+
+    def _post_mortem(self, stage: str) -> Failure:
+        """What is known of a child that went without an answer."""
+        assert self._process is not None
+        code = self._process.wait()
+        said = self._said()
+        cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        self.close()
+        last = f": {said[-1][:300]}" if said else ""
+        return Failure(stage, "crash", f"the compiler died with {cause}{last}")
+
+
+def _artifact(request: Request, built: dict[str, Any]) -> Artifact:
+    return Artifact(
+        digest=request.digest,
+        entry=built["entry"],
+        arch=f"sm_{request.machine[1]}",
+        outputs=built["outputs"],
+        cubin=base64.b64decode(built["cubin"]),
+        metadata=built["metadata"],
+        seconds=built["seconds"],
+    )

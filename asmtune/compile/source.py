@@ -1,0 +1,66 @@
+"""Identity of a kernel's source: the text that its binary depends on.
+
+Triton's own cache key holds the line number too, so that a comment added above
+a kernel would make every tuned config stale.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+from asmtune.fingerprint import digest
+from asmtune.problem import jit_function
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def source_digest(kernel: Any) -> str:
+    """Digest of a kernel's source, of what it calls, and of the globals it reads."""
+    parts: dict[str, str] = {}
+    _collect(jit_function(kernel), parts)
+    return digest(*(f"{name}\0{text}" for name, text in sorted(parts.items())))
+
+
+def _collect(function: Any, parts: dict[str, str]) -> None:
+    name = f"{function.__module__}.{function.__qualname__}"
+    if name in parts:
+        return
+    parts[name] = _text(function)
+    scope = {**function.__globals__, **inspect.getclosurevars(function.fn).nonlocals}
+    for value_name, value in _names_used(parts[name], scope):
+        if hasattr(value, "fn") and hasattr(value, "src"):
+            _collect(value, parts)
+        elif isinstance(value, _PLAIN) or type(value).__name__ == "constexpr":
+            parts[f"{name}:{value_name}"] = repr(value)
+
+
+def _text(function: Any) -> str:
+    """The source without comments, blank lines and the docstring's worth of layout."""
+    return ast.unparse(ast.parse(function.src))
+
+
+def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Global names of a source, and attributes of modules, with their values."""
+    nodes = list(ast.walk(ast.parse(text)))
+    # A parameter or a variable hides the global of its name, which says nothing here.
+    own = _own_names(nodes)
+    scope = {name: value for name, value in scope.items() if name not in own}
+    found: dict[str, Any] = {}
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id in scope:
+            found[node.id] = scope[node.id]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner = scope.get(node.value.id)
+            # Triton's own library changes with its version, which is kept beside.
+            if inspect.ismodule(owner) and not owner.__name__.startswith("triton"):
+                found[f"{node.value.id}.{node.attr}"] = getattr(owner, node.attr, None)
+    return list(found.items())
+
+
+def _own_names(nodes: list[ast.AST]) -> set[str]:
+    """Parameters and variables of a source."""
+    parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    stored = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return parameters | {node.id for node in stored}

@@ -1,0 +1,148 @@
+"""Triton's internals, named once: specialisation, front end, stages.
+
+Everything here that begins with an underscore in Triton, or is undocumented,
+is checked on 3.6 and on the newest release by `tests/compile`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from triton._C.libtriton import get_cache_invalidating_env_vars, ir
+from triton.backends.compiler import GPUTarget, Language
+from triton.compiler.compiler import ASTSource, make_backend
+from triton.runtime.jit import create_function_from_signature
+
+from asmtune.errors import ProblemError
+
+StageFunction = Callable[[Any, dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Specialised:
+    """A kernel's source with the specialisation that Triton itself would choose.
+
+    Attributes:
+        source: the source with the types of its arguments.
+        options: the backend's options object.
+        options_read: names of the options that the front end looked at; also
+            where it failed.
+    """
+
+    source: ASTSource
+    options: Any
+    options_read: set[str] = field(default_factory=set)
+
+    @property
+    def key(self) -> str:
+        """Text that two configs share exactly if their sources are the same."""
+        source = self.source
+        return repr((source.signature, sorted(source.constants.items()), source.attrs))
+
+
+class Toolchain:
+    """Triton's compiler for one target; needs no GPU.
+
+    Args:
+        backend: Triton's name of the vendor's backend ("cuda").
+        arch: compute capability as a number (90).
+        warp_size: threads a warp.
+    """
+
+    def __init__(self, backend: str, arch: int, warp_size: int) -> None:
+        self.target = GPUTarget(backend, arch, warp_size)
+        self.backend = make_backend(self.target)
+
+    def specialise(self, function: Any, values: Mapping[str, Any]) -> Specialised:
+        """What Triton's launcher derives from a launch's keywords.
+
+        Args:
+            function: a `JITFunction`.
+            values: arguments, constexprs and options by name.
+
+        Raises:
+            ProblemError: the arguments do not fit the kernel's signature.
+        """
+        keywords = {"debug": function.debug or False, "instrumentation_mode": "", **values}
+        binder = create_function_from_signature(function.signature, function.params, self.backend)
+        try:
+            bound, specialization, extra = binder(**keywords)
+            options, signature, constexprs, attrs = function._pack_args(
+                self.backend, keywords, bound, specialization, extra
+            )
+        except (TypeError, KeyError) as error:
+            raise ProblemError(f"kernel {function.__name__}: {error}") from error
+        return Specialised(ASTSource(function, signature, constexprs, attrs), options)
+
+    def front_end(self, specialised: Specialised) -> tuple[str, frozenset[str]]:
+        """TTIR text, and the names of the options that it depends on."""
+        context = self._context()
+        options = _Watched(specialised.options, specialised.options_read)
+        module = specialised.source.make_ir(
+            self.target,
+            options,
+            self.backend.get_codegen_implementation(specialised.options),
+            self.backend.get_module_map(),
+            context,
+        )
+        return str(module), frozenset(specialised.options_read)
+
+    def parse_ttir(self, text: str) -> Any:
+        """The module of a TTIR text."""
+        context = self._context()
+        with tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
+            path = Path(folder) / "kernel.ttir"
+            path.write_text(text)
+            module = ir.parse_mlir_module(str(path), context)
+        module.context = context
+        return module
+
+    def options(self, values: Mapping[str, Any]) -> Any:
+        """The backend's options object from their JSON form."""
+        plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return self.backend.parse_options(plain)
+
+    def stages(self, options: Any) -> Iterator[tuple[str, StageFunction]]:
+        """The compiler's stages in order: "ttir", "ttgir", "llir", "ptx", "cubin"."""
+        stages: dict[str, StageFunction] = {}
+        self.backend.add_stages(stages, options, Language.TRITON)
+        return iter(stages.items())
+
+    def _context(self) -> Any:
+        context = ir.context()
+        ir.load_dialects(context)
+        self.backend.load_dialects(context)
+        return context
+
+
+class _Watched:
+    """Stands for the options in the front end and notes which are read.
+
+    TTIR that was made without a look at `num_warps` is the same for every
+    number of warps; a kernel may ask for it (`tl.extra.cuda.num_warps()`).
+    """
+
+    def __init__(self, options: Any, names_read: set[str]) -> None:
+        self._options = options
+        self._names_read = names_read
+
+    def __getattr__(self, name: str) -> Any:
+        self._names_read.add(name)
+        return getattr(self._options, name)
+
+
+def plain_options(options: Any) -> dict[str, Any]:
+    """The backend's options as JSON values, libraries at their default left out."""
+    values = {f.name: getattr(options, f.name) for f in fields(options)}
+    # A path inside the installed package; the package's version stands for it.
+    values.pop("extern_libs", None)
+    return values
+
+
+def environment() -> dict[str, str]:
+    """Environment variables that change what Triton's compiler emits."""
+    return dict(get_cache_invalidating_env_vars())

@@ -1,0 +1,237 @@
+"""The folder of artifacts: whole entries, damaged ones, limits and full disks."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from asmtune.compile import ArtifactCache, Hooks, Lowering, Request, compile_configs, compile_one
+from asmtune.compile.sandbox import Sandbox
+from asmtune.config import Config
+from asmtune.errors import StoreError
+from asmtune.records import Artifact, Failure
+from asmtune.settings import Settings
+from asmtune.target import Target
+from tests.sample_kernels import scale_problem
+
+DIGEST = "ab" * 32
+
+
+def artifact(size: int = 100) -> Artifact:
+    """An artifact of about that many bytes on disk, by hand."""
+    return Artifact(
+        digest=DIGEST,
+        entry="kernel",
+        arch="sm_90",
+        outputs={"ttir": "module {}", "ttgir": "é", "ptx": ".version 8.8\n"},
+        cubin=random.Random(size).randbytes(size),
+        metadata={"shared": 1024, "num_warps": 4, "maxnreg": None},
+        seconds={"ptx": 0.25},
+    )
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> ArtifactCache:
+    """A cache in a folder that is yet to be made."""
+    return ArtifactCache(tmp_path / "deep" / "artifacts", 1 << 20)
+
+
+def files(folder: Path) -> list[Path]:
+    """Every file below a folder."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_round_trip(cache: ArtifactCache) -> None:
+    """An artifact comes back equal, from a file of its own in a folder for its owner alone."""
+    cache.put(DIGEST, artifact())
+    assert cache.get(DIGEST) == artifact()
+    assert [path.name for path in files(cache.folder)] == [f"{DIGEST}.json.gz"]
+    assert (cache.folder / DIGEST[:2]).stat().st_mode & 0o777 == 0o700
+    assert cache.get("cd" * 32) is None
+
+
+def test_compiled_artifacts_round_trip(target: Target, empty_settings: Settings) -> None:
+    """What a compile made is what the folder gives back to the next process."""
+    request = Lowering(scale_problem(), target, 30).request(Config({"BLOCK": 64}))
+    assert isinstance(request, Request)
+    made = compile_one(request, empty_settings)
+    cache = ArtifactCache(empty_settings.artifacts_dir, 1 << 30)
+    assert isinstance(made, Artifact)
+    assert cache.get(request.digest) == made
+    assert files(empty_settings.artifacts_dir) == [cache._path(request.digest)]
+
+
+@pytest.mark.parametrize("kind", ["registers", "shared_memory", "ptxas", "compiler", "kernel"])
+def test_lasting_failures_are_remembered(cache: ArtifactCache, kind: str) -> None:
+    """A failure that would happen again is kept in place of the artifact."""
+    failure = Failure("cubin", kind, "first line\nsecond line")
+    cache.put(DIGEST, failure)
+    assert cache.get(DIGEST) == failure
+
+
+@pytest.mark.parametrize("kind", ["timeout", "crash", "memory"])
+def test_passing_failures_are_not(cache: ArtifactCache, kind: str) -> None:
+    """A failure that may be the machine's doing is not kept."""
+    cache.put(DIGEST, Failure("llir", kind, "perhaps a busy machine"))
+    assert cache.get(DIGEST) is None
+    assert files(cache.folder) == []
+
+
+def test_damage_by_random_bytes(cache: ArtifactCache) -> None:
+    """An entry of random bytes, cut off, or of another form is gone and made again."""
+    cache.put(DIGEST, artifact())
+    (path,) = files(cache.folder)
+    whole = path.read_bytes()
+    other_forms = (b"[]", b"3", b'{"failure": 3}', b'{"cubin": "AA=="}', b"not json", b"\xff\xfe")
+    damaged = [
+        b"",
+        random.Random(0).randbytes(500),
+        *(whole[:cut] for cut in (1, 5, 12, len(whole) // 2, len(whole) - 1)),
+        whole[:40] + b"\0" * 8 + whole[48:],
+        *map(gzip.compress, other_forms),
+    ]
+    for data in damaged:
+        path.write_bytes(data)
+        assert cache.get(DIGEST) is None, data[:20]
+        assert not path.exists()
+        cache.put(DIGEST, artifact())
+        assert cache.get(DIGEST) == artifact()
+
+
+def test_trim_drops_the_least_recently_used(cache: ArtifactCache) -> None:
+    """Beyond the limit the entries used longest ago go, and a read counts as use."""
+    digests = [f"{number:02x}" * 32 for number in range(4)]
+    for age, digest in enumerate(digests):
+        cache.put(digest, artifact(10_000))
+        os.utime(cache._path(digest), (1000 + age, 1000 + age))
+    size = cache._path(digests[0]).stat().st_size
+    assert cache.trim() == 0
+    cache.get(digests[0])
+    cache.limit_bytes = 2 * size + 10
+    assert cache.trim() == 2 * size
+    assert [cache.get(digest) is None for digest in digests] == [False, True, True, False]
+
+
+def test_a_compile_keeps_to_the_limit(target: Target, empty_settings: Settings) -> None:
+    """After a run the folder is within its limit."""
+    small = replace(empty_settings, artifacts_bytes=20_000)
+    configs = [Config({"BLOCK": 64 << i}) for i in range(4)]
+    hooks = Hooks(_digest, lambda *_: None)
+    outcomes = list(compile_configs(Lowering(scale_problem(), target, 30), configs, hooks, small))
+    assert len(outcomes) == 4
+    sizes = [path.stat().st_size for path in files(small.artifacts_dir)]
+    assert sizes
+    assert sum(sizes) <= 20_000
+
+
+def _digest(made: Artifact) -> str:
+    return made.digest
+
+
+def test_a_file_in_the_folders_place(tmp_path: Path) -> None:
+    """Where no folder can be, every method says so in one line that tells what to do."""
+    (tmp_path / "file").write_text("in the way")
+    cache = ArtifactCache(tmp_path / "file" / "artifacts", 1 << 20)
+    for use in (cache.prepare, lambda: cache.put(DIGEST, artifact()), lambda: cache.get(DIGEST)):
+        with pytest.raises(StoreError, match="ASMTUNE_CACHE_DIR") as caught:
+            use()
+        assert "\n" not in str(caught.value)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_no_compile_before_the_folder_is_proved(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unusable folder is found before any child starts."""
+    (tmp_path / "cache").write_text("in the way")
+    monkeypatch.setattr(Sandbox, "compile", lambda *_: pytest.fail("compiled"))
+    found = compile_configs(
+        Lowering(scale_problem(), target, 30),
+        [Config({"BLOCK": 64})],
+        Hooks(_digest, lambda *_: None),
+        Settings(cache_dir=tmp_path / "cache", jobs=1),
+    )
+    with pytest.raises(StoreError, match="Not a directory"):
+        list(found)
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with no room; skipped where none can be mounted."""
+    place = tmp_path / "full"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(place)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system can be mounted here")
+    try:
+        with pytest.raises(OSError, match="No space"):
+            (place / "filler").write_bytes(b"\0" * (1 << 20))
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk(full_disk: Path) -> None:
+    """A full disk is said to be full, and nothing is left half-written on it."""
+    cache = ArtifactCache(full_disk, 1 << 20)
+    for use in (cache.prepare, lambda: cache.put(DIGEST, artifact(50_000))):
+        with pytest.raises(StoreError, match="free some space"):
+            use()
+    assert [path.name for path in files(full_disk)] == ["filler"]
+
+
+def test_a_disk_that_fills_up(cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that stops half way leaves neither part nor entry, and the old entry whole."""
+    cache.put(DIGEST, artifact())
+    real = Path.write_bytes
+
+    def half(path: Path, data: bytes) -> int:
+        real(path, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(StoreError, match=r"No space left on device; free some space"):
+        cache.put(DIGEST, replace(artifact(), entry="other"))
+    with pytest.raises(StoreError, match="free some space"):
+        cache.prepare()
+    assert [path.name for path in files(cache.folder)] == [f"{DIGEST}.json.gz"]
+    assert cache.get(DIGEST) == artifact()
+
+
+def test_entries_cannot_execute(cache: ArtifactCache) -> None:
+    """An entry is JSON all through."""
+    cache.put(DIGEST, artifact())
+    (path,) = files(cache.folder)
+    entry = json.loads(gzip.decompress(path.read_bytes()))
+    assert set(entry) == {"digest", "entry", "arch", "outputs", "cubin", "metadata", "seconds"}
+
+
+def test_digests_tell_requests_apart(target: Target) -> None:
+    """Whatever changes the binary changes the digest; equal requests share it."""
+    lowering = Lowering(scale_problem(), target, 30)
+    request = lowering.request(Config({"BLOCK": 64}))
+    assert isinstance(request, Request)
+    same = Lowering(scale_problem(), target, 30).request(Config({"BLOCK": 64}))
+    others = [
+        lowering.request(Config({"BLOCK": 128})),
+        lowering.request(Config({"BLOCK": 64}, num_warps=8)),
+        lowering.request(Config({"BLOCK": 64}, maxnreg=32)),
+        Lowering(scale_problem(17), target, 30).request(Config({"BLOCK": 64})),
+        replace(request, machine=("cuda", 80, 32)),
+        replace(request, environment={"DISABLE_LLVM_OPT": "1"}),
+    ]
+    digests = {request.digest, *(other.digest for other in others)}  # type: ignore[union-attr]
+    assert len(digests) == 7
+    assert same == request
+    assert Lowering(scale_problem(32), target, 30).request(Config({"BLOCK": 64})) == request

@@ -1,0 +1,186 @@
+"""An artifact is what Triton itself would have compiled for the launch."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+from triton_reference import compiled_by_triton
+
+from asmtune.compile import Lowering, Request
+from asmtune.compile.sandbox import Sandbox
+from asmtune.config import Config
+from asmtune.problem import Problem
+from asmtune.records import Artifact
+from asmtune.target import Target, load_target
+from tests.sample_kernels import (
+    product_problem,
+    scale,
+    scale_problem,
+    tensor,
+)
+
+MACHINES = ("A100", "H200", "B200", "RTX5090")
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+
+
+def request_of(problem: Problem, config: Config, machine: Target) -> Request:
+    """The request for one config, which the front end is to accept."""
+    request = Lowering(problem, machine, 30).request(config)
+    assert isinstance(request, Request), request
+    return request
+
+
+def check(problem: Problem, config: Config, machine: Target, sandbox: Sandbox) -> Artifact:
+    """Compiles on both ways; PTX, cubin and what a launch needs to know are equal."""
+    request = request_of(problem, config, machine)
+    artifact = sandbox.compile(request, 60)
+    assert isinstance(artifact, Artifact), artifact
+    own = compiled_by_triton(problem, config, machine.capability)
+    assert artifact.outputs["ptx"] == own.asm["ptx"]
+    assert artifact.cubin == own.asm["cubin"]
+    for name in ("num_warps", "num_ctas", "shared", "name", "global_scratch_size", "maxnreg"):
+        assert artifact.metadata[name] == getattr(own.metadata, name), name
+    assert artifact.entry == own.metadata.name
+    assert artifact.arch == f"sm_{machine.capability}"
+    return artifact
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_products_equal(name: str, shared_sandbox: Sandbox) -> None:
+    """A pipelined product with a register cap is Triton's own on every generation."""
+    config = Config(TILE, num_warps=4, num_stages=3, maxnreg=128)
+    artifact = check(product_problem(), config, load_target(name), shared_sandbox)
+    assert ".maxnreg 128" in artifact.outputs["ptx"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16, torch.int8, torch.float32])
+def test_dtypes_equal(dtype: torch.dtype, shared_sandbox: Sandbox, target: Target) -> None:
+    """Pointers of every width are specialised as Triton does."""
+    if dtype == torch.int8:
+        check(scale_problem(dtype=dtype), Config({"BLOCK": 256}), target, shared_sandbox)
+    else:
+        check(product_problem(dtype), Config(TILE), target, shared_sandbox)
+
+
+@pytest.mark.parametrize("n", [1, 16, 17, 1 << 40])
+def test_integers_equal(n: int, shared_sandbox: Sandbox, target: Target) -> None:
+    """One becomes a constant, sixteen is known to divide, large ones take 64 bits."""
+    check(scale_problem(n), Config({"BLOCK": 256}), target, shared_sandbox)
+
+
+def test_clusters_equal(shared_sandbox: Sandbox, target: Target) -> None:
+    """A cluster of two programs, capped, is Triton's own."""
+    config = Config({"BLOCK": 512}, num_ctas=2, maxnreg=64)
+    check(scale_problem(), config, target, shared_sandbox)
+
+
+@triton.jit(do_not_specialize=["n"])
+def _unspecialised(x_ptr, n, flag, factor, extra=3, BLOCK: tl.constexpr = 64):
+    at = tl.arange(0, BLOCK)
+    value = tl.load(x_ptr + at, mask=at < n) * factor + extra
+    if flag:
+        value += 1.0
+    tl.store(x_ptr + at, value, mask=at < n)
+
+
+def test_defaults_and_do_not_specialize(shared_sandbox: Sandbox, target: Target) -> None:
+    """Default values, booleans, floats and `do_not_specialize` are bound as in a launch."""
+    arguments = {"x_ptr": tensor(torch.float32), "n": 16, "flag": True, "factor": 0.5}
+    problem = Problem(_unspecialised, arguments, (1,))
+    artifact = check(problem, Config({}), target, shared_sandbox)
+    assert "%n: i32 loc" in artifact.outputs["ttir"]
+    check(problem, Config({"BLOCK": 128}), target, shared_sandbox)
+
+
+@triton.jit
+def _of_tuple(pointers, sizes, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(pointers[1] + at, tl.load(pointers[0] + at, mask=at < sizes[0]), mask=at < sizes[1])
+
+
+def test_tuples_equal(shared_sandbox: Sandbox, target: Target) -> None:
+    """Tuples of pointers and of numbers are arguments too."""
+    pointers = (tensor(torch.float32), tensor(torch.float32))
+    problem = Problem(_of_tuple, {"pointers": pointers, "sizes": (1, 50)}, (1,))
+    check(problem, Config({"BLOCK": 128}), target, shared_sandbox)
+
+
+@triton.jit
+def _through_descriptor(source, y_ptr, BLOCK: tl.constexpr):
+    tile = source.load([tl.program_id(0) * BLOCK, 0])
+    rows, cols = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    tl.store(y_ptr + rows[:, None] * BLOCK + cols[None, :], tile)
+
+
+def _set_block(values: dict[str, Any]) -> None:
+    values["source"].block_shape = [values["BLOCK"], values["BLOCK"]]
+
+
+def test_descriptors_equal(shared_sandbox: Sandbox, target: Target) -> None:
+    """A descriptor gets its block shape from the config's `pre_hook` before it is compiled."""
+    source = TensorDescriptor.from_tensor(tensor(torch.float16, 256, 256), [1, 1])
+    arguments = {"source": source, "y_ptr": tensor(torch.float16)}
+    problem = Problem(_through_descriptor, arguments, (1,))
+    for block in (64, 128):
+        config = Config({"BLOCK": block}, pre_hook=_set_block)
+        artifact = check(problem, config, target, shared_sandbox)
+        assert f"tensor<{block}x{block}xf16" in artifact.outputs["ttir"]
+
+
+def test_heuristics_equal(shared_sandbox: Sandbox, target: Target) -> None:
+    """What `@triton.heuristics` computes from a config is compiled in."""
+    wrapped = triton.heuristics({"BLOCK": lambda values: values["n"] // 8})(scale)
+    arguments = scale_problem(1024).arguments
+    request = request_of(Problem(wrapped, arguments, (1,)), Config({}), target)
+    artifact = shared_sandbox.compile(request, 60)
+    own = compiled_by_triton(Problem(scale, arguments, (1,)), Config({"BLOCK": 128}), 90)
+    assert isinstance(artifact, Artifact)
+    assert artifact.cubin == own.asm["cubin"]
+
+
+def _closure(factor: float) -> Any:
+    constant = tl.constexpr(factor)
+
+    @triton.jit
+    def kernel(x_ptr):
+        tl.store(x_ptr, tl.load(x_ptr) * constant)
+
+    return kernel
+
+
+def test_closures_equal(shared_sandbox: Sandbox, target: Target) -> None:
+    """Kernels of one source that close over different values get different binaries."""
+    problems = [
+        Problem(_closure(factor), {"x_ptr": tensor(torch.float32)}, (1,)) for factor in (2.5, 7.5)
+    ]
+    ptx = [check(p, Config({}), target, shared_sandbox).outputs["ptx"] for p in problems]
+    assert "0f40200000" in ptx[0]
+    assert "0f40F00000" in ptx[1]
+
+
+_CELL = """
+import triton, triton.language as tl
+@triton.jit
+def kernel(x_ptr):
+    tl.store(x_ptr, tl.load(x_ptr) + NUMBER)
+"""
+
+
+@pytest.mark.parametrize(("module", "number"), [("__main__", "41"), ("notebook", "42")])
+def test_notebook_cells_equal(
+    module: str, number: str, shared_sandbox: Sandbox, target: Target
+) -> None:
+    """A kernel that exists only in memory, under a name that no child could import, compiles."""
+    name = f"<cell of {module}>"
+    cell = _CELL.replace("NUMBER", number)
+    linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {"__name__": module}
+    exec(compile(cell, name, "exec"), scope)
+    problem = Problem(scope["kernel"], {"x_ptr": tensor(torch.int32)}, (1,))
+    check(problem, Config({}), target, shared_sandbox)

@@ -1,0 +1,364 @@
+"""A compile that hangs, dies or grows costs its own config and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from triton import knobs
+
+from asmtune.compile import Lowering, Request, pool
+from asmtune.compile.sandbox import Sandbox
+from asmtune.config import Config
+from asmtune.records import Artifact, Failure
+from asmtune.settings import Settings
+from asmtune.target import Target, load_target
+from tests.sample_kernels import (
+    one_pointer,
+    product_problem,
+    refused,
+    row_sum_problem,
+    scale_problem,
+    unrolled,
+)
+
+SLOW = Config({"BLOCK": 1 << 17}, num_warps=1)
+"""4,096 elements a thread: LLVM and ptxas need minutes for it."""
+
+
+def lowered(target: Target, config: Config | None = None) -> Request:
+    """The request of `row_sum` at some config."""
+    request = Lowering(row_sum_problem(), target, 30).request(config or Config({"BLOCK": 256}))
+    assert isinstance(request, Request), request
+    return request
+
+
+def group(leader: int) -> list[int]:
+    """Live processes of a group."""
+    members = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, pgrp = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(pgrp) == leader and state != "Z":
+            members.append(int(folder.name))
+    return members
+
+
+def leader_of(sandbox: Sandbox) -> int:
+    """The child's process id, which is its group's."""
+    assert sandbox._process is not None
+    return sandbox._process.pid
+
+
+def test_time_limit_ends_the_compile(sandbox: Sandbox, target: Target) -> None:
+    """A compile over its limit ends then, with every process that it started; the next works."""
+    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    child = leader_of(sandbox)
+    assert group(child) == [child]
+    start = time.monotonic()
+    outcome = sandbox.compile(lowered(target, SLOW), 1.5)
+    assert time.monotonic() - start < 4
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "timeout"
+    assert outcome.stage in ("ttgir", "llir", "ptx", "cubin")
+    assert "1.5 s" in outcome.detail
+    assert group(child) == []
+    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert leader_of(sandbox) != child
+
+
+def test_time_limit_ends_ptxas(sandbox: Sandbox, target: Target, tmp_path: Path) -> None:
+    """The assembler is a process of its own, and goes with the child."""
+    sleeper = tmp_path / "ptxas"
+    real = knobs.nvidia.ptxas.path
+    sleeper.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && exec {real} --version\nsleep 300 &\nwait\n'
+    )
+    sleeper.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        # Newer releases assemble for sm_90 with the one of these that is for sm_100.
+        patch.setenv("TRITON_PTXAS_PATH", str(sleeper))
+        patch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(sleeper))
+        child = leader_of(sandbox) if sandbox._ready() else 0
+        watched = _watch(child, str(sleeper))
+        outcome = sandbox.compile(lowered(target), 2)
+    assert isinstance(outcome, Failure)
+    assert (outcome.stage, outcome.kind) == ("cubin", "timeout")
+    assert watched.result(5), "the assembler never ran"
+    assert group(child) == []
+
+
+def _watch(leader: int, name: str) -> Future[bool]:
+    """Whether a program of that name joins the group within some seconds."""
+    seen: Future[bool] = Future()
+
+    def look() -> None:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and not seen.done():
+            lines = [Path(f"/proc/{member}/cmdline") for member in group(leader)]
+            for line in lines:
+                with contextlib.suppress(OSError):
+                    words = line.read_bytes()
+                    if name.encode() in words and b"--version" not in words:
+                        seen.set_result(True)
+                        return
+            time.sleep(0.02)
+        seen.set_result(False)
+
+    threading.Thread(target=look, daemon=True).start()
+    return seen
+
+
+def test_a_tiny_limit(sandbox: Sandbox, target: Target) -> None:
+    """A limit that nothing can meet fails alike, however often, and leaves no process."""
+    for _ in range(2):
+        outcome = sandbox.compile(lowered(target), 0.001)
+        assert isinstance(outcome, Failure)
+        assert outcome.kind == "timeout"
+        assert sandbox._process is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_child_that_dies(sandbox: Sandbox, target: Target, number: signal.Signals) -> None:
+    """A child that a signal ends while it compiles is a crash that names it; the next works."""
+    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    child = leader_of(sandbox)
+    killer = threading.Timer(0.7, os.kill, (child, number))
+    killer.start()
+    outcome = sandbox.compile(lowered(target, SLOW), 60)
+    killer.join()
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "crash"
+    assert number.name in outcome.detail
+    assert group(child) == []
+    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+
+
+def test_a_segmentation_fault(sandbox: Sandbox, target: Target) -> None:
+    """A fault in a pass, which MLIR survives in doubt, is a failure, and ends the child."""
+    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    child = leader_of(sandbox)
+    killer = threading.Timer(0.7, os.kill, (child, signal.SIGSEGV))
+    killer.start()
+    outcome = sandbox.compile(lowered(target, SLOW), 60)
+    killer.join()
+    assert isinstance(outcome, Failure)
+    assert outcome.kind in ("crash", "compiler")
+    assert group(child) == []
+    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+
+
+def test_a_pass_that_fails(sandbox: Sandbox, target: Target) -> None:
+    """A failure of a pass carries what the compiler said of it on stderr."""
+    outcome = sandbox.compile(lowered(target, Config({"BLOCK": 256}, num_ctas=2)), 60)
+    if isinstance(outcome, Artifact):
+        pytest.skip("this Triton reduces across a cluster")
+    assert (outcome.stage, outcome.kind) == ("ttgir", "compiler")
+    assert " error: " in outcome.detail.splitlines()[1]
+    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+
+
+def test_an_assertion_of_the_compiler(sandbox: Sandbox, target: Target) -> None:
+    """A compiler that aborts is a crash with the last that it said; the next compile works."""
+    request = lowered(target)
+    broken = replace(request, ttir=request.ttir.replace("tt.func public", "tt.func private"))
+    outcome = sandbox.compile(broken, 60)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind in ("crash", "compiler")
+    assert isinstance(sandbox.compile(request, 60), Artifact)
+
+
+def test_a_child_that_died_before(sandbox: Sandbox, target: Target) -> None:
+    """A child that was killed while it had nothing to do is replaced unnoticed."""
+    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    os.kill(leader_of(sandbox), signal.SIGKILL)
+    time.sleep(0.2)
+    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+
+
+def test_memory_limit(target: Target) -> None:
+    """A child that may not have the memory to start, or to compile, is a failure."""
+    small = Sandbox(64 << 20)
+    try:
+        outcome = small.compile(lowered(target), 60)
+    finally:
+        small.close()
+    assert isinstance(outcome, Failure)
+    assert outcome.kind in ("crash", "memory")
+    assert "\n" not in str(outcome)
+
+
+def test_children_end_with_their_parent() -> None:
+    """A child that is compiling does not outlive the process that asked, however that ends."""
+    script = (
+        "import os, threading, time\n"
+        "from asmtune.compile import Lowering\n"
+        "from asmtune.compile.sandbox import Sandbox\n"
+        "from asmtune.config import Config\n"
+        "from asmtune.target import load_target\n"
+        "from tests.sample_kernels import row_sum_problem\n"
+        "def die():\n"
+        "    while sandbox._process is None:\n"
+        "        time.sleep(0.01)\n"
+        "    time.sleep(2)\n"
+        "    print(sandbox._process.pid, flush=True)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "sandbox = Sandbox(1 << 34)\n"
+        "request = Lowering(row_sum_problem(), load_target('H200'), 30).request(\n"
+        "    Config({'BLOCK': 1 << 17}, num_warps=1))\n"
+        "threading.Thread(target=die).start()\n"
+        "sandbox.compile(request, 60)\n"
+    )
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    child = int(ended.stdout)
+    deadline = time.monotonic() + 5
+    while group(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert group(child) == []
+
+
+def test_threads_take_turns(target: Target, sandbox: Sandbox) -> None:
+    """Threads that compile at once each get their own artifact, from one child."""
+    requests = [
+        lowered(target, Config({"BLOCK": block}, num_warps=warps))
+        for block in (64, 128, 256)
+        for warps in (1, 2, 4)
+    ]
+    assert isinstance(sandbox.compile(requests[0], 60), Artifact)
+    child = leader_of(sandbox)
+    with ThreadPoolExecutor(len(requests)) as threads:
+        made = list(threads.map(lambda request: sandbox.compile(request, 60), requests))
+    assert leader_of(sandbox) == child
+    for request, artifact in zip(requests, made, strict=True):
+        assert isinstance(artifact, Artifact), artifact
+        assert artifact.outputs["ttir"] == request.ttir
+        assert artifact.metadata["num_warps"] == request.options["num_warps"]
+        assert artifact.digest == request.digest
+
+
+def test_a_fork_has_its_own_child(settings: Settings) -> None:
+    """A process that forked off does not speak into its parent's pipes."""
+    mine = pool._worker_sandbox(1 << 33)
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writer, b"same" if pool._worker_sandbox(1 << 33) is mine else b"own")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 10) == b"own"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_front_end_time_limit(target: Target) -> None:
+    """A kernel that unrolls for minutes ends at the limit, once, and is told what to do."""
+    lowering = Lowering(one_pointer(unrolled), target, 0.5)
+    start = time.monotonic()
+    outcome = lowering.request(Config({"TIMES": 1_000_000}))
+    assert time.monotonic() - start < 3
+    assert isinstance(outcome, Failure)
+    assert (outcome.stage, outcome.kind) == ("lower", "timeout")
+    assert "use range, not static_range" in outcome.detail
+    start = time.monotonic()
+    again = lowering.request(Config({"TIMES": 1_000_000}, num_warps=8))
+    assert again == outcome
+    assert time.monotonic() - start < 0.3
+    assert isinstance(lowering.request(Config({"TIMES": 2})), Request)
+
+
+def test_front_end_time_limit_in_a_thread(target: Target) -> None:
+    """The front end's limit needs no signal, so that it holds in any thread."""
+    with ThreadPoolExecutor(1) as threads:
+        lowering = Lowering(one_pointer(unrolled), target, 0.3)
+        outcome = threads.submit(lowering.request, Config({"TIMES": 1_000_000})).result(20)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "timeout"
+
+
+def test_nothing_on_the_terminal(
+    target: Target, sandbox: Sandbox, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a failing ptxas nor a kernel at fault writes a word to this process's terminal."""
+    tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}
+    request = Lowering(product_problem(), target, 30).request(Config(tile, maxnreg=32))
+    assert isinstance(request, Request)
+    outcome = sandbox.compile(request, 60)
+    assert isinstance(outcome, Failure)
+    refusal = Lowering(one_pointer(refused, n=8), target, 30).request(Config({"BLOCK": 64}))
+    assert isinstance(refusal, Failure)
+    # MLIR and LLVM speak on stderr, where they fail and where they abort.
+    sandbox.compile(lowered(target, Config({"BLOCK": 256}, num_ctas=2)), 60)
+    request = lowered(target)
+    private = request.ttir.replace("tt.func public", "tt.func private")
+    assert isinstance(sandbox.compile(replace(request, ttir=private), 60), Failure)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_registers_are_named(target: Target, sandbox: Sandbox) -> None:
+    """Too few registers for wgmma is a failure of that kind, in ptxas's own words."""
+    tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}
+    request = Lowering(product_problem(), target, 30).request(Config(tile, maxnreg=32))
+    assert isinstance(request, Request)
+    outcome = sandbox.compile(request, 60)
+    assert isinstance(outcome, Failure)
+    assert (outcome.stage, outcome.kind) == ("cubin", "registers")
+    assert "ptxas" in outcome.detail or "register" in outcome.detail.lower()
+    assert "Repro command" not in outcome.detail
+    assert len(outcome.detail) < 2001
+
+
+def test_kernel_errors_are_readable(target: Target) -> None:
+    """An error of the kernel's names its line and the cause, whatever words the source has."""
+    outcome = Lowering(one_pointer(refused, n=8), target, 30).request(Config({"BLOCK": 64}))
+    assert isinstance(outcome, Failure)
+    assert (outcome.stage, outcome.kind) == ("lower", "kernel")
+    assert outcome.detail == (
+        'line 4 of the kernel, "tl.store(x_ptr + at, not_defined + 1, mask=at < n)  # noqa: F821": '
+        "NameError('not_defined is not defined')"
+    )
+
+
+def test_errors_below_the_kernel(target: Target) -> None:
+    """An error in Triton's library names the kernel's own line first, then the way down."""
+    outcome = Lowering(scale_problem(), target, 30).request(Config({"BLOCK": 100}))
+    assert isinstance(outcome, Failure)
+    assert outcome.detail.startswith("line 3 of the kernel, ")
+    assert "power of 2" in outcome.detail
+    assert "\n" not in outcome.detail
+
+
+@pytest.mark.parametrize("values", [{"num_warps": 3}, {"num_ctas": 2}])
+def test_options_are_named(values: dict[str, int]) -> None:
+    """Options that the backend refuses for a target are a failure of that kind."""
+    config = Config({"BLOCK": 64}, **values)  # type: ignore[arg-type]
+    outcome = Lowering(scale_problem(), load_target("A100"), 30).request(config)
+    assert isinstance(outcome, Failure)
+    assert (outcome.stage, outcome.kind) == ("options", "options")
+
+
+def test_a_hook_that_raises(target: Target) -> None:
+    """A config whose `pre_hook` raises fails alone."""
+    config = Config({"BLOCK": 64}, pre_hook=lambda values: values["absent"])
+    outcome = Lowering(scale_problem(), target, 30).request(config)
+    assert isinstance(outcome, Failure)
+    assert outcome.detail == "KeyError: 'absent'"

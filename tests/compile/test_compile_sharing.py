@@ -1,0 +1,207 @@
+"""What configs share is exactly what they would have got alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from asmtune.compile import Hooks, Lowering, Request, compile_configs
+from asmtune.compile.sandbox import Sandbox
+from asmtune.config import Config
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Failure
+from asmtune.settings import Settings
+from asmtune.target import Target, load_target
+from tests.sample_kernels import (
+    asks_for_threads,
+    asks_for_warps,
+    one_pointer,
+    product_problem,
+    row_sum_problem,
+    scale_problem,
+    wants_four_warps,
+)
+
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+
+
+def requests(problem: Problem, configs: list[Config], machine: Target) -> list[Request]:
+    """Requests that the front end is to accept."""
+    lowering = Lowering(problem, machine, 30)
+    found = [lowering.request(config) for config in configs]
+    assert all(isinstance(request, Request) for request in found), found
+    return found  # type: ignore[return-value]
+
+
+def whole(artifact: Artifact) -> Artifact:
+    """What to read off an artifact: all of it."""
+    return artifact
+
+
+def admit(config: Config, request: Request) -> Failure | None:
+    """Keeps nothing from the back end."""
+    return None
+
+
+FAMILIES: dict[str, tuple[Problem, list[Config]]] = {
+    "caps of a product": (
+        product_problem(),
+        [Config(TILE, maxnreg=cap) for cap in (None, 96, 168, None, 255)],
+    ),
+    "stages without a dot": (
+        row_sum_problem(),
+        [
+            Config({"BLOCK": 512}, num_stages=n, maxnreg=cap)
+            for n in (1, 2, 5)
+            for cap in (64, None)
+        ],
+    ),
+    "neither": (
+        scale_problem(),
+        [Config({"BLOCK": 512}, num_stages=n, maxnreg=40) for n in (1, 3)],
+    ),
+    "stages of a product": (
+        product_problem(),
+        [Config(TILE, num_stages=n, maxnreg=cap) for n in (1, 2, 4) for cap in (96, None)],
+    ),
+    "clusters": (
+        scale_problem(),
+        [Config({"BLOCK": 512}, num_ctas=2, maxnreg=cap) for cap in (None, 64, 32)],
+    ),
+}
+
+
+def results(artifact: Artifact | Failure) -> Any:
+    """All of an artifact but how long it took."""
+    assert isinstance(artifact, Artifact), artifact
+    return artifact.outputs, artifact.cubin, artifact.metadata, artifact.entry
+
+
+@pytest.mark.parametrize("name", ["A100", "H200", "B200"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sharing_changes_nothing(family: str, name: str, shared_sandbox: Sandbox) -> None:
+    """Every config of a family gets the PTX, cubin and metadata that it gets alone."""
+    if family == "clusters" and name == "A100":
+        pytest.skip("clusters came with sm_90")
+    problem, configs = FAMILIES[family]
+    made = requests(problem, configs, load_target(name))
+    together = [results(shared_sandbox.compile(request, 60)) for request in made]
+    distinct = {request.digest: place for place, request in enumerate(made)}
+    for place in sorted(distinct.values())[1:]:
+        # A child that has compiled nothing else shares nothing.
+        alone = Sandbox(1 << 34)
+        try:
+            assert results(alone.compile(made[place], 60)) == together[place]
+        finally:
+            alone.close()
+
+
+def test_sharing_skips_llvm(sandbox: Sandbox, target: Target) -> None:
+    """The second config of a family spends no time in LLVM, and a new tile does again."""
+    other = Config({**TILE, "BLOCK_N": 32})
+    configs = [Config(TILE, maxnreg=128), Config(TILE, maxnreg=96), other]
+    made = [sandbox.compile(r, 60) for r in requests(product_problem(), configs, target)]
+    stages = [set(artifact.seconds) for artifact in made if isinstance(artifact, Artifact)]
+    assert stages[0] == {"ttir", "ttgir", "llir", "ptx", "cubin"} == stages[2]
+    assert stages[1] == {"ttir", "ttgir", "cubin"}
+
+
+def test_one_front_end_for_all_options(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warps, stages and caps share one TTIR of a tile; another tile has its own."""
+    lowering = Lowering(product_problem(), target, 30)
+    calls = _count_front_ends(lowering, monkeypatch)
+    texts = {
+        lowering.request(Config(tile, num_warps=w, num_stages=s, maxnreg=r)).ttir  # type: ignore[union-attr]
+        for tile in (TILE, {**TILE, "BLOCK_K": 64})
+        for w in (4, 8)
+        for s in (2, 3)
+        for r in (None, 128)
+    }
+    assert len(texts) == 2
+    assert len(calls) == 2
+
+
+def _count_front_ends(lowering: Lowering, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    calls: list[Any] = []
+    real = lowering._toolchain.front_end
+
+    def counted(specialised: Any) -> Any:
+        calls.append(specialised)
+        return real(specialised)
+
+    monkeypatch.setattr(lowering._toolchain, "front_end", counted)
+    return calls
+
+
+@pytest.mark.parametrize(("kernel", "factor"), [(asks_for_warps, 1), (asks_for_threads, 32)])
+def test_an_option_that_is_read(
+    kernel: Any, factor: int, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that asks for its warps gets TTIR of its own for each number, stages shared."""
+    lowering = Lowering(one_pointer(kernel), target, 30)
+    calls = _count_front_ends(lowering, monkeypatch)
+    for warps in (1, 4, 8):
+        for stages in (1, 2):
+            request = lowering.request(Config({}, num_warps=warps, num_stages=stages))
+            assert isinstance(request, Request)
+            assert f"dense<{warps * factor}>" in request.ttir or f" {warps * factor} : i32" in (
+                request.ttir
+            )
+    assert len(calls) == 3
+
+
+def test_a_refusal_that_depends_on_an_option(target: Target) -> None:
+    """A kernel refused at eight warps is not refused at four."""
+    lowering = Lowering(one_pointer(wants_four_warps), target, 30)
+    outcomes = [lowering.request(Config({}, num_warps=warps)) for warps in (8, 4, 2, 4)]
+    assert [isinstance(outcome, Request) for outcome in outcomes] == [False, True, False, True]
+    assert "four warps, please" in outcomes[0].detail  # type: ignore[union-attr]
+
+
+def test_pool_yields_every_position(target: Target, settings: Settings) -> None:
+    """Each config comes back once, by its position, duplicates and refusals included."""
+    config = Config({"BLOCK": 256})
+    configs = [config, Config({"BLOCK": 256}, num_warps=3), config, Config({"BLOCK": 200})]
+    lowering = Lowering(scale_problem(), target, 30)
+    found = dict(compile_configs(lowering, configs, Hooks(whole, admit), settings))
+    assert sorted(found) == [0, 1, 2, 3]
+    assert [isinstance(found[place], Failure) for place in range(4)] == [False, True, False, True]
+    assert found[0] == found[2]
+    assert found[1].kind == "options"  # type: ignore[union-attr]
+
+
+def test_known_outcomes_are_not_made_again(target: Target, settings: Settings) -> None:
+    """An outcome that is known by its digest never reaches a worker."""
+    lowering = Lowering(scale_problem(), target, 30)
+    config = Config({"BLOCK": 128})
+    request = lowering.request(config)
+    assert isinstance(request, Request)
+    marker = Failure("ptx", "crash", "put here by the test")
+    hooks = Hooks(whole, admit, {request.digest: marker})
+    assert list(compile_configs(lowering, [config], hooks, settings)) == [(0, marker)]
+
+
+def test_admit_keeps_from_the_back_end(target: Target, settings: Settings) -> None:
+    """A config that is not admitted comes back with the reason given, uncompiled."""
+    no = Failure("rules", "mine", "not today")
+    hooks: Hooks[Artifact] = Hooks(whole, lambda *_: no)
+    lowering = Lowering(scale_problem(), target, 30)
+    assert list(compile_configs(lowering, [Config({"BLOCK": 64})], hooks, settings)) == [(0, no)]
+    assert hooks.known == {}
+
+
+def test_workers_agree(target: Target, empty_settings: Settings, settings: Settings) -> None:
+    """Two workers give what one gives."""
+    configs = [Config({"BLOCK": b}, num_warps=w) for b in (128, 256) for w in (1, 4)]
+    lowering = Lowering(scale_problem(), target, 30)
+    both = [
+        {
+            place: results(outcome.reading)  # type: ignore[union-attr]
+            for place, outcome in compile_configs(lowering, configs, Hooks(whole, admit), chosen)
+        }
+        for chosen in (replace(empty_settings, jobs=2), settings)
+    ]
+    assert both[0] == both[1]
+    assert len(both[0]) == 4

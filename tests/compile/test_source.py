@@ -1,0 +1,124 @@
+"""The identity of a kernel's source: what changes it and what does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import triton
+
+from asmtune.compile.source import source_digest
+
+SOURCE = """
+import triton
+import triton.language as tl
+import {owner} as owner
+
+WIDTH: tl.constexpr = tl.constexpr(4)
+n = 5
+acc = 7
+
+@triton.jit
+def inner(x):
+    return x * WIDTH
+
+@triton.jit
+def helper(x):
+    return inner(x) + owner.OFFSET
+
+@triton.jit
+def kernel(x_ptr, n, BLOCK: tl.constexpr):
+    acc = tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.store(x_ptr, helper(acc) + n)
+"""
+
+Edit = Callable[[str], str]
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
+    """Makes a module of the source, edited, beside a module `owner` with an OFFSET."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(edit: Edit = lambda text: text, offset: int = 1) -> ModuleType:
+        number = next(NUMBERS)
+        owner = f"offsets_of_kernel_{number}"
+        (tmp_path / f"{owner}.py").write_text(f"OFFSET = {offset}\n")
+        path = tmp_path / f"kernel_{number}.py"
+        path.write_text(edit(SOURCE.format(owner=owner)))
+        # One name for all, since the digest holds the module's.
+        spec = importlib.util.spec_from_file_location("edited", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return make
+
+
+def replaced(old: str, new: str) -> Edit:
+    """An edit of one text, which must be there."""
+
+    def edit(text: str) -> str:
+        assert old in text
+        return text.replace(old, new)
+
+    return edit
+
+
+UNCHANGED = {
+    "nothing": lambda text: text,
+    "lines above": lambda text: "# a comment\n\n\n" + text,
+    "a comment inside": replaced("    acc =", "    # loads\n    acc ="),
+    "layout": replaced("helper(acc) + n)", "helper( acc )+n )"),
+    "another global": lambda text: text + "\nUNUSED = 3\n",
+    "a global hidden by a parameter": replaced("n = 5", "n = 6"),
+    "a global hidden by a variable": replaced("acc = 7", "acc = 8"),
+}
+
+CHANGED = {
+    "the body": replaced("helper(acc) + n", "helper(acc) - n"),
+    "a parameter": replaced("x_ptr, n, BLOCK: tl.constexpr", "x_ptr, n, BLOCK"),
+    "what it calls": replaced("inner(x) + owner", "inner(x) - owner"),
+    "what that calls": replaced("x * WIDTH", "x + WIDTH"),
+    "a global constexpr": replaced("constexpr(4)", "constexpr(8)"),
+}
+
+
+@pytest.mark.parametrize("edit", UNCHANGED.values(), ids=UNCHANGED)
+def test_what_leaves_the_digest(load: Callable[..., ModuleType], edit: Edit) -> None:
+    """An edit that cannot change the binary leaves the digest."""
+    assert source_digest(load(edit).kernel) == source_digest(load().kernel)
+
+
+@pytest.mark.parametrize("edit", CHANGED.values(), ids=CHANGED)
+def test_what_changes_the_digest(load: Callable[..., ModuleType], edit: Edit) -> None:
+    """An edit of the kernel, of what it calls or of a global it reads changes the digest."""
+    assert source_digest(load(edit).kernel) != source_digest(load().kernel)
+
+
+def test_attribute_of_another_module(load: Callable[..., ModuleType]) -> None:
+    """A number that the kernel takes from another module counts with its value."""
+    assert source_digest(load(offset=2).kernel) != source_digest(load(offset=1).kernel)
+
+
+def test_decorators_do_not_count(load: Callable[..., ModuleType]) -> None:
+    """The kernel under `@triton.heuristics` and `@triton.autotune` has the same digest."""
+    kernel = load().kernel
+    wrapped = triton.autotune([triton.Config({"BLOCK": 64})], key=["n"])(
+        triton.heuristics({"BLOCK": lambda values: values["n"]})(kernel)
+    )
+    assert source_digest(wrapped) == source_digest(kernel)
+
+
+def test_recursion_ends(load: Callable[..., ModuleType]) -> None:
+    """Functions that call each other are read once each."""
+    kernel = load(replaced("return x * WIDTH", "return helper(x)")).kernel
+    assert len(source_digest(kernel)) == 64
