@@ -1,0 +1,119 @@
+"""How often each segment of the assembly runs: PTX loops matched to the IR's loops.
+
+The IR says what the trips of its loops are; the compiler keeps most loops,
+unrolls, peels or drops some. A loop of the PTX belongs to the loop of the IR
+whose source lines it shares, in the same nesting. Where it multiplies matrices
+its executions follow from the FLOPs, which also tells unrolled and peeled loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from asmtune.features.profile import Profile, Segment
+from asmtune.workload import Access, DotWork, LoopWork, Work
+
+
+def executions(profile: Profile, work: Work) -> tuple[float, ...]:
+    """Times that one program runs each segment of a profile, on average."""
+    matched = match_loops(profile.segments, work)
+    runs = [1.0] * len(profile.segments)
+    for position, segment in enumerate(profile.segments):
+        if segment.parent is None:
+            continue
+        loop = matched[position]
+        around = runs[segment.parent]
+        # A loop that only waits, or that the IR does not have, such as the
+        # retries of a compare-and-swap, runs about once an entry.
+        runs[position] = around if loop is None else loop.iterations
+        if loop is not None and segment.flops:
+            by_flops = _by_flops(profile.segments, position, work, loop)
+            if by_flops is not None:
+                runs[position] = by_flops
+    return tuple(runs)
+
+
+def _by_flops(
+    segments: Sequence[Segment], position: int, work: Work, loop: LoopWork
+) -> float | None:
+    """Executions at which the loop's FLOPs, with those peeled off it, are the IR's."""
+    asked = sum(dot.flops for dot in work.dots if dot.loop == loop.id)
+    per_run = sum(segments[position].flops.values())
+    if not asked or not per_run:
+        return None
+    parent = segments[position].parent or 0
+    around = sum(dot.flops for dot in work.dots if dot.loop == loop.parent)
+    entries = max(loop.entries, 1.0)
+    peeled = max(0.0, sum(segments[parent].flops.values()) * entries - around)
+    left = asked - min(peeled, asked)
+    # Two loops of one product (a peeled remainder) share what is asked for.
+    return left / per_run if left else None
+
+
+def match_loops(segments: Sequence[Segment], work: Work) -> list[LoopWork | None]:
+    """For each segment the loop of the IR that it comes from."""
+    lines = _lines_of(work)
+    matched: list[LoopWork | None] = [None] * len(segments)
+    for position, segment in enumerate(segments):
+        if segment.parent is None or not segment.is_work:
+            continue
+        around = matched[segment.parent]
+        inside = [loop for loop in work.loops if _is_within(loop, around, work)]
+        best = max(inside, key=lambda loop: _likeness(segment, loop, lines, matched), default=None)
+        if best is not None and _likeness(segment, best, lines, matched)[0] > 0:
+            matched[position] = best
+    _match_by_order(segments, work, matched)
+    return matched
+
+
+def _likeness(
+    segment: Segment,
+    loop: LoopWork,
+    lines: Sequence[frozenset[int]],
+    matched: Sequence[LoopWork | None],
+) -> tuple[float, bool, int]:
+    """Share of the loop's lines that the segment has; then new ones, then outer ones first."""
+    own = lines[loop.id]
+    shared = len(own & segment.lines) / len(own) if own else 0.0
+    return shared, loop not in matched, -loop.depth
+
+
+def _lines_of(work: Work) -> list[frozenset[int]]:
+    """Source lines of what each loop does itself: its accesses, products and header."""
+    found: list[set[int]] = [set() for _ in work.loops]
+    parts: tuple[Access | DotWork, ...] = (*work.accesses, *work.dots)
+    for part in parts:
+        if part.loop is not None and part.line:
+            found[part.loop].add(part.line)
+    for loop in work.loops:
+        if not found[loop.id] and loop.line:
+            found[loop.id].add(loop.line)
+    return [frozenset(lines) for lines in found]
+
+
+def _is_within(loop: LoopWork, around: LoopWork | None, work: Work) -> bool:
+    """Whether the loop is inside another, at any depth; None stands for the kernel."""
+    parent = loop.parent
+    while parent is not None:
+        if around is not None and parent == around.id:
+            return True
+        parent = work.loops[parent].parent
+    return around is None
+
+
+def _match_by_order(
+    segments: Sequence[Segment], work: Work, matched: list[LoopWork | None]
+) -> None:
+    """Where lines tell nothing, loops of equal number under one parent pair up in order."""
+    for parent in range(len(segments)):
+        children = [i for i, s in enumerate(segments) if s.parent == parent and s.is_work]
+        open_children = [i for i in children if matched[i] is None]
+        around = matched[parent]
+        siblings = [
+            loop
+            for loop in work.loops
+            if loop.parent == (None if around is None else around.id) and loop not in matched
+        ]
+        if open_children and len(open_children) == len(siblings):
+            for position, loop in zip(open_children, siblings, strict=True):
+                matched[position] = loop

@@ -1,0 +1,171 @@
+"""What one compiled config is made of, loop by loop; independent of the launch.
+
+Made in the worker that compiled, and small: the assembly itself stays behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from asmtune.asm import (
+    OpClass,
+    Program,
+    TensorOp,
+    access,
+    block_threads,
+    classify,
+    expected_bytes,
+    tensor_ops,
+)
+
+_ROW_BYTES: Final = 32
+"""Bytes of K that one tensor instruction of sm_90 and newer takes a row: 256 bits."""
+
+_THREAD_CLASSES: Final = frozenset(
+    {OpClass.GLOBAL, OpClass.SHARED, OpClass.ASYNC_COPY, OpClass.ATOMIC}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """One kind of memory instruction of a segment.
+
+    Attributes:
+        space: "global", "shared" or "generic".
+        direction: "load", "store" or "atomic".
+        bytes: a thread and execution.
+        copies: whether it goes to shared memory and not to a register.
+        line: of the source, 0 if unknown.
+    """
+
+    space: str
+    direction: str
+    bytes: int
+    copies: bool
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Code that runs equally often: what is outside all loops, or one loop's own blocks.
+
+    Attributes:
+        parent: position of the segment around it; None for the outermost.
+        is_work: whether its trips follow the data; others run once an entry.
+        depth: loops around it that work, itself included.
+        classes: instructions a thread, by `OpClass`.
+        traffic: memory instructions a thread, with how many of each.
+        flops: tensor FLOPs a program, by (kind, operand type).
+        operand_bytes: of shared memory that tensor instructions read themselves.
+        tma_bytes: that bulk copies bring, a program.
+        lines: source lines that its instructions come from.
+    """
+
+    parent: int | None
+    is_work: bool
+    depth: int
+    classes: Mapping[OpClass, int]
+    traffic: Mapping[Traffic, int]
+    flops: Mapping[tuple[str, str], int]
+    operand_bytes: int
+    tma_bytes: int
+    lines: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A compiled config without its assembly.
+
+    Attributes:
+        segments: the outermost first, then one a loop; parents before children.
+        num_warps: warps a program.
+        num_stages: as compiled.
+        static: the features that need no launch, by name.
+    """
+
+    segments: tuple[Segment, ...]
+    num_warps: int
+    num_stages: int
+    static: Mapping[str, float]
+
+
+def segments(program: Program) -> tuple[Segment, ...]:
+    """Cuts a kernel into segments."""
+    blocks: dict[int | None, list[int]] = {None: []}
+    for block, loop in enumerate(program.innermost_loops):
+        blocks.setdefault(loop, []).append(block)
+    ops, threads = tensor_ops(program), block_threads(program)
+    made = [_segment(program, blocks[None], None, ops, threads)]
+    for position, around in enumerate(program.loops):
+        parent = 0 if around.parent is None else around.parent + 1
+        own = blocks.get(position, [])
+        made.append(
+            _segment(program, own, (parent, around.role == "work", around.depth), ops, threads)
+        )
+    return tuple(made)
+
+
+def _segment(
+    program: Program,
+    blocks: Iterable[int],
+    place: tuple[int, bool, int] | None,
+    ops: Mapping[int, TensorOp],
+    threads: tuple[int | None, ...],
+) -> Segment:
+    classes: Counter[OpClass] = Counter()
+    traffic: Counter[Traffic] = Counter()
+    flops: Counter[tuple[str, str]] = Counter()
+    operand_bytes = tma_bytes = 0
+    lines = set()
+    for block in blocks:
+        for item in program.body(block):
+            kind = classify(item.opcode)
+            classes[kind] += 1
+            line = item.source[1] if item.source else 0
+            lines.add(line)
+            op = ops.get(item.index)
+            if op is not None:
+                running = threads[block] or 32
+                flops[op.kind, op.a_type or "f16"] += op.flops_per_cta(running) or 0
+                operand_bytes += _operand_bytes(op, item.text, running)
+            elif kind in _THREAD_CLASSES:
+                moved = access(item)
+                if moved is not None and moved.bytes:
+                    traffic[
+                        _traffic(moved.space, moved.direction, moved.bytes, moved.copies, line)
+                    ] += 1
+            elif kind is OpClass.MBARRIER:
+                tma_bytes += expected_bytes(item) or 0
+    parent, is_work, depth = place or (None, True, 0)
+    return Segment(
+        parent,
+        is_work,
+        depth,
+        dict(classes),
+        dict(traffic),
+        dict(flops),
+        operand_bytes,
+        tma_bytes,
+        frozenset(lines - {0}),
+    )
+
+
+def _traffic(space: str, direction: str, size: int, copies: bool, line: int) -> Traffic:
+    return Traffic("global" if space == "generic" else space, direction, size, copies, line)
+
+
+_REGISTERS_AS_A: Final = re.compile(r"^\s*\{[^}]*\},\s*\{")
+
+
+def _operand_bytes(op: TensorOp, text: str, threads: int) -> int:
+    """Shared memory that wgmma and tcgen05 read: K is 32 bytes deep, A of M rows, B of N."""
+    if op.kind not in ("wgmma", "tcgen05") or op.n is None:
+        return 0
+    units = max(1, threads // 128) if op.kind == "wgmma" else 1
+    from_registers = op.kind == "wgmma" and _REGISTERS_AS_A.match(text) is not None
+    rows = (0 if from_registers else op.m or 64) + op.n
+    return rows * _ROW_BYTES * units

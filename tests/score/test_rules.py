@@ -1,0 +1,282 @@
+"""Hard rules drop what the compiler or the driver refuses, and nothing that runs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.compile import Lowering, Request
+from asmtune.compile.sandbox import Sandbox
+from asmtune.config import Config
+from asmtune.features import FEATURES
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Failure, Features, Reason
+from asmtune.score import RULES, Candidate, Rule, broken_rules
+from asmtune.target import Target, load_target
+from asmtune.workload import Dot, find_dots
+from tests.sample_kernels import product, product_problem, scale_problem, tensor
+
+ORACLE = Path(__file__).parents[3] / "shared" / "oracle" / "h200.json.gz"
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    """A child for the compiles of this module."""
+    sandbox = Sandbox(1 << 34)
+    yield sandbox
+    sandbox.close()
+
+
+@triton.jit
+def half_product(
+    a_ptr, b_ptr, c_ptr, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """As `product`, accumulated in 16 bits."""
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float16)
+    for start in range(0, K, BLOCK_K):
+        a = tl.load(a_ptr + rows[:, None] * K + start + depth[None, :])
+        b = tl.load(b_ptr + (start + depth[:, None]) * N + cols[None, :])
+        acc = tl.dot(a, b, acc, out_dtype=tl.float16)
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
+
+
+def judge(
+    problem: Problem, config: Config, machine: Target, sandbox: Sandbox
+) -> tuple[list[str], Artifact | Failure]:
+    """The rules that a config breaks before it is compiled, and what the compiler says."""
+    request = Lowering(problem, machine, 30).request(config)
+    assert isinstance(request, Request), request
+    candidate = Candidate(config, machine, find_dots(request.ttir))
+    broken = [
+        *broken_rules(candidate, "config", hard=True),
+        *broken_rules(candidate, "ir", hard=True),
+    ]
+    return [reason.rule for reason in broken], sandbox.compile(request, 60)
+
+
+TILES = [
+    (32, 128, 4, 0),
+    (64, 16, 4, 16),
+    (64, 32, 4, 32),
+    (64, 64, 4, 64),
+    (64, 128, 8, 64),
+    (64, 256, 4, 256),
+    (64, 256, 8, 128),
+    (128, 64, 8, 64),
+    (128, 128, 4, 128),
+    (128, 256, 8, 256),
+    (256, 128, 16, 128),
+    (128, 128, 16, 64),
+]
+"""BLOCK_M, BLOCK_N, warps, and the columns of the wgmma that Triton takes (0 for mma.sync)."""
+
+
+@pytest.mark.parametrize(("m", "n", "warps", "columns"), TILES)
+@pytest.mark.parametrize(("kernel", "bits"), [(product, 32), (half_product, 16)])
+def test_accumulators_are_exact(
+    kernel: Any, bits: int, m: int, n: int, warps: int, columns: int, sandbox: Sandbox
+) -> None:
+    """At the least cap that the rule lets through ptxas succeeds, and one below it fails."""
+    problem, hopper = Problem(kernel, product_problem().arguments, (1,)), load_target("H200")
+    tile = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 64}
+    least = columns * bits // 64 + 26 if columns else 40
+    for cap, fits in ((least, True), (least - 1, False)):
+        config = Config(tile, num_warps=warps, maxnreg=cap)
+        broken, outcome = judge(problem, config, hopper, sandbox)
+        fits = fits or not columns
+        assert broken == ([] if fits else ["accumulators"])
+        assert isinstance(outcome, Artifact) == fits, outcome
+        if isinstance(outcome, Artifact) and columns:
+            assert f"wgmma.mma_async.sync.aligned.m64n{columns}k16" in outcome.outputs["ptx"]
+
+
+@pytest.mark.parametrize("name", ["A100", "B200", "RTX5090"])
+def test_accumulators_elsewhere(name: str, sandbox: Sandbox) -> None:
+    """The rule is Hopper's: a cap that it would refuse there drops nothing on other machines."""
+    tile = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32}
+    config = Config(tile, num_warps=4, maxnreg=64)
+    broken, outcome = judge(product_problem(), config, load_target(name), sandbox)
+    assert broken == []
+    assert isinstance(outcome, Artifact), outcome
+
+
+@pytest.mark.parametrize("kernel", ["gemm", "gemm_bias_gelu"])
+def test_accumulators_against_a_gpu(kernel: str) -> None:
+    """On every config of the recorded GEMMs the rule tells exactly those that failed."""
+    if not ORACLE.is_file():
+        pytest.skip(f"no recorded timings at {ORACLE}")
+    tasks = json.loads(gzip.decompress(ORACLE.read_bytes()))["tasks"]
+    rows = next(task["rows"] for task in tasks if task["kernel"] == kernel)
+    hopper, operand = load_target("H200"), "f16" if kernel == "gemm" else "bf16"
+    told: Counter[tuple[bool, bool]] = Counter()
+    for row in rows:
+        config = Config.from_dict(row["config"])
+        m, n, k = (config.kwargs[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+        candidate = Candidate(config, hopper, (Dot(m, n, k, 1, operand, "f32"),))
+        told[bool(broken_rules(candidate, "ir", hard=True)), "error" in row] += 1
+    assert set(told) == {(False, False), (True, True)}
+
+
+@triton.jit
+def _scaled(a_ptr, b_ptr, s_ptr, c_ptr, K: tl.constexpr, PACK: tl.constexpr, FORMAT: tl.constexpr):
+    rows, cols = tl.arange(0, 128), tl.arange(0, 64)
+    depth, groups = tl.arange(0, K // PACK), tl.arange(0, K // 32)
+    a = tl.load(a_ptr + rows[:, None] * (K // PACK) + depth[None, :])
+    b = tl.load(b_ptr + depth[:, None] * 64 + cols[None, :])
+    scale_a = tl.load(s_ptr + rows[:, None] * (K // 32) + groups[None, :])
+    scale_b = tl.load(s_ptr + cols[:, None] * (K // 32) + groups[None, :])
+    acc = tl.dot_scaled(a, scale_a, FORMAT, b, scale_b, FORMAT)
+    tl.store(c_ptr + rows[:, None] * 64 + cols[None, :], acc)
+
+
+@pytest.mark.parametrize("name", ["H200", "B200"])
+@pytest.mark.parametrize("k", [32, 64])
+@pytest.mark.parametrize("form", ["e2m1", "e4m3"])
+def test_depth_of_scaled_products(form: str, k: int, name: str, sandbox: Sandbox) -> None:
+    """Two 4-bit floats to a byte: a scaled product that compiles is not dropped for its depth."""
+    dtype, pack = (torch.uint8, 2) if form == "e2m1" else (torch.float8_e4m3fn, 1)
+    arguments = {
+        "a_ptr": tensor(dtype),
+        "b_ptr": tensor(dtype),
+        "s_ptr": tensor(torch.uint8),
+        "c_ptr": tensor(torch.float32),
+    }
+    problem = Problem(_scaled, {**arguments, "K": k, "PACK": pack, "FORMAT": form}, (1,))
+    broken, outcome = judge(problem, Config({}), load_target(name), sandbox)
+    assert broken == [] or isinstance(outcome, Failure)
+
+
+@triton.jit
+def _shallow(a_ptr, b_ptr, c_ptr, K: tl.constexpr):
+    at, depth = tl.arange(0, 64), tl.arange(0, K)
+    a = tl.load(a_ptr + at[:, None] * K + depth[None, :])
+    b = tl.load(b_ptr + depth[:, None] * 64 + at[None, :])
+    tl.store(c_ptr + at[:, None] * 64 + at[None, :], tl.dot(a, b).to(c_ptr.dtype.element_ty))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float8_e5m2, torch.int8]
+)
+@pytest.mark.parametrize("k", [8, 16, 32])
+def test_depth_against_the_compiler(dtype: torch.dtype, k: int, sandbox: Sandbox) -> None:
+    """Whatever the depth and the dtype, a config that compiles does not break the rule."""
+    pointers = {"a_ptr": tensor(dtype), "b_ptr": tensor(dtype), "c_ptr": tensor(torch.float32)}
+    problem = Problem(_shallow, {**pointers, "K": k}, (1,))
+    for name in ("A100", "H200"):
+        request = Lowering(problem, load_target(name), 30).request(Config({}))
+        if isinstance(request, Request):
+            broken, outcome = judge(problem, Config({}), load_target(name), sandbox)
+            assert broken == [] or isinstance(outcome, Failure)
+
+
+@pytest.mark.parametrize(
+    ("k", "operand", "accumulator", "breaks"),
+    [
+        (8, "f16", "f32", True),
+        (16, "f16", "f32", False),
+        (24, "bf16", "f32", True),
+        (16, "f8E4M3FN", "f32", True),
+        (32, "f8E5M2", "f32", False),
+        (16, "i8", "i32", True),
+        (16, "i8", "f32", False),
+        (8, "f32", "f32", False),
+        (4, "f64", "f64", False),
+    ],
+)
+def test_depth_by_hand(k: int, operand: str, accumulator: str, breaks: bool) -> None:
+    """256 bits of K at once for 8 and 16 bits; packed 4-bit, 32-bit and 64-bit ones may."""
+    candidate = Candidate(
+        Config({}), load_target("A100"), (Dot(64, 32, k, 1, operand, accumulator),)
+    )
+    reasons = broken_rules(candidate, "ir", hard=True)
+    assert [reason.rule for reason in reasons] == ["tensor_depth"] * breaks
+    assert all(f"K={k} of the 64x32 dot" in reason.text for reason in reasons)
+
+
+def test_threads() -> None:
+    """1,024 threads are allowed, more are not, whatever the kernel."""
+    hopper = load_target("H200")
+    assert broken_rules(Candidate(Config({}, num_warps=32), hopper), "config", hard=True) == ()
+    assert broken_rules(Candidate(Config({}, num_warps=64), hopper), "config", hard=True) == (
+        Reason("threads", "64 warps are 2048 threads, over 1024 a program"),
+    )
+
+
+@pytest.mark.parametrize("cap", [256, 512])
+def test_a_cap_over_the_limit_runs(cap: int, sandbox: Sandbox) -> None:
+    """A cap that no thread can reach compiles, so that it is remarked on and not dropped."""
+    config, hopper = Config({"BLOCK": 256}, maxnreg=cap), load_target("H200")
+    broken, outcome = judge(scale_problem(), config, hopper, sandbox)
+    assert broken == []
+    assert isinstance(outcome, Artifact)
+    remarks = broken_rules(Candidate(config, hopper), "assembly", hard=False)
+    assert [remark.rule for remark in remarks] == ["register_cap"]
+    below = Candidate(Config({}, maxnreg=255), hopper)
+    assert broken_rules(below, "assembly", hard=False) == ()
+
+
+def features(**values: float) -> Features:
+    """All features at zero, one program by registers, but for those given."""
+    return Features({**dict.fromkeys(FEATURES, 0.0), "programs_per_sm_by_registers": 1.0, **values})
+
+
+def test_shared_memory() -> None:
+    """The most that a program may have is allowed, a byte more is not."""
+    hopper = load_target("H200")
+    limit = hopper.shared_bytes_per_block
+    at = Candidate(Config({}), hopper, features=features(shared_bytes=limit))
+    over = replace(at, features=features(shared_bytes=limit + 1))
+    assert broken_rules(at, "assembly", hard=True) == ()
+    (reason,) = broken_rules(over, "assembly", hard=True)
+    assert str(reason) == "shared_memory: 232,449 bytes of shared memory, over 232,448 a program"
+
+
+def test_registers() -> None:
+    """A program that an SM's registers do not hold once cannot run."""
+    candidate = Candidate(
+        Config({}, num_warps=16),
+        load_target("H200"),
+        features=features(programs_per_sm_by_registers=0, regs_per_thread=168),
+    )
+    (reason,) = broken_rules(candidate, "assembly", hard=True)
+    assert str(reason) == (
+        "registers: 168 registers a thread in 16 warps, over the 65,536 registers of an SM"
+    )
+
+
+def test_spills_are_a_remark() -> None:
+    """A config that spills keeps its place and is remarked on."""
+    candidate = Candidate(Config({}), load_target("H200"), features=features(spill_words=12))
+    assert broken_rules(candidate, "assembly", hard=True) == ()
+    (remark,) = broken_rules(candidate, "assembly", hard=False)
+    assert str(remark) == "spills: 12 words a thread go through local memory"
+
+
+def test_rules_wait_for_what_they_need() -> None:
+    """Before its moment a rule says nothing, and a list of other rules can stand in."""
+    bare = Candidate(Config({}, num_warps=64, maxnreg=32), load_target("H200"))
+    assert broken_rules(bare, "ir", hard=True) == ()
+    assert broken_rules(bare, "assembly", hard=True) == ()
+    mine = Rule("mine", "config", True, "Always broken.", lambda candidate: str(candidate.config))
+    (reason,) = broken_rules(bare, "config", hard=True, rules=[mine])
+    assert reason.rule == "mine"
+
+
+def test_rules_are_named_once() -> None:
+    """Names are unique, and each rule says what it means."""
+    names = [rule.name for rule in RULES]
+    assert len(set(names)) == len(names)
+    assert all(rule.meaning.endswith((".", ")")) for rule in RULES)

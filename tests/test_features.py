@@ -1,0 +1,173 @@
+"""Features: the registry, and what is read off real assembly."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from asmtune.asm import read_cubin
+from asmtune.compile import Hooks, Lowering, Request, compile_configs, compile_one
+from asmtune.config import Config
+from asmtune.errors import ParseError
+from asmtune.features import FEATURES, ProfileReader, registry, schema
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Failure
+from asmtune.settings import Settings
+from asmtune.target import Target, load_target
+from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
+
+Compile = Callable[[Problem, Config, str], Artifact]
+
+
+@pytest.fixture(scope="module")
+def compiled(settings: Settings) -> Compile:
+    """Compiles a config for a machine's name."""
+
+    def make(problem: Problem, config: Config, name: str) -> Artifact:
+        request = Lowering(problem, load_target(name), 30).request(config)
+        assert isinstance(request, Request)
+        artifact = compile_one(request, settings)
+        assert isinstance(artifact, Artifact), artifact
+        return artifact
+
+    return make
+
+
+def read(machine: Target, artifact: Artifact) -> Mapping[str, float]:
+    """What an artifact alone tells."""
+    return ProfileReader(machine)(artifact).static
+
+
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+
+
+def test_registry_is_complete() -> None:
+    """Every feature is listed under its own name with unit, group and a sentence."""
+    assert all(name == feature.name for name, feature in FEATURES.items())
+    assert all(f.unit and f.group and f.meaning.endswith(".") for f in FEATURES.values())
+    meanings = [feature.meaning for feature in FEATURES.values()]
+    assert len(set(meanings)) == len(meanings)
+
+
+def test_a_name_is_registered_once() -> None:
+    """A second feature of a name is a mistake of the programmer's."""
+    with pytest.raises(ValueError, match="'num_warps' is registered twice"):
+        registry.register("num_warps", "1", "launch", "Again.", lambda _: 0.0)
+
+
+def test_schema_follows_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The schema changes when a feature or its unit does."""
+    before = schema()
+    assert schema() == before
+    monkeypatch.setitem(FEATURES, "num_warps", replace(FEATURES["num_warps"], unit="warps"))
+    assert schema() != before
+
+
+def test_launch_features(target: Target, compiled: Compile) -> None:
+    """Options of the launch are those of the config, an absent cap is 0."""
+    capped = Config({"BLOCK": 512}, num_warps=8, num_stages=1, maxnreg=40)
+    first = read(target, compiled(scale_problem(), capped, "H200"))
+    second = read(target, compiled(scale_problem(), Config({"BLOCK": 512}, num_ctas=2), "H200"))
+    names = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+    assert [first[name] for name in names] == [8, 1, 1, 40]
+    assert [second[name] for name in names] == [4, 3, 2, 0]
+    assert first["regs_per_thread"] <= 40
+
+
+def test_resources_and_occupancy(target: Target, compiled: Compile) -> None:
+    """Resources are the cubin's, and occupancy follows from them."""
+    artifact = compiled(product_problem(), Config(TILE, num_stages=4), "H200")
+    found, resources = read(target, artifact), read_cubin(artifact.cubin)
+    assert found["regs_per_thread"] == resources.regs_per_thread > 16
+    assert found["spill_words"] == resources.spill_words == 0
+    assert found["shared_bytes"] == artifact.metadata["shared"] >= 3 * 2 * 64 * 32 * 2
+    assert found["occupancy"] == found["programs_per_sm"] * 4 / 64
+    assert found["programs_per_sm"] == min(
+        found["programs_per_sm_by_registers"], found["programs_per_sm_by_shared"], 16
+    )
+
+
+def test_a_kernel_without_a_loop(target: Target, compiled: Compile) -> None:
+    """Without a loop the hot part is the whole kernel, and nothing counts as inside loops."""
+    found = read(target, compiled(scale_problem(), Config({"BLOCK": 512}), "H200"))
+    assert found["loops"] == found["loop_depth"] == 0
+    assert found["instructions_hot"] == found["instructions"]
+    for name in FEATURES:
+        if name.endswith("_in_loops"):
+            assert found[name] == 0
+            assert (
+                found[name.replace("_in_loops", "_hot")] == found[name.replace("_in_loops", "_all")]
+            )
+    # 512 halves over 128 threads.
+    assert found["global_load_bytes_hot"] == found["global_store_bytes_hot"] == 8
+
+
+def test_a_kernel_with_a_loop(target: Target, compiled: Compile) -> None:
+    """A loop's own loads are hot; what stands after it is not."""
+    found = read(target, compiled(row_sum_problem(), Config({"BLOCK": 512}), "H200"))
+    assert found["loops"] >= 1
+    assert 0 < found["instructions_hot"] < found["instructions"]
+    # 512 floats over 128 threads, four an instruction or one, in one trip.
+    assert found["global_load_bytes_hot"] % 16 == 0 < found["global_load_bytes_hot"]
+    assert found["global_store_bytes_hot"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "mnemonic"), [("A100", "mma_sync"), ("H200", "wgmma"), ("B200", "tcgen05_mma")]
+)
+def test_tensor_work(name: str, mnemonic: str, compiled: Compile) -> None:
+    """One trip multiplies a tile whatever the instruction, and the text names which it is."""
+    tile = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64}
+    artifact = compiled(product_problem(), Config(tile, num_stages=2), name)
+    found = read(load_target(name), artifact)
+    assert found["tensor_flops_hot"] == 2 * 128 * 64 * 64
+    assert found["tensor_hot"] > 0
+    others = {"mma_sync", "wgmma", "tcgen05_mma"} - {mnemonic}
+    assert found[f"text_{mnemonic}"] > 0
+    assert all(found[f"text_{other}"] == 0 for other in others)
+
+
+def test_spills_are_read(target: Target, compiled: Compile) -> None:
+    """A cap far below what a kernel needs shows as words in local memory."""
+    config = Config({"BLOCK": 8192}, num_warps=1, maxnreg=32)
+    found = read(target, compiled(scale_problem(), config, "H200"))
+    assert found["spill_words"] > 0
+    assert found["stack_bytes"] >= 4 * found["spill_words"]
+
+
+def test_every_feature_is_a_number(target: Target, compiled: Compile) -> None:
+    """All features of the assembly are read, each as a finite number not below 0."""
+    found = read(target, compiled(product_problem(), Config(TILE), "H200"))
+    assert list(found) == [name for name, f in FEATURES.items() if f.moment == "assembly"]
+    assert all(0 <= value < float("inf") for value in found.values())
+
+
+def test_damage_is_told(target: Target, compiled: Compile) -> None:
+    """A damaged cubin or PTX is a ParseError, and in a run a failure of that config alone."""
+    artifact = compiled(scale_problem(), Config({"BLOCK": 512}), "H200")
+    for broken in (
+        replace(artifact, cubin=artifact.cubin[:200]),
+        replace(artifact, outputs={**artifact.outputs, "ptx": "nothing"}),
+    ):
+        with pytest.raises(ParseError):
+            read(target, broken)
+
+
+def test_unreadable_artifacts_fail_alone(target: Target, settings: Settings) -> None:
+    """An artifact that cannot be read is a failure at the stage "read"."""
+    lowering = Lowering(scale_problem(), target, 30)
+    hooks: Hooks[None] = Hooks(_unreadable, lambda *_: None)
+    ((_, outcome),) = compile_configs(lowering, [Config({"BLOCK": 512})], hooks, settings)
+    assert outcome == Failure("read", "parse", "no such thing")
+
+
+def _unreadable(artifact: Artifact) -> None:
+    raise ParseError("no such thing")
+
+
+def test_readers_can_be_sent(target: Target) -> None:
+    """A reader goes to a worker process and comes back equal."""
+    assert pickle.loads(pickle.dumps(ProfileReader(target))) == ProfileReader(target)
