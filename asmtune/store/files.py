@@ -1,0 +1,138 @@
+"""The SQLite file of a store: made whole, private from the start, set aside if damaged."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import NullPool
+
+from asmtune.store import tables
+from asmtune.store.lookup import StoreWarning
+
+BUSY_SECONDS: Final = 60.0
+
+_WRITES: Final = "asmtune_writes"
+
+
+def engine_of(path: Path) -> Engine:
+    """An engine on the file, which must exist.
+
+    No pool: a connection lives for one transaction, so that none is carried
+    over a fork and none keeps a file open that was set aside.
+    """
+    engine = create_engine("sqlite://", creator=lambda: _connect(path), poolclass=NullPool)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def writing(engine: Engine) -> Engine:
+    """The engine with transactions that may write."""
+    return engine.execution_options(**{_WRITES: True})
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # mode=rw: SQLite itself would make a missing file readable by others.
+    uri = f"file:{quote(os.fsencode(path.absolute()))}?mode=rw"
+    connection = sqlite3.connect(
+        uri, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True
+    )
+    # Damaged text must reach the check of its row, not end the whole query.
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    for pragma in ("foreign_keys=ON", "trusted_schema=OFF", "cell_size_check=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def _begin(connection: Connection) -> None:
+    # IMMEDIATE: a transaction that first reads and then writes could otherwise
+    # fail at once, busy timeout or not, when another process wrote in between.
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file stands at the path; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def ensure(path: Path) -> tuple[int, int] | None:
+    """Makes folder (0700) and file (0600) where missing; which file it is."""
+    found = identity(path)
+    if found is None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _alone(path):
+            if identity(path) is None:
+                _create(path)
+        found = identity(path)
+    return found
+
+
+def set_aside(path: Path, seen: tuple[int, int] | None, reason: str) -> None:
+    """Renames a damaged file and what SQLite keeps beside it; warns once.
+
+    Does nothing where another process has put a fresh file in its place: it is
+    no longer the one `seen`.
+    """
+    with _alone(path):
+        if identity(path) != seen:
+            return
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+        away = path.with_name(f"{path.name}.corrupt-{stamp}")
+        # The log first: beside a fresh file SQLite would replay it.
+        for suffix in ("-wal", "-shm"):
+            beside = path.with_name(path.name + suffix)
+            if beside.exists():
+                beside.rename(away.with_name(away.name + suffix))
+        path.rename(away)
+        _create(path)
+    warnings.warn(
+        f"store {path} is damaged ({reason}): set aside as {away.name}, started afresh",
+        StoreWarning,
+        stacklevel=2,
+    )
+
+
+def _create(path: Path) -> None:
+    """Builds the file under another name, so that it is only ever seen whole.
+
+    Nothing here closes a file that SQLite may have open in this process: that
+    would drop SQLite's POSIX locks on it.
+    """
+    fresh = path.with_name(f"{path.name}.new-{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        with closing(_connect(fresh)) as raw:
+            raw.execute("PRAGMA journal_mode=WAL")  # lasting: the file remembers it
+        with writing(engine_of(fresh)).begin() as connection:
+            tables.create(connection)
+        fresh.rename(path)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Holds the lock under which the file is made or replaced."""
+    lock = path.with_name(f"{path.name}.lock")
+    descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

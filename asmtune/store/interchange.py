@@ -1,0 +1,171 @@
+"""Tune records as a reviewed JSON file: what `cache/` holds and what is exported.
+
+    {
+    "format": "asmtune-tuned",
+    "version": 1,
+    "records": [ ... ]
+    }
+
+Records are sorted and every measurement has a line of its own, so that a
+difference between two versions of a file reads as what has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from asmtune.errors import InputError, StoreError
+from asmtune.records import TuneRecord
+from asmtune.store.codec import (
+    expected,
+    key_digest,
+    parse_json,
+    record_from_json,
+    record_to_json,
+    shown,
+    winner_is_timed,
+)
+
+FORMAT: Final = "asmtune-tuned"
+VERSION: Final = 1
+
+_REPAIR: Final = "correct the file or export it again"
+
+
+def dumps(records: Iterable[TuneRecord], *, samples: bool = False) -> str:
+    """The text of a document of records; the same for any order of them.
+
+    Args:
+        records: what to write, one a key.
+        samples: keep every sample, rounded to 1 ns.
+
+    Raises:
+        InputError: a record that `loads` would refuse, such as one whose
+            winner was not timed.
+    """
+    mode = "rounded" if samples else "none"
+    form = sorted(
+        (record_to_json(record, samples=mode) for record in records),
+        key=lambda value: json.dumps(
+            [value["key"][name] for name in ("kernel", "device", "dtypes", "shape")],
+            sort_keys=True,
+            default=str,
+        ),
+    )
+    _records(form, "export")
+    body = ",\n".join(_record_text(value) for value in form)
+    return (
+        f'{{\n"format": "{FORMAT}",\n"version": {VERSION},\n'
+        f'"records": [{body and chr(10) + body + chr(10)}]\n}}\n'
+    )
+
+
+def loads(text: str | bytes, source: str) -> tuple[TuneRecord, ...]:
+    """The records of a document.
+
+    Args:
+        text: the document.
+        source: the file's name, for messages.
+
+    Raises:
+        InputError: not such a document, of a newer version, or a record is
+            malformed; names file, record and field.
+    """
+    try:
+        document = parse_json(text)
+    except ValueError as error:
+        raise InputError(f"{source}: not JSON ({error}); {_REPAIR}") from error
+    try:
+        return _records(_body(document), "records")
+    except InputError as error:
+        raise InputError(f"{source}: {error}; {_REPAIR}") from error
+
+
+def write(path: Path, records: Iterable[TuneRecord], *, samples: bool = False) -> None:
+    """Writes a document; the file appears whole or stays as it was.
+
+    Raises:
+        InputError: as `dumps`.
+        StoreError: the file cannot be written.
+    """
+    text = dumps(records, samples=samples)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            with part.open("x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be written ({error.strerror or error}); "
+            "check the folder and its free space, or name another file"
+        ) from error
+
+
+def read(path: Path) -> tuple[TuneRecord, ...]:
+    """The records of a document in a file.
+
+    Raises:
+        InputError: as `loads`, or there is no such file.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror or error}); "
+            "name a file that `asmtune cache export` has written"
+        ) from error
+    return loads(text, str(path))
+
+
+def _body(document: Any) -> list[Any]:
+    if not isinstance(document, dict):
+        raise expected("an object", "document", document)
+    if document.get("format") != FORMAT:
+        raise expected(repr(FORMAT), "format", document.get("format"))
+    version = document.get("version")
+    if type(version) is not int or version < 1:
+        raise expected(f"a version from 1 to {VERSION}", "version", version)
+    if version > VERSION:
+        raise InputError(
+            f"version: {version} is newer than {VERSION}, which this asmtune knows: upgrade asmtune"
+        )
+    unknown = sorted(document.keys() - {"format", "version", "records"})
+    if unknown:
+        raise InputError(f"unknown field {shown(unknown[0])}")
+    if not isinstance(document.get("records"), list):
+        raise expected("a list", "records", document.get("records"))
+    return list(document["records"])
+
+
+def _records(values: list[Any], where: str) -> tuple[TuneRecord, ...]:
+    records: dict[str, TuneRecord] = {}
+    for index, value in enumerate(values):
+        record = record_from_json(value, f"{where}[{index}]")
+        if not winner_is_timed(record):
+            raise expected(
+                "one of the configs measured", f"{where}[{index}].winner", str(record.winner)
+            )
+        if records.setdefault(key_digest(record.key), record) is not record:
+            raise expected("a key once", f"{where}[{index}].key", record.key.kernel)
+    return tuple(records.values())
+
+
+def _record_text(value: dict[str, Any]) -> str:
+    lines = [f' "{name}": {_line(value[name])}' for name in ("key", "winner", "provenance")]
+    for name in ("measurements", "failures"):
+        items = ",\n".join(f"  {_line(item)}" for item in value[name])
+        lines.append(f' "{name}": [{items and chr(10) + items}]')
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

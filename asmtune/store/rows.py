@@ -1,0 +1,167 @@
+"""Tune records as rows of the store's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, true
+
+from asmtune.errors import InputError
+from asmtune.fingerprint import canonical
+from asmtune.records import TuneRecord
+from asmtune.store import codec
+from asmtune.store.tables import failures, keys, timings
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One key's rows: a record, or what is wrong with them.
+
+    Attributes:
+        id: of the row in `keys`.
+        digest: the key's identity as the row has it, printable.
+        kernel: the row's kernel, printable.
+        record: None where the rows do not parse.
+        problem: why they do not; empty otherwise.
+    """
+
+    id: int
+    digest: str
+    kernel: str
+    record: TuneRecord | None
+    problem: str
+
+
+def matching(kernel: str | None, device: str | None) -> ColumnElement[bool]:
+    """The condition on `keys` that a kernel and a device set; None is any."""
+    wanted: list[ColumnElement[bool]] = [true()]
+    if kernel is not None:
+        wanted.append(keys.c.kernel == kernel)
+    if device is not None:
+        wanted.append(keys.c.device == device)
+    return and_(*wanted)
+
+
+def put(connection: Connection, record: TuneRecord) -> None:
+    """Writes a record's rows in place of those of the same key."""
+    value = codec.record_to_json(record)
+    key = value["key"]
+    identity = codec.key_digest(record.key)
+    drop(connection, keys.c.digest == identity)
+    row = {
+        "digest": identity,
+        "kernel": key["kernel"],
+        "shape": canonical(key["shape"]),
+        "dtypes": canonical(key["dtypes"]),
+        "device": key["device"],
+        "winner": canonical(value["winner"]),
+        **value["provenance"],
+    }
+    inserted = connection.execute(insert(keys).values(row)).inserted_primary_key
+    owner = inserted[0] if inserted else None
+    _put_each(connection, owner, timings, value["measurements"])
+    _put_each(connection, owner, failures, value["failures"])
+
+
+def _put_each(connection: Connection, owner: Any, table: Any, items: list[dict[str, Any]]) -> None:
+    rows = []
+    for position, item in enumerate(items):
+        row = {"key_id": owner, "position": position, **item, "config": canonical(item["config"])}
+        if "samples_us" in row:
+            row["samples"] = canonical(row.pop("samples_us"))
+        rows.append(row)
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def drop(connection: Connection, condition: ColumnElement[bool]) -> int:
+    """Deletes the keys under a condition and all that belongs to them; how many keys."""
+    owners = select(keys.c.id).where(condition)
+    connection.execute(delete(timings).where(timings.c.key_id.in_(owners)))
+    connection.execute(delete(failures).where(failures.c.key_id.in_(owners)))
+    return connection.execute(delete(keys).where(condition)).rowcount
+
+
+def load(connection: Connection, condition: ColumnElement[bool]) -> list[Loaded]:
+    """The records under a condition, by kernel, device and digest."""
+    order = (keys.c.kernel, keys.c.device, keys.c.digest)
+    found = connection.execute(select(keys).where(condition).order_by(*order)).all()
+    timed = _by_owner(connection, timings, condition)
+    failed = _by_owner(connection, failures, condition)
+    return [_loaded(row, timed.get(row.id, ()), failed.get(row.id, ())) for row in found]
+
+
+def _by_owner(
+    connection: Connection, table: Any, condition: ColumnElement[bool]
+) -> dict[int, list[Row[Any]]]:
+    owners = select(keys.c.id).where(condition)
+    query = select(table).where(table.c.key_id.in_(owners))
+    groups: dict[int, list[Row[Any]]] = {}
+    for row in connection.execute(query.order_by(table.c.key_id, table.c.position)):
+        groups.setdefault(row.key_id, []).append(row)
+    return groups
+
+
+def orphans(connection: Connection) -> int:
+    """How many timings and failures belong to no key."""
+    known = select(keys.c.id)
+    count = 0
+    for table in (timings, failures):
+        query = select(table.c.key_id).where(table.c.key_id.not_in(known))
+        count += len(connection.execute(query).all())
+    return count
+
+
+def _loaded(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Loaded:
+    record, problem = None, ""
+    try:
+        record = codec.record_from_json(_row_json(row, timed, failed), "row")
+        if codec.key_digest(record.key) != row.digest:
+            record, problem = None, "its key does not match its digest"
+    except InputError as error:
+        problem = str(error)
+    digest, kernel = (codec.printable(str(value)) for value in (row.digest, row.kernel))
+    return Loaded(row.id, digest, kernel, record, problem)
+
+
+def _row_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Any:
+    return {
+        "key": {
+            "kernel": row.kernel,
+            "shape": _parsed(row.shape, "row.shape"),
+            "dtypes": _parsed(row.dtypes, "row.dtypes"),
+            "device": row.device,
+        },
+        "winner": _parsed(row.winner, "row.winner"),
+        "provenance": {name: getattr(row, name) for name in codec.PROVENANCE_FIELDS},
+        "measurements": [
+            {
+                "config": _parsed(item.config, f"timing {item.position}: config"),
+                "median_us": item.median_us,
+                "p20_us": item.p20_us,
+                "p80_us": item.p80_us,
+                "samples_us": _parsed(item.samples, f"timing {item.position}: samples"),
+            }
+            for item in timed
+        ],
+        "failures": [
+            {
+                "config": _parsed(item.config, f"failure {item.position}: config"),
+                "stage": item.stage,
+                "kind": item.kind,
+                "detail": item.detail,
+            }
+            for item in failed
+        ],
+    }
+
+
+def _parsed(text: Any, where: str) -> Any:
+    if not isinstance(text, str):
+        raise codec.expected("JSON text", where, text)
+    try:
+        return codec.parse_json(text)
+    except ValueError as error:
+        raise codec.fault(where, f"not JSON ({error})") from error

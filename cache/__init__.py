@@ -1,0 +1,1 @@
+"""Tuned configs that come with asmtune; installed as `asmtune.shipped`."""

@@ -1,0 +1,89 @@
+"""Tune records for the store's tests: one by hand, any by hypothesis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from asmtune.config import Config
+from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
+
+PROVENANCE = Provenance(
+    source="5" * 64,
+    space="a" * 64,
+    triton="3.6.0",
+    torch="2.11.0",
+    asmtune="0.1.0",
+    driver="570.86.15",
+    date="2025-03-01T12:00:00+00:00",
+)
+
+
+def timed(config: Config, median_us: float = 9.5) -> Measurement:
+    """A measurement whose samples need all their digits."""
+    return Measurement(config, median_us, median_us - 0.25, median_us + 0.5, (0.1 + 0.2, 9.75))
+
+
+def record(m: int = 4096, *, kernel: str = "pkg.matmul", **changes: Any) -> TuneRecord:
+    """A record of one shape with two configs timed and one failed."""
+    winner = Config({"BLOCK_M": 128, "EVEN": True}, num_warps=8, maxnreg=168)
+    other = Config({"BLOCK_M": 64, "EVEN": False}, num_ctas=2)
+    made = TuneRecord(
+        key=TuneKey(kernel, {"M": m, "causal": True}, {"a": "fp16"}, "NVIDIA H200"),
+        winner=winner,
+        measurements=(timed(winner), timed(other, 12.0)),
+        provenance=PROVENANCE,
+        failures=(
+            (Config({"BLOCK_M": 512}), Failure("ptxas", "registers", "too many\nat line 3")),
+        ),
+    )
+    return replace(made, **changes)
+
+
+_names = st.text(min_size=1, max_size=8)
+_texts = st.text(max_size=20)
+_scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 63), (1 << 64) - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    _texts,
+)
+_counts = st.integers(1, (1 << 31) - 1)
+_options = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
+_times = st.floats(0, exclude_min=True, allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    """Any config that can be kept."""
+    kwargs = draw(st.dictionaries(_names.filter(lambda name: name not in _options), _scalars))
+    maxnreg = draw(st.none() | _counts)
+    return Config(kwargs, draw(_counts), draw(_counts), draw(_counts), maxnreg)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> TuneRecord:
+    """Any record that can be kept, its winner timed."""
+    measured = draw(
+        st.lists(
+            st.builds(Measurement, configs(), _times, _times, _times, st.lists(_times).map(tuple)),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    failure = st.builds(Failure, _texts, _texts, _texts)
+    return TuneRecord(
+        key=TuneKey(
+            draw(_texts),
+            draw(st.dictionaries(_names, _scalars, max_size=4)),
+            draw(st.dictionaries(_names, _texts, max_size=4)),
+            draw(_texts),
+        ),
+        winner=draw(st.sampled_from(measured)).config,
+        measurements=tuple(measured),
+        provenance=Provenance(**{name: draw(_texts) for name in vars(PROVENANCE)}),
+        failures=tuple(draw(st.lists(st.tuples(configs(), failure), max_size=2))),
+    )

@@ -1,0 +1,418 @@
+"""The store on damaged, foreign, newer, full and forbidden files."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from children import in_child
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from store_records import PROVENANCE, record
+
+from asmtune.errors import StoreError
+from asmtune.records import TuneRecord
+from asmtune.store import Store, StoreWarning, files, interchange, key_digest, tables
+
+RECORDS = [record(m) for m in range(12)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store of twelve records."""
+    path = tmp_path / "store.sqlite"
+    with Store.open(path) as store:
+        store.save_all(RECORDS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The bytes of a store of twelve records."""
+    path = tmp_path_factory.mktemp("sound") / "store.sqlite"
+    with Store.open(path) as store:
+        store.save_all(RECORDS)
+    return path.read_bytes()
+
+
+def execute(path: Path, statement: str, *values: object) -> None:
+    """Changes a store's file behind its back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(statement, values)
+
+
+def one_line(error: BaseException) -> str:
+    """The message, shown to be one line."""
+    assert "\n" not in str(error)
+    return str(error)
+
+
+def use(store: Store) -> None:
+    """Every way of using a store, each of which may meet the damage first."""
+    store.find(RECORDS[3].key)
+    store.lookup(RECORDS[5].key, PROVENANCE)
+    store.records()
+    store.verify()
+    store.save(RECORDS[7])
+    store.clear("pkg.matmul")
+
+
+def survives(content: bytes) -> list[TuneRecord]:
+    """Set-aside mode works through any content; error mode raises nothing but StoreError.
+
+    Returns:
+        What the store holds in the end, after it was cleared and saved to.
+    """
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", StoreWarning)
+        path = Path(folder) / "store.sqlite"
+        path.write_bytes(content)
+        try:
+            use(Store.open(path))
+        except StoreError as error:
+            one_line(error)
+        path.write_bytes(content)
+        with Store.open(path, on_corrupt="set_aside") as store:
+            use(store)
+            store.save(RECORDS[1])
+            return store.records()
+
+
+@settings(deadline=None, max_examples=20)
+@given(content=st.binary(max_size=2000))
+def test_random_bytes(content: bytes) -> None:
+    """Bytes that were never a store are set aside, or reported in one line."""
+    assert survives(content) == [RECORDS[1]]
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=st.data())
+def test_truncated(sound: bytes, data: st.DataObject) -> None:
+    """A store cut off anywhere is set aside, or reported in one line, whatever is asked first."""
+    assert survives(sound[: data.draw(st.integers(0, len(sound) - 1))]) == [RECORDS[1]]
+
+
+# What a changed byte leaves readable is kept, so that only the errors are bounded;
+# there is even a byte that makes SQLite take the file for read-only.
+@settings(deadline=None, max_examples=30)
+@given(data=st.data())
+def test_overwritten(sound: bytes, data: st.DataObject) -> None:
+    """A store with any bytes changed never raises anything but StoreError."""
+    content = bytearray(sound)
+    where = st.one_of(st.integers(0, 300), st.integers(0, len(sound) - 1))
+    for at, byte in data.draw(st.lists(st.tuples(where, st.integers(0, 255)), max_size=30)):
+        content[at] = byte
+    with suppress(StoreError):
+        survives(bytes(content))
+
+
+def test_set_aside_keeps_the_damaged_file(tmp_path: Path) -> None:
+    """The damaged file keeps its bytes under another name, with one warning that names it."""
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(b"not a database" * 100)
+    with pytest.warns(StoreWarning) as caught:
+        store = Store.open(path, on_corrupt="set_aside")
+    store.save(record())
+    assert store.records() == [record()]
+    (away,) = tmp_path.glob("store.sqlite.corrupt-*")
+    assert away.read_bytes() == b"not a database" * 100
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(caught) == 1
+    assert away.name in str(caught[0].message)
+
+
+def test_damaged_file_is_left_alone_in_error_mode(tmp_path: Path) -> None:
+    """Without set_aside the file stays as it is, and the message says what to do with it."""
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(StoreError, match=r"not a readable asmtune store .*; move the file away"):
+        Store.open(path)
+    assert path.read_bytes() == b"not a database" * 100
+    assert [file.name for file in tmp_path.iterdir()] == ["store.sqlite"]
+
+
+def test_log_of_a_damaged_file_goes_with_it(path: Path) -> None:
+    """What SQLite keeps beside a damaged file is not replayed into the fresh one."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as held:
+        held.execute("UPDATE keys SET winner = '{'")
+        log = path.with_name("store.sqlite-wal").read_bytes()
+        assert log
+        with pytest.warns(StoreWarning, match="by hand"):
+            files.set_aside(path, files.identity(path), "by hand")
+        (away,) = path.parent.glob("store.sqlite.corrupt-*-wal")
+        assert away.read_bytes() == log
+        with Store.open(path) as store:
+            assert store.records() == []
+            assert store.verify() == []
+
+
+def test_a_fresh_file_of_another_process_is_not_set_aside(path: Path) -> None:
+    """Of two processes that met the same damaged file, the second leaves the first's new one."""
+    other = path.with_name("other")
+    other.write_bytes(b"")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        files.set_aside(path, files.identity(other), "seen before it was replaced")
+    with Store.open(path) as store:
+        assert len(store.records()) == len(RECORDS)
+
+
+def test_damage_met_later_is_set_aside(path: Path) -> None:
+    """A file that is damaged after opening is replaced at the next call, which then succeeds."""
+    with Store.open(path, on_corrupt="set_aside") as store:
+        path.write_bytes(b"not a database" * 1000)
+        with pytest.warns(StoreWarning):
+            store.save(record(1))
+        assert store.records() == [record(1)]
+
+
+def test_database_of_another_program(tmp_path: Path) -> None:
+    """An SQLite file without the store's tables is refused, and no table is added to it."""
+    path = tmp_path / "store.sqlite"
+    execute(path, "CREATE TABLE notes (text)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="not a readable asmtune store"):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("on_corrupt", ["error", "set_aside"])
+def test_newer_schema_is_never_touched(path: Path, on_corrupt: str) -> None:
+    """A store of a newer asmtune is refused in both modes and keeps every byte."""
+    execute(path, "UPDATE meta SET value = '2' WHERE name = 'schema_version'")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"newer asmtune \(schema 2, this one knows 1\); upgrade"):
+        Store.open(path, on_corrupt=on_corrupt)  # type: ignore[arg-type]
+    assert path.read_bytes() == before
+    assert list(path.parent.glob("*corrupt*")) == []
+
+
+DAMAGED_ROWS = [
+    ("UPDATE keys SET winner = '{' WHERE digest = ?", "winner: not JSON"),
+    ("UPDATE keys SET winner = '[]' WHERE digest = ?", "winner: expected an object"),
+    ("UPDATE keys SET shape = x'ff' WHERE digest = ?", "shape: expected JSON text"),
+    ("UPDATE keys SET shape = '{\"M\": 1}' WHERE digest = ?", "key does not match its digest"),
+    ("UPDATE keys SET kernel = CAST(x'ff' AS TEXT) WHERE digest = ?", "kernel: expected text"),
+    (
+        "UPDATE timings SET median_us = -1 WHERE position = 1 AND "
+        "key_id = (SELECT id FROM keys WHERE digest = ?)",
+        r"measurements\[1\]\.median_us: expected a finite time of 0 or more",
+    ),
+    (
+        "UPDATE timings SET samples = '[NaN]' WHERE position = 0 AND "
+        "key_id = (SELECT id FROM keys WHERE digest = ?)",
+        "samples: not JSON .NaN",
+    ),
+    (
+        "UPDATE timings SET samples = '" + "[" * 100_000 + "' WHERE position = 0 AND "
+        "key_id = (SELECT id FROM keys WHERE digest = ?)",
+        "nested too deeply",
+    ),
+    (
+        'UPDATE failures SET config = \'{"num_warps": "4", "num_stages": 3}\' WHERE '
+        "key_id = (SELECT id FROM keys WHERE digest = ?)",
+        r"failures\[0\]\.config\.num_warps: expected a whole number",
+    ),
+]
+
+
+@pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)
+def test_damaged_row(path: Path, statement: str, problem: str) -> None:
+    """A damaged row is corrupt once, with one warning, then a miss; the others stay."""
+    execute(path, statement, key_digest(RECORDS[4].key))
+    with Store.open(path, on_corrupt="set_aside") as store:
+        with pytest.warns(StoreWarning, match=problem) as caught:
+            found = store.lookup(RECORDS[4].key, PROVENANCE)
+        assert (found.outcome, found.record, len(caught)) == ("corrupt", None, 1)
+        assert store.lookup(RECORDS[4].key, PROVENANCE).outcome == "miss"
+        assert len(store.records()) == len(RECORDS) - 1
+        assert store.verify() == []
+    assert list(path.parent.glob("*corrupt*")) == []
+
+
+@pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)
+def test_damaged_row_in_error_mode(path: Path, statement: str, problem: str) -> None:
+    """In error mode a damaged row is reported by every way of reading, and kept."""
+    execute(path, statement, key_digest(RECORDS[4].key))
+    with Store.open(path) as store:
+        for read in (lambda: store.find(RECORDS[4].key), store.records):
+            with pytest.raises(StoreError, match=rf"{problem}.*`asmtune cache verify`") as caught:
+                read()
+            one_line(caught.value)
+        assert store.lookup(RECORDS[4].key, PROVENANCE).outcome == "corrupt"
+        (finding,) = store.verify()
+        assert key_digest(RECORDS[4].key)[:12] in finding.place
+        assert store.find(RECORDS[5].key) == RECORDS[5]
+        store.save(RECORDS[4])
+        assert store.verify() == []
+
+
+def test_find_sets_a_damaged_row_aside(path: Path) -> None:
+    """Finding a damaged record warns once and gives none, as if it had not been saved."""
+    execute(path, "UPDATE keys SET winner = 'x' WHERE digest = ?", key_digest(RECORDS[4].key))
+    with Store.open(path, on_corrupt="set_aside") as store:
+        with pytest.warns(StoreWarning, match="has been deleted"):
+            assert store.find(RECORDS[4].key) is None
+        assert store.find(RECORDS[4].key) is None
+
+
+def test_a_fresh_row_of_another_process_is_not_set_aside(path: Path) -> None:
+    """A record saved over a damaged row before that is deleted stays."""
+    digest = key_digest(RECORDS[-1].key)
+    execute(path, "UPDATE keys SET winner = 'x' WHERE digest = ?", digest)
+    with Store.open(path, on_corrupt="set_aside") as store:
+        (damaged,) = store._load(tables.keys.c.digest == digest)
+        Store.open(path).save(RECORDS[-1])
+        with pytest.warns(StoreWarning):
+            store._set_row_aside(damaged)
+        assert store.find(RECORDS[-1].key) == RECORDS[-1]
+
+
+def test_verify_sees_what_lookups_do_not(path: Path) -> None:
+    """Verify finds an untimed winner, stray timings and a broken index."""
+    with Store.open(path) as store:
+        store.save(record(99, measurements=()))
+        execute(path, "INSERT INTO timings VALUES (12345, 0, '{}', 1, 1, 1, '[]')")
+        found = {finding.place: finding.problem for finding in store.verify()}
+    assert found == {
+        f"{key_digest(record(99).key)[:12]} pkg.matmul": "its winner is not among its measurements",
+        "file": "1 timings or failures belong to no record",
+    }
+
+
+def test_verify_reports_a_damaged_page(path: Path) -> None:
+    """Verify turns damage that SQLite meets into a finding and sets nothing aside."""
+    store = Store.open(path)
+    content = bytearray(path.read_bytes())
+    for page in range(1, len(content) // 4096):
+        content[page * 4096 + 8 : page * 4096 + 40] = b"\xff" * 32
+    path.write_bytes(bytes(content))
+    findings = store.verify()
+    assert findings
+    assert all(finding.place == "file" for finding in findings)
+    assert path.read_bytes() == bytes(content)
+
+
+def test_folder_is_a_file(tmp_path: Path) -> None:
+    """A file where the folder should be is named, with what to do."""
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(StoreError, match=r"cache/store\.sqlite: Not a directory; .*move it away"):
+        Store.open(tmp_path / "cache" / "store.sqlite")
+
+
+def test_store_is_a_folder(tmp_path: Path) -> None:
+    """A folder where the file should be is one line, also in set-aside mode."""
+    (tmp_path / "store.sqlite").mkdir()
+    with pytest.raises(StoreError, match="unable to open database file"):
+        Store.open(tmp_path / "store.sqlite", on_corrupt="set_aside")
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everyone may enter, as pytest's own are not."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def as_nobody(work: Callable[[], object]) -> str:
+    """The message of what `work` raises in a process that may not write others' files."""
+
+    def demoted() -> object:
+        if os.getuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        return work()
+
+    return in_child(demoted)
+
+
+def test_unwritable_folder(open_folder: Path) -> None:
+    """A folder that may not be written is one line that says what to do."""
+    path = open_folder / "cache" / "store.sqlite"
+    path.parent.mkdir(mode=0o555)
+    answer = as_nobody(lambda: Store.open(path))
+    assert answer.startswith(f"StoreError: store {path}: Permission denied; make it")
+    assert answer.endswith("or set ASMTUNE_CACHE_DIR to another folder")
+
+
+def test_unwritable_file(open_folder: Path) -> None:
+    """A store that may be read but not written says so in one line when saving."""
+    path = open_folder / "store.sqlite"
+    Store.open(path).save(record())
+    path.chmod(0o444)
+    answer = as_nobody(lambda: Store.open(path).save(record()))
+    assert answer.startswith(f"StoreError: store {path}: ")
+    assert "make the file and its folder" in answer
+
+
+def big(m: int) -> TuneRecord:
+    """A record of about 400 kB."""
+    many = replace(record().measurements[0], samples_us=(0.1234567890123,) * 25_000)
+    return record(m, measurements=(many,))
+
+
+def test_file_size_limit(path: Path) -> None:
+    """A save that the system stops half-way is one line, and leaves the store as it was."""
+
+    def limited() -> None:
+        store = Store.open(path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        store.save(big(100))
+
+    answer = in_child(limited)
+    assert answer.startswith(f"StoreError: store {path}: ")
+    assert "disk" in answer
+    with Store.open(path) as store:
+        assert {r.key.shape["M"] for r in store.records()} == set(range(12))
+        assert store.verify() == []
+
+
+def test_disk_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is one line with advice; nothing of the record is kept and nothing else lost."""
+    connect = files._connect
+
+    def nearly_full(where: Path) -> sqlite3.Connection:
+        connection = connect(where)
+        connection.execute("PRAGMA max_page_count = 40")
+        return connection
+
+    monkeypatch.setattr(files, "_connect", nearly_full)
+    with Store.open(path, on_corrupt="set_aside") as store:
+        with pytest.raises(StoreError, match=r"disk is full; free some space, or set ASMTUNE"):
+            store.save(big(100))
+        assert len(store.records()) == 12
+
+
+def test_export_to_a_full_disk(tmp_path: Path) -> None:
+    """An export that cannot be written leaves the old file and nothing beside it."""
+    file = tmp_path / "tuned.json"
+    interchange.write(file, [record()])
+    before = file.read_bytes()
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+        interchange.write(file, [big(1)], samples=True)
+
+    answer = in_child(limited)
+    assert answer.startswith(f"StoreError: {file}: cannot be written (File too large); check")
+    assert file.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["tuned.json"]
+
+
+def test_index_that_disagrees_with_its_rows(path: Path) -> None:
+    """A save that breaks a constraint, which only damage can cause, starts afresh."""
+    execute(path, "UPDATE sqlite_sequence SET seq = 0 WHERE name = 'keys'")
+    execute(path, "INSERT INTO timings VALUES (13, 0, '{}', 1, 1, 1, '[]')")
+    with Store.open(path, on_corrupt="set_aside") as store:
+        with pytest.warns(StoreWarning, match="UNIQUE constraint failed"):
+            store.save(record(99))
+        assert store.records() == [record(99)]

@@ -1,0 +1,255 @@
+"""The reviewed JSON form: round trips, stable text, and every way of being malformed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import store_records
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from store_records import record, timed
+
+from asmtune.config import Config
+from asmtune.errors import InputError, StoreError
+from asmtune.records import TuneRecord
+from asmtune.store import interchange, key_digest
+
+
+def without_samples(record: TuneRecord) -> TuneRecord:
+    """A record as an export without samples gives it back."""
+    return replace(
+        record, measurements=tuple(replace(m, samples_us=()) for m in record.measurements)
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(records=st.lists(store_records.records(), max_size=4, unique_by=lambda r: key_digest(r.key)))
+def test_export_comes_back_equal(records: list[TuneRecord]) -> None:
+    """Whatever can be kept comes back from its text equal but for the samples."""
+    back = interchange.loads(interchange.dumps(records), "f.json")
+    assert {key_digest(r.key): r for r in back} == {
+        key_digest(r.key): without_samples(r) for r in records
+    }
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    records=st.lists(store_records.records(), max_size=4, unique_by=lambda r: key_digest(r.key)),
+    random=st.randoms(use_true_random=False),
+)
+def test_text_does_not_depend_on_order(records: list[TuneRecord], random: Any) -> None:
+    """The same records in another order are the same text, and re-export changes nothing."""
+    shuffled = random.sample(records, len(records))
+    text = interchange.dumps(records)
+    assert interchange.dumps(shuffled) == text
+    assert interchange.dumps(interchange.loads(text, "f.json")) == text
+
+
+def test_text_as_reviewed() -> None:
+    """The form is this text: one line a field and one a measurement, names sorted."""
+    config = Config({"BLOCK_M": 64})
+    one = record(64, winner=config, measurements=(timed(config),), failures=())
+    provenance = (
+        '{"asmtune": "0.1.0", "date": "2025-03-01T12:00:00+00:00", "driver": "570.86.15", '
+        f'"source": "{"5" * 64}", "space": "{"a" * 64}", "torch": "2.11.0", "triton": "3.6.0"}}'
+    )
+    assert interchange.dumps([one], samples=True).splitlines() == [
+        "{",
+        '"format": "asmtune-tuned",',
+        '"version": 1,',
+        '"records": [',
+        "{",
+        ' "key": {"device": "NVIDIA H200", "dtypes": {"a": "fp16"}, "kernel": "pkg.matmul", '
+        '"shape": {"M": 64, "causal": true}},',
+        ' "winner": {"BLOCK_M": 64, "num_stages": 3, "num_warps": 4},',
+        f' "provenance": {provenance},',
+        ' "measurements": [',
+        '  {"config": {"BLOCK_M": 64, "num_stages": 3, "num_warps": 4}, "median_us": 9.5, '
+        '"p20_us": 9.25, "p80_us": 10.0, "samples_us": [0.3, 9.75]}],',
+        ' "failures": []',
+        "}",
+        "]",
+        "}",
+    ]
+
+
+def test_empty_document() -> None:
+    """No records are a document too."""
+    assert interchange.loads(interchange.dumps([]), "f.json") == ()
+
+
+def test_one_more_measurement_is_one_more_line() -> None:
+    """A further timing changes the text by a line, and leaves every other line in place."""
+    less = interchange.dumps([replace(record(), measurements=record().measurements[:1])])
+    more = interchange.dumps([record()])
+    added = set(more.splitlines()) - set(less.splitlines())
+    assert len(more.splitlines()) == len(less.splitlines()) + 1
+    assert sum('"BLOCK_M": 64' in line for line in added) == 1
+
+
+def test_write_and_read(tmp_path: Path) -> None:
+    """A written file reads back and replaces an older one, which is never half overwritten."""
+    file, opened = tmp_path / "tuned.json", tmp_path / "opened.json"
+    file.write_text("old")
+    opened.hardlink_to(file)
+    interchange.write(file, [record(2), record(1)])
+    assert interchange.read(file) == (without_samples(record(1)), without_samples(record(2)))
+    assert opened.read_text() == "old"
+    assert sorted(tmp_path.iterdir()) == [opened, file]
+
+
+@pytest.mark.parametrize("place", ["none/tuned.json", ""])
+def test_unwritable_place(tmp_path: Path, place: str) -> None:
+    """A folder that is missing, or a folder in the file's place, is one line."""
+    with pytest.raises(StoreError, match=r"cannot be written \(.*\); check the folder") as caught:
+        interchange.write(tmp_path / place, [record()])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["none.json", ""])
+def test_unreadable_place(tmp_path: Path, place: str) -> None:
+    """A file that is missing, or is a folder, is the user's error, in one line."""
+    with pytest.raises(InputError, match=r"cannot be read \(.*\); name a file"):
+        interchange.read(tmp_path / place)
+
+
+def test_write_refuses_what_read_would_refuse(tmp_path: Path) -> None:
+    """A record without a timing of its winner is refused before any file is made."""
+    with pytest.raises(InputError, match=r"export\[0\]\.winner: expected one of the configs"):
+        interchange.write(tmp_path / "f.json", [record(measurements=())])
+    assert list(tmp_path.iterdir()) == []
+
+
+def document() -> dict[str, Any]:
+    """A sound document of two records, to be broken."""
+    value: dict[str, Any] = json.loads(interchange.dumps([record(1), record(2)]))
+    return value
+
+
+def _drop(*path: str | int) -> Callable[[Any], None]:
+    def apply(value: Any) -> None:
+        for step in path[:-1]:
+            value = value[step]
+        del value[path[-1]]
+
+    return apply
+
+
+def _set(new: Any, *path: str | int) -> Callable[[Any], None]:
+    def apply(value: Any) -> None:
+        for step in path[:-1]:
+            value = value[step]
+        value[path[-1]] = new
+
+    return apply
+
+
+TIMING = ("records", 1, "measurements", 0)
+
+BROKEN = [
+    (_set("other", "format"), "format: expected 'asmtune-tuned', got 'other'"),
+    (_drop("format"), "format: expected 'asmtune-tuned', got None"),
+    (_set(2, "version"), "version: 2 is newer than 1, which this asmtune knows: upgrade asmtune"),
+    (_set("1", "version"), "version: expected a version from 1 to 1, got '1'"),
+    (_set(True, "version"), "version: expected a version from 1 to 1, got True"),
+    (_set({}, "records"), "records: expected a list, got {}"),
+    (_set(1, "notes"), "unknown field 'notes'"),
+    (_set([], "records", 1), "records[1]: expected an object, got []"),
+    (_drop("records", 1, "winner"), "records[1]: field 'winner' is missing"),
+    (_set(1, "records", 1, "x"), "records[1]: unknown field 'x'"),
+    (_drop("records", 1, "key", "device"), "records[1].key: field 'device' is missing"),
+    (_set(7, "records", 1, "key", "kernel"), "records[1].key.kernel: expected text, got 7"),
+    (
+        _set([1], "records", 1, "key", "shape", "M"),
+        "records[1].key.shape.M: expected a finite number, a string, a boolean or null, got [1]",
+    ),
+    (_set("M", "records", 1, "key", "shape"), "records[1].key.shape: expected an object, got 'M'"),
+    (_set(4, "records", 1, "key", "dtypes", "a"), "records[1].key.dtypes.a: expected text, got 4"),
+    (_drop("records", 1, "provenance", "triton"), "records[1].provenance: field 'triton' is"),
+    (_set(3.6, "records", 1, "provenance", "triton"), "provenance.triton: expected text, got 3.6"),
+    (_drop("records", 1, "winner", "num_warps"), "records[1].winner: field 'num_warps' is missing"),
+    (
+        _set(4.0, "records", 1, "winner", "num_warps"),
+        "records[1].winner.num_warps: expected a whole number of 1 or more, got 4.0",
+    ),
+    (
+        _set(99, "records", 1, "winner", "BLOCK_M"),
+        "records[1].winner: expected one of the configs measured, got 'BLOCK_M=99",
+    ),
+    (_drop(*TIMING, "p20_us"), "records[1].measurements[0]: field 'p20_us' is missing"),
+    (
+        _set(-1, *TIMING, "p20_us"),
+        "records[1].measurements[0].p20_us: expected a finite time of 0 or more, "
+        "in microseconds, got -1",
+    ),
+    (_set("9.5", *TIMING, "median_us"), "median_us: expected a finite time of 0 or more"),
+    (_set(True, *TIMING, "median_us"), "median_us: expected a finite time of 0 or more"),
+    (_set(10**400, *TIMING, "median_us"), "median_us: expected a finite time of 0 or more"),
+    (_set(0, *TIMING, "median_us"), "median_us: expected a time above 0, got 0.0"),
+    (_set([1, -2], *TIMING, "samples_us"), "measurements[0].samples_us[1]: expected a finite"),
+    (_set(None, *TIMING, "samples_us"), "measurements[0].samples_us: expected a list, got None"),
+    (
+        _set(5, "records", 1, "failures", 0, "kind"),
+        "records[1].failures[0].kind: expected text, got 5",
+    ),
+    (_set(1, "records", 1, "key", "shape", "M"), "records[1].key: expected a key once, got"),
+    (_set({"a\nb": []}, "records", 1, "key", "shape"), "shape.a\\nb': expected a finite number"),
+]
+
+
+@pytest.mark.parametrize(("breaking", "message"), BROKEN)
+def test_malformed_document(breaking: Callable[[Any], None], message: str) -> None:
+    """A malformed document is refused in one line that names file, record and field."""
+    value = document()
+    breaking(value)
+    with pytest.raises(InputError) as caught:
+        interchange.loads(json.dumps(value), "tuned.json")
+    text = str(caught.value)
+    assert text.startswith("tuned.json: ")
+    assert message in text
+    assert text.endswith("; correct the file or export it again")
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe\xfa", "not JSON"),
+        (b"[]", "document: expected an object, got []"),
+        (b'{"format": NaN}', "not JSON (NaN is not a number here)"),
+        (b'{"format": -Infinity}', "not JSON (-Infinity is not a number here)"),
+        (b'{"format": 1, "format": 2}', "not JSON (a name is repeated among ['format', 'format'])"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_not_a_document(text: bytes, message: str) -> None:
+    """Text that is not such JSON at all is refused in one line that names the file."""
+    with pytest.raises(InputError) as caught:
+        interchange.loads(text, "tuned.json")
+    assert str(caught.value).startswith("tuned.json: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@settings(deadline=None, max_examples=100)
+@given(data=st.data())
+def test_cut_or_changed_text(data: st.DataObject) -> None:
+    """A file cut off or changed anywhere loads or is refused as the user's error, nothing else."""
+    text = bytearray(interchange.dumps([record(1), record(2)], samples=True).encode())
+    at = data.draw(st.integers(0, len(text) - 1))
+    if data.draw(st.booleans()):
+        text[at] = data.draw(st.integers(0, 255))
+    else:
+        del text[at:]
+    message = ""
+    try:
+        interchange.loads(bytes(text), "f.json")
+    except InputError as error:
+        message = str(error)
+    assert "\n" not in message

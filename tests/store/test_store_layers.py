@@ -1,0 +1,164 @@
+"""The shipped layer, and lookups through both layers."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from store_records import PROVENANCE, record
+
+from asmtune.config import Config
+from asmtune.errors import InputError, StoreError
+from asmtune.records import TuneRecord
+from asmtune.store import (
+    Store,
+    find_tuned,
+    interchange,
+    shipped,
+    shipped_lookup,
+    shipped_records,
+    store_exists,
+)
+
+CACHE = Path(__file__).parents[2] / "cache"
+NOW = replace(PROVENANCE, triton="3.6.1")
+STALE = replace(PROVENANCE, source="0" * 64)
+
+Ship = Callable[..., Path]
+
+
+@pytest.fixture
+def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ship]:
+    """Stands a package `asmtune.shipped` up that holds the given records by file."""
+    folder = tmp_path / "shipped"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "README.md").write_text("not JSON")
+    spec = importlib.util.spec_from_file_location(
+        "asmtune.shipped", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert isinstance(spec, importlib.machinery.ModuleSpec)
+    monkeypatch.setitem(sys.modules, "asmtune.shipped", importlib.util.module_from_spec(spec))
+
+    def put(**by_file: list[TuneRecord]) -> Path:
+        for name, records in by_file.items():
+            interchange.write(folder / f"{name}.json", records, samples=True)
+        forget()
+        return folder
+
+    forget()
+    yield put
+    forget()
+
+
+def forget() -> None:
+    """Makes the shipped layer read its files again."""
+    shipped_records.cache_clear()
+    shipped._by_digest.cache_clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store of the user's."""
+    return Store.open(tmp_path / "cache" / "store.sqlite", on_corrupt="set_aside")
+
+
+def winner(value: int) -> dict[str, object]:
+    """Changes that give a record another winner."""
+    config = Config({"BLOCK_M": value})
+    timing = replace(record().measurements[0], config=config, samples_us=())
+    return {"winner": config, "measurements": (timing,)}
+
+
+def test_files_of_the_source_tree() -> None:
+    """Every file in cache/ is well-formed, and the folder explains itself."""
+    for file in CACHE.glob("*.json"):
+        assert interchange.read(file)
+    assert "asmtune-tuned" in (CACHE / "README.md").read_text(encoding="utf-8")
+
+
+def test_reads_every_file_once(ship: Ship) -> None:
+    """All JSON files are read, in order of their names, and not again."""
+    folder = ship(b=[record(2, **winner(2))], a=[record(1, **winner(1)), record(3, **winner(3))])
+    assert [r.key.shape["M"] for r in shipped_records()] == [1, 3, 2]
+    (folder / "a.json").unlink()
+    assert len(shipped_records()) == 3
+
+
+def test_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run from a source tree that is not installed, nothing is shipped and nothing fails."""
+    monkeypatch.setitem(sys.modules, "asmtune.shipped", None)
+    forget()
+    assert shipped_records() == ()
+    forget()
+
+
+def test_malformed_shipped_file(ship: Ship) -> None:
+    """A malformed shipped file is named."""
+    (ship() / "bad.json").write_text("{}")
+    with pytest.raises(InputError, match=r"^asmtune\.shipped/bad\.json: format: expected"):
+        shipped_records()
+
+
+def test_shipped_outcomes(ship: Ship) -> None:
+    """A shipped record is a hit, stale or missing by the same rules as the user's."""
+    ship(a=[record(1, **winner(1))])
+    hit = shipped_lookup(record(1).key, NOW)
+    assert (hit.outcome, hit.layer, hit.record) == ("hit", "shipped", record(1, **winner(1)))
+    stale = shipped_lookup(record(1).key, STALE)
+    assert (stale.outcome, stale.layer) == ("stale", "shipped")
+    assert stale.detail == "source differs: recorded 555555555555, now 000000000000"
+    assert shipped_lookup(record(2).key, NOW).outcome == "miss"
+
+
+def test_shipped_for_several_versions_of_triton(ship: Ship) -> None:
+    """Of one key shipped for two versions of Triton, the one that holds is taken."""
+    old = record(1, **winner(35), provenance=replace(PROVENANCE, triton="3.5.0"))
+    new = record(1, **winner(36))
+    ship(t35=[old], t36=[new])
+    assert shipped_lookup(record(1).key, NOW).record == new
+    assert shipped_lookup(record(1).key, replace(NOW, triton="3.5.2")).record == old
+
+
+def test_own_hit_goes_first(ship: Ship, store: Store) -> None:
+    """What the user measured goes before what is shipped."""
+    ship(a=[record(1, **winner(1))])
+    store.save(record(1, **winner(2)))
+    found = find_tuned(record(1).key, NOW, store)
+    assert (found.layer, found.record) == ("store", record(1, **winner(2)))
+
+
+def test_shipped_fills_in(ship: Ship, store: Store) -> None:
+    """Where the user's store misses, is stale or is not there, a shipped hit is used."""
+    mine = record(1, **winner(2), provenance=STALE)
+    ship(a=[record(1, **winner(1))])
+    assert find_tuned(record(1).key, NOW, store).layer == "shipped"
+    assert find_tuned(record(1).key, NOW, None).layer == "shipped"
+    store.save(mine)
+    assert find_tuned(record(1).key, NOW, store).record == record(1, **winner(1))
+
+
+def test_without_a_hit_the_layer_that_knows_speaks(ship: Ship, store: Store) -> None:
+    """Without a hit, the user's stale record is told before the shipped one's."""
+    ship(a=[record(1, **winner(1))])
+    assert find_tuned(record(1).key, STALE, store).layer == "shipped"
+    store.save(record(1, **winner(2)))
+    found = find_tuned(record(1).key, STALE, store)
+    assert (found.outcome, found.layer) == ("stale", "store")
+    assert find_tuned(record(9).key, NOW, store).outcome == "miss"
+
+
+def test_store_exists_makes_nothing(tmp_path: Path) -> None:
+    """Asking for a store makes none, and a file in its folder's place is an error."""
+    assert not store_exists(tmp_path / "cache" / "store.sqlite")
+    assert list(tmp_path.iterdir()) == []
+    Store.open(tmp_path / "cache" / "store.sqlite").close()
+    assert store_exists(tmp_path / "cache" / "store.sqlite")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="Not a directory; make its folder accessible"):
+        store_exists(tmp_path / "file" / "store.sqlite")

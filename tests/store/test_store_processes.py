@@ -1,0 +1,156 @@
+"""The store between processes and threads: all writers land, and a kill loses nothing committed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import threading
+import time
+import warnings
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from children import finish, start
+from sqlalchemy.exc import OperationalError
+from store_records import record
+
+from asmtune.store import Store, StoreWarning, files
+
+WRITERS = 8
+EACH = 5
+
+
+@pytest.mark.parametrize("existing", [True, False])
+def test_eight_processes_write_at_once(tmp_path: Path, existing: bool) -> None:
+    """Eight processes that write different keys all land, also where all make the file at once."""
+    path = tmp_path / "cache" / "store.sqlite"
+    if existing:
+        Store.open(path).close()
+
+    def write(first: int) -> None:
+        with Store.open(path) as store:
+            for m in range(first, first + EACH):
+                store.save(record(m))
+
+    children = [start(lambda _, first=n * EACH: write(first)) for n in range(WRITERS)]
+    assert [finish(*child) for child in children] == [""] * WRITERS
+    with Store.open(path) as store:
+        assert {r.key.shape["M"] for r in store.records()} == set(range(WRITERS * EACH))
+        assert store.verify() == []
+    assert list(path.parent.glob("*.new-*")) == []
+
+
+def test_processes_replacing_one_key(tmp_path: Path) -> None:
+    """Processes that save the same key leave one whole record, never a mixture."""
+    path = tmp_path / "store.sqlite"
+
+    def write(n: int) -> None:
+        with Store.open(path) as store:
+            for _ in range(EACH):
+                failures = record().failures * n
+                store.save(record(failures=failures, winner=record().measurements[n % 2].config))
+
+    children = [start(lambda _, n=n: write(n)) for n in range(4)]
+    assert [finish(*child) for child in children] == [""] * 4
+    with Store.open(path) as store:
+        (kept,) = store.records()
+        assert kept.winner == record().measurements[len(kept.failures) % 2].config
+        assert store.verify() == []
+
+
+def test_damaged_file_met_by_several_processes(tmp_path: Path) -> None:
+    """Processes that meet a damaged file together set it aside once and lose no save."""
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(b"not a database" * 500)
+
+    def write(n: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StoreWarning)
+            with Store.open(path, on_corrupt="set_aside") as store:
+                store.save(record(n))
+
+    children = [start(lambda _, n=n: write(n)) for n in range(6)]
+    assert [finish(*child) for child in children] == [""] * 6
+    assert len(list(tmp_path.glob("*.corrupt-*"))) == 1
+    with Store.open(path) as store:
+        assert {r.key.shape["M"] for r in store.records()} == set(range(6))
+
+
+def test_writers_take_the_lock_before_they_read(tmp_path: Path) -> None:
+    """A transaction that may write keeps others from writing between its first read and its write.
+
+    Otherwise SQLite would fail it at once, whatever the busy timeout.
+    """
+    path = tmp_path / "store.sqlite"
+    Store.open(path).close()
+    with files.writing(files.engine_of(path)).begin() as writer:
+        writer.exec_driver_sql("SELECT * FROM meta").all()
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+            assert other.execute("SELECT count(*) FROM meta").fetchone() == (1,)
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("DELETE FROM meta")
+
+
+def test_connecting_makes_no_file(tmp_path: Path) -> None:
+    """SQLite is not left to make a missing file, which it would make readable by others."""
+    engine = files.engine_of(tmp_path / "store.sqlite")
+    with pytest.raises(OperationalError, match="unable to open"):
+        engine.connect()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_share_a_store(tmp_path: Path) -> None:
+    """Threads may save and read through one store."""
+    store = Store.open(tmp_path / "store.sqlite")
+    wrong: list[object] = []
+
+    def work(n: int) -> None:
+        for m in range(n * EACH, (n + 1) * EACH):
+            store.save(record(m))
+            if store.find(record(m).key) != record(m):
+                wrong.append(m)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(store.records()) == 4 * EACH
+
+
+def test_killed_while_saving(tmp_path: Path) -> None:
+    """Whatever had been committed when a process is killed is there, whole, for the next one."""
+    path = tmp_path / "cache" / "store.sqlite"
+    seed = random.Random(20)
+    done: set[int] = set()
+
+    def write(pipe: int, first: int) -> None:
+        with Store.open(path) as store:
+            for m in range(first, first + 1000):
+                store.save(record(m, failures=record().failures * 50))
+                os.write(pipe, f"{m}\n".encode())
+
+    for attempt in range(20):
+        child, reader = start(lambda pipe, first=attempt * 1000: write(pipe, first))
+        with os.fdopen(reader) as lines:
+            for _ in range(seed.randrange(4)):
+                done.add(int(lines.readline()))
+            # Spreads the kills over opening and saving; nothing is asserted of time.
+            until = time.perf_counter() + seed.random() * 0.02
+            while time.perf_counter() < until:
+                pass
+            os.kill(child, signal.SIGKILL)
+            done.update(int(line) for line in lines)
+        os.waitpid(child, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Store.open(path, on_corrupt="set_aside") as store:
+            kept = store.records()
+            assert store.verify() == []
+    assert done <= {r.key.shape["M"] for r in kept}
+    assert all(r.failures == record().failures * 50 for r in kept)
+    assert len(done) > 10
