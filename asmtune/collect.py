@@ -1,0 +1,104 @@
+"""Collecting ground truth: every config of a kernel's space, timed on this machine's GPU.
+
+The rows have the oracle's form, so that `asmtune replay` and `asmtune train`
+take them. Unlike tuning, nothing is pruned: what is slow teaches as much.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from asmtune.compile import ArtifactCache, Lowering
+from asmtune.compile.load import load
+from asmtune.config import Config
+from asmtune.funnel import Funnel
+from asmtune.kernel_module import KernelModule, Shape
+from asmtune.measure import Subject, TimingPolicy, time_interleaved
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Failure, Measurement, Verdict
+
+
+@dataclass(frozen=True)
+class Collector:
+    """Times whole spaces.
+
+    Attributes:
+        funnel: compiles; its target is this GPU.
+        policy: how to time; the contenders get the fine rounds.
+        seconds: no new task is started after this many.
+    """
+
+    funnel: Funnel
+    policy: TimingPolicy = field(
+        default_factory=lambda: TimingPolicy(coarse_rounds=5, fine_rounds=16, contention=1.2)
+    )
+    seconds: float = float("inf")
+
+    def tasks(self, modules: Sequence[KernelModule]) -> Iterator[dict[str, Any]]:
+        """One task of the oracle's form for each module, dtype and shape, as it is done.
+
+        The shapes of all modules take turns, so that a budget that runs out
+        costs every module its last shapes, and no module all of them.
+
+        Raises:
+            CompileError: no config of a kernel can run.
+        """
+        start = time.monotonic()
+        turns = max(len(module.shapes) for module in modules)
+        for turn in range(turns):
+            for module in modules:
+                if turn >= len(module.shapes):
+                    continue
+                for dtype in module.dtypes:
+                    if time.monotonic() - start > self.seconds:
+                        return
+                    yield self._task(module, module.shapes[turn], dtype)
+
+    def _task(self, module: KernelModule, shape: Shape, dtype: str) -> dict[str, Any]:
+        problem = module.problem(shape, dtype, "cuda")
+        configs = list(dict.fromkeys(module.space().configs(**problem.shape)))
+        verdicts = self.funnel.judge(problem, configs)
+        measured, failures = self._time(problem, verdicts)
+        rows = [_row(verdict, measured, failures) for verdict in verdicts]
+        return {"kernel": module.name, "shape": dict(shape), "dtype": dtype, "rows": rows}
+
+    def _time(
+        self, problem: Problem, verdicts: Sequence[Verdict]
+    ) -> tuple[dict[Config, Measurement], dict[Config, Failure]]:
+        settings = self.funnel.settings
+        lowering = Lowering(problem, self.funnel.target, settings.compile_timeout_s)
+        cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
+        subjects, failures = [], {}
+        for verdict in verdicts:
+            artifact = cache.get(verdict.artifact or "") if verdict.kept else None
+            if isinstance(artifact, Artifact):
+                launch = load(lowering, verdict.config, artifact)
+                if isinstance(launch, Failure):
+                    failures[verdict.config] = launch
+                else:
+                    subjects.append(Subject(verdict.config, launch.run, launch.prepare))
+        measurements, unlaunched = time_interleaved(subjects, self.policy)
+        return {m.config: m for m in measurements}, failures | dict(unlaunched)
+
+
+def _row(
+    verdict: Verdict,
+    measured: dict[Config, Measurement],
+    failures: dict[Config, Failure],
+) -> dict[str, Any]:
+    config = verdict.config.to_dict() | {"maxnreg": verdict.config.maxnreg}
+    timing = measured.get(verdict.config)
+    if timing is None or verdict.features is None:
+        failure = failures.get(verdict.config) or verdict.failure
+        reason = str(failure or verdict.reasons[0])
+        return {"config": config, "error": reason[:160]}
+    return {
+        "config": config,
+        "ms": round(timing.median_us / 1000, 6),
+        "regs": int(verdict.features["regs_per_thread"]),
+        "spills": int(verdict.features["spill_words"]),
+        "shared": int(verdict.features["shared_bytes"]),
+    }

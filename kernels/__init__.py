@@ -1,0 +1,1 @@
+"""Kernels that come with asmtune: tuned, checked, and made to be copied."""

@@ -1,0 +1,97 @@
+"""The user's tensors hold what they held before, whatever ran on them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from asmtune.measure import preserved
+
+
+def test_contents_come_back() -> None:
+    """Contents, identity and strides of every tensor are as they were."""
+    dense = torch.arange(12.0).reshape(3, 4)
+    turned = torch.arange(12).reshape(3, 4).t()[1:, ::2]
+    before = [dense.clone(), turned.clone()]
+    strides = turned.stride()
+    with preserved([dense, 3, None, "text", turned]):
+        dense.zero_()
+        turned.fill_(-1)
+    assert torch.equal(dense, before[0])
+    assert torch.equal(turned, before[1])
+    assert turned.stride() == strides
+
+
+def test_neighbours_are_left_alone() -> None:
+    """Only the part that a view shows is put back."""
+    whole = torch.zeros(8)
+    with preserved([whole[:4]]):
+        whole += 1
+    assert whole.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_after_an_exception() -> None:
+    """An exception passes, and the contents come back all the same."""
+    values = torch.ones(4)
+
+    def launch() -> None:
+        with preserved([values]):
+            values.zero_()
+            raise RuntimeError("on the way")
+
+    with pytest.raises(RuntimeError, match="on the way"):
+        launch()
+    assert values.tolist() == [1, 1, 1, 1]
+
+
+def test_under_a_descriptor() -> None:
+    """The tensor under a descriptor comes back too."""
+    base = torch.arange(64.0).reshape(8, 8)
+    descriptor = TensorDescriptor.from_tensor(base, [4, 4])
+    with preserved([descriptor]):
+        base.zero_()
+    assert torch.equal(base, torch.arange(64.0).reshape(8, 8))
+
+
+def test_in_a_tuple() -> None:
+    """A tensor inside a tuple argument comes back too."""
+    values = torch.ones(4)
+    with preserved([(values, 3)]):
+        values.zero_()
+    assert values.tolist() == [1, 1, 1, 1]
+
+
+def test_parameters_and_their_gradients() -> None:
+    """A tensor that requires a gradient is put back outside of the graph."""
+    weight = torch.nn.Parameter(torch.ones(3))
+    with preserved([weight]):
+        weight.data.zero_()
+    assert weight.tolist() == [1, 1, 1]
+    assert weight.grad_fn is None
+
+
+def test_special_values() -> None:
+    """NaN, infinities and narrow floats come back bit for bit."""
+    odd = torch.tensor([float("nan"), float("inf"), -0.0])
+    narrow = torch.tensor([1.5, -2.0]).to(torch.float8_e4m3fn)
+    bits = odd.view(torch.int32).clone(), narrow.view(torch.uint8).clone()
+    with preserved([odd, narrow]):
+        odd.fill_(1)
+        narrow.copy_(torch.zeros(2))
+    assert torch.equal(odd.view(torch.int32), bits[0])
+    assert torch.equal(narrow.view(torch.uint8), bits[1])
+
+
+def test_overlapping_arguments() -> None:
+    """Two arguments over the same memory come back to what it held at first."""
+    whole = torch.arange(6.0)
+    with preserved([whole, whole[2:]]):
+        whole.zero_()
+    assert whole.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_nothing_to_preserve() -> None:
+    """Scalars alone cost nothing and change nothing."""
+    with preserved([1, 2.5, True, None]):
+        pass

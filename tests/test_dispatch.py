@@ -1,0 +1,389 @@
+"""`@asm_autotune` without a GPU: keys, lookups through a real store, and Triton's interpreter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from asmtune import dispatch, measure
+from asmtune.config import Config
+from asmtune.dispatch import AsmAutotuner, asm_autotune
+from asmtune.errors import InputError, MeasureError, SpaceError
+from asmtune.problem import Problem
+from asmtune.records import Measurement, TuneKey, TuneRecord
+from asmtune.settings import Settings
+from asmtune.space import Space
+from asmtune.store import Store, StoreWarning
+from asmtune.tune import provenance
+
+AXES = {"BLOCK": [32, 64, 128], "num_warps": [4, 8]}
+DEFAULT = Config({"BLOCK": 64})
+WINNER = Config({"BLOCK": 128}, num_warps=8)
+DEVICE = "NVIDIA Imagined"
+
+
+@triton.jit
+def add(x_ptr, y_ptr, n, factor=1.0, BLOCK: tl.constexpr = 64):
+    """Never runs: the tests see its launches."""
+
+
+class Bench:
+    """Sees launches, and answers for the tuner."""
+
+    def __init__(self) -> None:
+        self.launches: list[dict[str, Any]] = []
+        self.tuned: list[TuneKey] = []
+        self.winner = WINNER
+
+    def run(self, *args: Any, **keywords: Any) -> None:
+        """Stands for the launch."""
+        self.launches.append({"args": args, **keywords})
+
+    def tune(self, problem: Problem, space: Space, key: TuneKey, _: Settings) -> TuneRecord:
+        """Stands for the funnel and the clock."""
+        self.tuned.append(key)
+        timing = Measurement(self.winner, 2.0, 1.9, 2.1, (2.0,))
+        return TuneRecord(key, self.winner, (timing,), provenance(problem, space))
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A machine with an imagined GPU and a fresh cache folder."""
+    made = Bench()
+    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(add, "run", made.run)
+    monkeypatch.setattr(measure, "device_name", lambda: DEVICE)
+    monkeypatch.setattr(dispatch, "_tune", made.tune)
+    return made
+
+
+def tuned(**options: Any) -> AsmAutotuner:
+    """`add` under the decorator, as a new process would have it."""
+    options = {"space": Space(AXES, default=DEFAULT), "key": ["n"], **options}
+    return asm_autotune(**options)(add)
+
+
+def tensor(n: int = 8, dtype: torch.dtype = torch.float16) -> torch.Tensor:
+    """A tensor of n elements."""
+    return torch.zeros(n, dtype=dtype)
+
+
+def test_miss_tunes_once_and_launches_the_winner(bench: Bench) -> None:
+    """The first launch of a key tunes; it and all later ones run the winner's keywords."""
+    kernel, x = tuned(), tensor()
+    for _ in range(3):
+        kernel[(4,)](x, x, 8)
+    assert bench.tuned == [
+        TuneKey(f"{add.__module__}.add", {"n": 8}, {"x_ptr": "fp16", "y_ptr": "fp16"}, DEVICE)
+    ]
+    assert [launch["BLOCK"] for launch in bench.launches] == [128] * 3
+    first = bench.launches[0]
+    assert first["args"] == (x, x, 8)
+    assert (first["grid"], first["warmup"], first["num_warps"]) == ((4,), False, 8)
+    assert kernel.best_config == WINNER
+
+
+def test_winner_is_stored_and_found_by_the_next_process(bench: Bench, tmp_path: Path) -> None:
+    """What one decorator tuned, another one finds in the store's file and does not tune."""
+    x = tensor()
+    tuned()[(4,)](x, x, 8)
+    assert (tmp_path / "store.sqlite").is_file()
+    bench.winner = DEFAULT
+    tuned()[(4,)](x, x, n=8)
+    assert len(bench.tuned) == 1
+    assert [launch["BLOCK"] for launch in bench.launches] == [128, 128]
+
+
+def test_record_put_into_the_store_is_launched(bench: Bench, tmp_path: Path) -> None:
+    """A record that still holds is a hit; with another source, or space, it is tuned anew."""
+    x, space = tensor(), Space(AXES, default=DEFAULT)
+    problem = Problem(add, {"x_ptr": x, "y_ptr": x, "n": 8}, (4,))
+    key = TuneKey(f"{add.__module__}.add", {"n": 8}, dict(problem.dtypes), DEVICE)
+    best = Config({"BLOCK": 32}, num_warps=4)
+    record = TuneRecord(
+        key, best, (Measurement(best, 1.0, 1.0, 1.0, (1.0,)),), provenance(problem, space)
+    )
+    with Store.open(tmp_path / "store.sqlite") as store:
+        store.save(record)
+    tuned()[(4,)](x, x, 8)
+    assert bench.launches[-1]["BLOCK"] == 32
+    assert bench.tuned == []
+    tuned(space=Space({"BLOCK": [32, 64]}))[(4,)](x, x, 8)
+    assert len(bench.tuned) == 1
+    stale = replace(record, provenance=replace(record.provenance, source="0" * 64))
+    with Store.open(tmp_path / "store.sqlite") as store:
+        store.save(stale)
+    tuned()[(4,)](x, x, 8)
+    assert len(bench.tuned) == 2
+
+
+OTHER_LAUNCHES: dict[str, Callable[[AsmAutotuner], Any]] = {
+    "a key's value": lambda k: k[(4,)](tensor(), tensor(), 9),
+    "a dtype": lambda k: k[(4,)](tensor(), tensor(dtype=torch.bfloat16), 8),
+    "dtypes exchanged by keyword": lambda k: k[(4,)](
+        y_ptr=tensor(), x_ptr=tensor(dtype=torch.float32), n=8
+    ),
+    "no tensor": lambda k: k[(4,)](tensor(), None, 8),
+    "a descriptor": lambda k: k[(4,)](
+        TensorDescriptor.from_tensor(torch.zeros(16, 16), [16, 16]), tensor(), 8
+    ),
+}
+
+
+@pytest.mark.parametrize("launch", OTHER_LAUNCHES.values(), ids=OTHER_LAUNCHES)
+def test_what_makes_another_key(bench: Bench, launch: Callable[[AsmAutotuner], Any]) -> None:
+    """Another key value, or another dtype at any tensor, is tuned for itself."""
+    kernel = tuned()
+    kernel[(4,)](tensor(), tensor(), 8)
+    kernel[(4,)](x_ptr=tensor(dtype=torch.float16), y_ptr=tensor(dtype=torch.float32), n=8)
+    launch(kernel)
+    assert len(kernel.cache) == len(bench.tuned) == 3
+
+
+def test_what_makes_no_other_key(bench: Bench) -> None:
+    """Sizes and values outside the key, and keywords for positions, change nothing."""
+    kernel = tuned()
+    kernel[(4,)](tensor(), tensor(), 8)
+    kernel[(9,)](tensor(64), tensor(32), 8, 3.0)
+    kernel[(4,)](x_ptr=tensor(), y_ptr=tensor(), n=8, factor=2.0)
+    assert len(bench.tuned) == 1
+
+
+def test_dtypes_of_views_are_part_of_the_key(bench: Bench) -> None:
+    """Descriptors of another dtype, and tensors read as another dtype, are other keys."""
+    kernel = tuned()
+    for dtype in (torch.float16, torch.bfloat16):
+        view = TensorDescriptor.from_tensor(torch.zeros(16, 16, dtype=dtype), [16, 16])
+        kernel[(4,)](view, tensor(), 8)
+    for dtype in (tl.float8e5, tl.float8e4nv):
+        kernel[(4,)](triton.reinterpret(tensor(dtype=torch.int8), dtype), tensor(), 8)
+    assert [key.dtypes["x_ptr"] for key in bench.tuned] == ["fp16", "bf16", "fp8e5", "fp8e4nv"]
+
+
+@pytest.mark.parametrize(
+    ("small", "sizes"),
+    [
+        (16, [(16, True), (17, False)]),
+        (lambda arguments: arguments["n"] < 4, [(3, True), (4, False)]),
+    ],
+)
+def test_small_problems_are_not_tuned(
+    bench: Bench, small: Any, sizes: list[tuple[int, bool]]
+) -> None:
+    """At or below `small` the heuristic's config runs, nothing is tuned and nothing stored."""
+    kernel = tuned(small=small, heuristic=lambda _: {"BLOCK": 32, "num_warps": 4})
+    for n, is_small in sizes:
+        kernel[(4,)](tensor(1), tensor(n), n)
+        assert bool(bench.tuned) is not is_small
+        assert bench.launches[-1]["BLOCK"] == (32 if is_small else 128)
+
+
+def test_small_without_heuristic_takes_the_default(bench: Bench) -> None:
+    """Without a heuristic, the space's default serves, where it is feasible for the arguments."""
+    space = Space(AXES, default=DEFAULT).where("fits", lambda BLOCK, n: n >= BLOCK)
+    kernel = tuned(space=space, small=1000)
+    for n in (100, 40):
+        kernel[(4,)](tensor(), tensor(), n)
+    assert [launch["BLOCK"] for launch in bench.launches] == [64, 32]
+    assert bench.tuned == []
+
+
+def test_capture_never_tunes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a graph is captured an unknown key gets the heuristic's config and one warning."""
+    kernel = tuned(heuristic=DEFAULT)
+    monkeypatch.setattr(dispatch, "_capturing", lambda: True)
+    with pytest.warns(UserWarning, match=r"add: not tuned .* captured with BLOCK=64"):
+        kernel[(4,)](tensor(), tensor(), 8)
+    assert bench.tuned == []
+    monkeypatch.setattr(dispatch, "_capturing", lambda: False)
+    kernel[(4,)](tensor(), tensor(), 8)
+    assert len(bench.tuned) == 1
+    monkeypatch.setattr(dispatch, "_capturing", lambda: True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel[(4,)](tensor(), tensor(), 8)
+    assert [launch["BLOCK"] for launch in bench.launches] == [64, 128, 128]
+
+
+def test_list_of_triton_configs(bench: Bench) -> None:
+    """`configs=` is searched as given; the winner from the store has its `pre_hook` again."""
+    hooked: list[dict[str, Any]] = []
+    configs = [
+        triton.Config({"BLOCK": 64}),
+        triton.Config({"BLOCK": 128}, num_warps=8, pre_hook=hooked.append),
+    ]
+    for calls in (1, 2):
+        kernel = asm_autotune(configs, ["n"])(add)
+        kernel[(4,)](tensor(), tensor(), 8, factor=2.0)
+        assert len(hooked) == calls
+    assert len(bench.tuned) == 1
+    assert hooked[1].items() >= {"n": 8, "factor": 2.0, "BLOCK": 128, "num_warps": 8}.items()
+    assert [config.kwargs["BLOCK"] for config in kernel.space] == [64, 128]
+
+
+def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:
+    """`@triton.heuristics` between decorator and kernel sees the config's values."""
+    inner = triton.heuristics({"factor": lambda values: values["BLOCK"] / 4})(add)
+    asm_autotune(space=AXES, key=["n"])(inner)[(4,)](tensor(), tensor(), 8)
+    assert bench.launches[-1]["factor"] == 32
+    assert bench.tuned[0].kernel.endswith(".add")
+
+
+def test_damaged_store_is_set_aside(bench: Bench, tmp_path: Path) -> None:
+    """A store of random bytes costs one warning; the launch works and a new store holds it."""
+    (tmp_path / "store.sqlite").write_bytes(bytes(range(256)) * 16)
+    with pytest.warns(StoreWarning, match="set aside"):
+        tuned()[(4,)](tensor(), tensor(), 8)
+    tuned()[(4,)](tensor(), tensor(), 8)
+    assert len(bench.tuned) == 1
+    assert list(tmp_path.glob("store.sqlite.corrupt-*"))
+
+
+def test_store_that_cannot_be_made(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no store can be made, tuning goes on without it, with one warning."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match="going on without the store"):
+        tuned()[(4,)](tensor(), tensor(), 8)
+    assert bench.launches[-1]["BLOCK"] == 128
+
+
+def test_winner_that_cannot_be_stored(bench: Bench) -> None:
+    """A winner with a value that no file can hold is launched all the same, with one warning."""
+    bench.winner = Config({"BLOCK": tl.float32})
+    with pytest.warns(UserWarning, match="the tuned config is not kept"):
+        tuned(space={"BLOCK": [tl.float32, 64]})[(4,)](tensor(), tensor(), 8)
+    assert bench.launches[-1]["BLOCK"] is tl.float32
+
+
+def test_failed_tuning_is_told_and_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error while tuning reaches the caller, and the next launch tunes again."""
+
+    def fail(*_: Any) -> TuneRecord:
+        raise MeasureError("nothing could be launched")
+
+    kernel = tuned()
+    with monkeypatch.context() as patch:
+        patch.setattr(dispatch, "_tune", fail)
+        with pytest.raises(MeasureError, match="nothing could be launched"):
+            kernel[(4,)](tensor(), tensor(), 8)
+    kernel[(4,)](tensor(), tensor(), 8)
+    assert len(bench.tuned) == len(bench.launches) == 1
+
+
+def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that launch one new key together wait for one tuning."""
+
+    def slowly(*arguments: Any) -> TuneRecord:
+        time.sleep(0.05)
+        return bench.tune(*arguments)
+
+    monkeypatch.setattr(dispatch, "_tune", slowly)
+    kernel = tuned()
+    threads = [
+        threading.Thread(target=lambda: kernel[(4,)](tensor(), tensor(), 8)) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(bench.tuned) == 1
+    assert [made["BLOCK"] for made in bench.launches] == [128] * 4
+
+
+def test_device_without_a_target(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that no descriptor knows is named, with what to do."""
+    monkeypatch.undo()
+    monkeypatch.setattr(measure, "device_name", lambda: DEVICE)
+    with pytest.raises(InputError, match=f"no target describes the device '{DEVICE}'"):
+        tuned()[(4,)](tensor(), tensor(), 8)
+
+
+def test_space_is_made_on_first_use(bench: Bench) -> None:
+    """A function that makes the space is called once, at the first launch, not when decorating."""
+    calls: list[int] = []
+
+    def make() -> dict[str, list[int]]:
+        calls.append(1)
+        return {"BLOCK": [64, 128]}
+
+    kernel = tuned(space=make)
+    assert calls == []
+    for n in (8, 9):
+        kernel[(4,)](tensor(), tensor(), n)
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give either configs= or space="),
+        ({"configs": [Config({})], "space": {"BLOCK": [1]}}, "give either configs= or space="),
+        ({"space": AXES, "key": ["m"]}, "key 'm' is no parameter of add: they are x_ptr, y_ptr, n"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    """Options that do not fit are refused when decorating, in one line."""
+    with pytest.raises(InputError, match=message):
+        asm_autotune(**options)(add)
+
+
+def test_bad_configs_and_kernels() -> None:
+    """An empty list, and a function without `@triton.jit`, are refused when decorating."""
+    with pytest.raises(SpaceError, match="the list given is empty"):
+        asm_autotune(configs=[])
+    with pytest.raises(InputError, match=r"'tensor' is not a Triton kernel: put @triton.jit below"):
+        asm_autotune(space=AXES)(tensor)
+
+
+def test_decorated_kernel_keeps_its_name() -> None:
+    """The name and the parameters of the kernel underneath show."""
+    kernel = asm_autotune(space=AXES)(triton.heuristics({"BLOCK": lambda _: 64})(add))
+    assert kernel.__name__ == "add"
+    assert kernel.arg_names == ("x_ptr", "y_ptr", "n", "factor", "BLOCK")
+    assert kernel.best_config is None
+
+
+def test_interpreter_runs_the_heuristics_config(tmp_path: Path) -> None:
+    """With TRITON_INTERPRET=1 kernels run on CPU tensors, untuned, with right results."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(tmp_path)}
+    script = Path(__file__).with_name("interpreted_kernels.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found.pop("hooked") == [100]
+    assert found.pop("told") == [64, 0]
+    assert {case: made["block"] for case, made in found.items()} == {
+        "default": 64,
+        "default does not fit": 32,
+        "made when needed": 16,
+        "configs": 32,
+        "heuristic": 8,
+        "heuristic config": 16,
+    }
+    for case, made in found.items():
+        assert made["right"], case
+        assert made["best"]["BLOCK"] == made["block"], case
+        assert made["remembered"] == 0, case
+    assert list(tmp_path.iterdir()) == []
