@@ -1,0 +1,15 @@
+"""The command line: commands parse, call the library, and render."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+
+def main() -> None:
+    """Runs `asmtune`; exits 0, 1 for findings, 2 for bad input, with one line on stderr."""
+    from asmtune.cli.app import run
+
+    # Triton's advice on its own defaults is not for who runs a command of asmtune's.
+    warnings.filterwarnings("ignore", module=r"triton\.")
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,60 @@
+"""The application: its commands, and what its errors look like."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import typer
+
+from asmtune.cli import cache, collect, explain, listing, prune_report, replay
+from asmtune.errors import AsmtuneError
+
+app: Final = typer.Typer(
+    name="asmtune",
+    help="An assembly-aware autotuner for Triton kernels.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("prune-report")(prune_report.prune_report)
+app.command("explain")(explain.explain)
+app.command("replay")(replay.replay)
+app.command("collect")(collect.collect)
+app.command("targets")(listing.targets)
+app.command("features")(listing.features)
+app.command("rules")(listing.rules)
+app.command("kernels")(listing.kernels)
+app.add_typer(cache.app, name="cache", help="Look at, move and clear tuned configs.")
+
+# typer has its own copy of click since 0.20 or so; the base of its usage
+# errors is reached in the same way in both.
+_UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
+
+BAD_INPUT: Final = 2
+INTERRUPTED: Final = 130
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command; returns its exit code."""
+    try:
+        code = app(list(arguments), standalone_mode=False)
+    except AsmtuneError as error:
+        return _fail(str(error))
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+            print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]  # noqa: T201
+            return BAD_INPUT
+        return _fail(error.format_message())  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, typer.Abort):
+        print("asmtune: interrupted", file=sys.stderr)  # noqa: T201
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str) -> int:
+    line = " ".join(message.split())
+    print(f"asmtune: {line}", file=sys.stderr)  # noqa: T201
+    return BAD_INPUT

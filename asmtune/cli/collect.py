@@ -1,0 +1,60 @@
+"""`asmtune collect`: times whole spaces on a GPU, for replay and for training."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from asmtune.errors import InputError, MeasureError
+from asmtune.fingerprint import versions
+from asmtune.funnel import Funnel
+from asmtune.kernel_module import load_kernel_module
+from asmtune.score import make_scorer
+from asmtune.settings import Settings
+from asmtune.target import match_device
+
+
+def collect(
+    kernels: Annotated[list[str], typer.Argument(help="Kernels, by name or file.")],
+    output: Annotated[Path, typer.Option(help="The file to write: .json or .json.gz.")],
+    seconds: Annotated[float, typer.Option(help="Start no task after this many.")] = 1e9,
+) -> None:
+    """Time every config of the kernels' spaces on this machine's GPU, on all their shapes."""
+    import torch
+
+    # Loads Triton, which no other command needs before it has read its input.
+    from asmtune.collect import Collector
+
+    if not torch.cuda.is_available():
+        raise MeasureError("collect needs a CUDA GPU; there is none on this machine")
+    device = torch.cuda.get_device_name()
+    target = match_device(device)
+    if target is None:
+        raise InputError(f"no target describes the device {device!r}; add a JSON file for it")
+    modules = [load_kernel_module(kernel) for kernel in kernels]
+    funnel = Funnel(target, make_scorer("chance"), Settings.from_environment())
+    meta = {"device": device, **versions(), "timing": "CUDA events, L2 flushed, interleaved; ms"}
+    tasks: list[dict[str, Any]] = []
+    for task in Collector(funnel, seconds=seconds).tasks(modules):
+        tasks.append(task)
+        _write(output, {"meta": meta, "tasks": tasks})
+        typer.echo(_summary(task), err=True)
+
+
+def _summary(task: dict[str, Any]) -> str:
+    times = sorted(row["ms"] * 1000 for row in task["rows"] if "ms" in row)
+    failed = len(task["rows"]) - len(times)
+    shape = " ".join(f"{name}={value}" for name, value in task["shape"].items())
+    spread = f"{times[0]:.1f} to {times[-1]:.1f} us" if times else "none timed"
+    return f"{task['kernel']} {shape} {task['dtype']}: {len(times)} timed, {failed} not, {spread}"
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    data = json.dumps(document).encode()
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    part.replace(path)

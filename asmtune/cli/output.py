@@ -1,0 +1,55 @@
+"""Results to stdout or to a file; a file appears whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from asmtune.errors import InputError
+
+_UNLIMITED = 2000  # columns; wider than any table, so that none is folded
+
+
+def write_result(result: object, output: Path | None = None) -> None:
+    """Prints text or a rich renderable, or writes it to a file.
+
+    A table is as wide as the terminal, or as it needs to be where stdout is none.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    if output is not None:
+        _write(output, result if isinstance(result, str) else _plain(result))
+    elif sys.stdout.isatty() and not isinstance(result, str):
+        Console().print(result)
+    else:
+        _print(result if isinstance(result, str) else _plain(result))
+
+
+def _plain(renderable: object) -> str:
+    text = io.StringIO()
+    Console(file=text, width=_UNLIMITED).print(renderable)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough; nothing more must reach it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text.rstrip("\n") + "\n")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise InputError(f"--output {path}: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""Records for people and for programs: tables, JSON, CSV, progress."""

@@ -1,0 +1,135 @@
+"""Reports as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from asmtune.config import Config
+from asmtune.records import PruneReport, Verdict
+from asmtune.replay import CUTS, ReplayReport
+
+COLUMNS: Final = {
+    "regs_per_thread": "regs",
+    "spill_words": "spills",
+    "shared_bytes": "shared KiB",
+    "programs_per_sm": "prog/SM",
+    "occupancy": "occ",
+    "tensor_hot": "tensor",
+    "async_copy_hot": "cp.async",
+    "barrier_hot": "bar",
+    "instructions_hot": "instr",
+}
+"""Features that the table of kept configs shows, with their headings."""
+
+
+def prune_table(reports: Sequence[PruneReport]) -> Group:
+    """What fell where and why, then the kept configs; targets side by side."""
+    first = reports[0]
+    shape = " ".join(f"{name}={value}" for name, value in first.shape.items())
+    title = Text.assemble((first.kernel, "bold"), f" {shape} {_dtypes(first)}")
+    notes = [
+        Text(f"{report.target}: {note}", "yellow") for report in reports for note in report.notes
+    ]
+    hot = "tensor, cp.async, bar and instr count the hot loop once, as the PTX has it."
+    return Group(title, _funnel(reports), _kept(reports), Text(hot, "dim"), *notes)
+
+
+def _dtypes(report: PruneReport) -> str:
+    return "/".join(dict.fromkeys(report.dtypes.values()))
+
+
+def _funnel(reports: Sequence[PruneReport]) -> Table:
+    table = Table(title="What fell where", title_justify="left", show_edge=False)
+    table.add_column("stage")
+    table.add_column("reason")
+    for report in reports:
+        table.add_column(report.target, justify="right")
+    table.add_row("space", "candidates", *(str(len(r.verdicts)) for r in reports))
+    fallen = [report.dropped() for report in reports]
+    for stage, reason in dict.fromkeys(key for tally in fallen for key in tally):
+        counts = (tally.get((stage, reason), 0) for tally in fallen)
+        table.add_row(stage, reason, *(f"-{count}" if count else "" for count in counts))
+    table.add_row("kept", f"by {reports[0].scorer}", *(str(len(r.kept)) for r in reports))
+    return table
+
+
+def _kept(reports: Sequence[PruneReport]) -> Table:
+    table = Table(title="Kept, best first", title_justify="left", show_edge=False)
+    configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
+    axes = _varying(configs)
+    for axis in axes:
+        table.add_column(axis, justify="right")
+    by_target = [{v.config: v for v in report.verdicts} for report in reports]
+    for report in reports:
+        table.add_column("rank" if len(reports) == 1 else f"{report.target} rank", justify="right")
+        for heading in COLUMNS.values():
+            table.add_column(heading, justify="right")
+    for config in configs:
+        values = config.to_dict()
+        cells = [str(values.get(axis, "-")) for axis in axes]
+        for verdicts in by_target:
+            cells += _cells(verdicts.get(config))
+        table.add_row(*cells)
+    return table
+
+
+def _varying(configs: Sequence[Config]) -> list[str]:
+    """Axes with more than one value among the configs; all, where there is one config."""
+    values: dict[str, set[Any]] = {}
+    for config in configs:
+        for name, value in config.to_dict().items():
+            values.setdefault(name, set()).add(value)
+    varying = [name for name, seen in values.items() if len(seen) > 1]
+    return varying if len(configs) > 1 else list(values)
+
+
+def _cells(verdict: Verdict | None) -> list[str]:
+    if verdict is None or verdict.features is None:
+        reason = verdict.reasons[0].rule if verdict and verdict.reasons else "-"
+        return [reason, *("" for _ in COLUMNS)]
+    rank = f"{verdict.rank}" if verdict.kept else f"({verdict.rank or '-'})"
+    return [rank, *(_number(name, verdict.features[name]) for name in COLUMNS)]
+
+
+def _number(name: str, value: float) -> str:
+    if name == "shared_bytes":
+        return f"{value / 1024:.0f}"
+    return f"{value:.2f}" if name == "occupancy" else f"{value:.0f}"
+
+
+def replay_table(report: ReplayReport) -> Group:
+    """Share of the best speed kept, by scorer and by kernel."""
+    table = Table(
+        title=f"Share of the best speed kept on {report.device}, geometric means",
+        title_justify="left",
+        show_edge=False,
+    )
+    for heading in ("scorer", "kernel", "tasks", "top 1", "5", "10", "5%", "10%", "worst, 10"):
+        table.add_column(heading, justify="left" if heading in ("scorer", "kernel") else "right")
+    for result in report.scorers:
+        for kernel in (None, *result.kernels):
+            summary = result.summary(kernel)
+            tasks = sum(kernel in (None, r.task.kernel) for r in result.tasks)
+            numbers = [f"{summary[cut]:.3f}" for cut in (*CUTS, "worst_top10")]
+            name = result.scorer if kernel is None else ""
+            table.add_row(name, kernel or "all", str(tasks), *numbers)
+        table.add_section()
+    told = report.agreement.failures
+    lines = [f"told {a}, recorded {b}: {n}" for (a, b), n in sorted(told.items())]
+    resources = [f"{a} {b}: {n}" for (a, b), n in sorted(report.agreement.resources.items())]
+    return Group(table, Text("; ".join(lines)), Text("; ".join(resources)))
+
+
+def mapping_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A plain table of equal mappings."""
+    table = Table(title=title, title_justify="left", show_edge=False)
+    for name in rows[0] if rows else ():
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    return table

@@ -1,0 +1,254 @@
+"""`asmtune cache`: what each command prints, does and refuses."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from asmtune import store as stores
+from asmtune.cli import cache
+from asmtune.config import Config
+from asmtune.errors import InputError, StoreError
+from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.store import Store, interchange, key_digest
+from asmtune.store.faults import DamagedStoreError
+
+
+def record(m: int, kernel: str = "pkg.matmul", device: str = "NVIDIA H200") -> TuneRecord:
+    """A record with two configs timed and one failed."""
+    winner, other = Config({"BLOCK_M": 128}, num_warps=8), Config({"BLOCK_M": 64})
+    return TuneRecord(
+        key=TuneKey(kernel, {"M": m}, {"a": "fp16"}, device),
+        winner=winner,
+        measurements=(
+            Measurement(other, 12.0, 11.5, 12.5, (12.0,)),
+            Measurement(winner, 9.5, 9.25, 10.0, (9.5, 9.625)),
+        ),
+        provenance=Provenance("s", "p", "3.6.0", "2.11.0", "0.1.0", "570", "2025-03-01"),
+        failures=((Config({"BLOCK_M": 512}), Failure("ptxas", "registers", "too many")),),
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the commands look for the store; nothing is there yet, and nothing is shipped."""
+    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(stores, "shipped_records", lambda: ())
+    return tmp_path / "cache" / "store.sqlite"
+
+
+@pytest.fixture
+def filled(path: Path) -> Path:
+    """A store of three records."""
+    with Store.open(path) as store:
+        store.save_all([record(1), record(2), record(3, "pkg.softmax", "NVIDIA B200")])
+    return path
+
+
+def run(*arguments: str, **env: str) -> Any:
+    """One command, which is to succeed."""
+    result = CliRunner().invoke(cache.app, list(arguments), env=env)
+    assert result.exception is None, result.exception
+    return result
+
+
+def refused(kind: type[Exception], *arguments: str) -> str:
+    """The one line of a command that is refused, with nothing on stdout."""
+    result = CliRunner().invoke(cache.app, list(arguments))
+    assert type(result.exception) is kind
+    assert result.stdout == ""
+    text = str(result.exception)
+    assert "\n" not in text
+    return text
+
+
+def test_reading_commands_make_no_store(path: Path) -> None:
+    """Without a store, listing, checking and clearing work, and make no file."""
+    assert run("ls").stdout == ""
+    assert "no tuned config" in run("ls").stderr
+    assert run("ls", "--json").stdout == "[]\n"
+    assert run("verify").stdout == ""
+    assert run("clear", "--yes").stdout.startswith("cleared 0 records")
+    assert not path.parent.exists()
+
+
+def test_ls_in_a_pipe(filled: Path) -> None:
+    """In a pipe every record is one line of tab-separated cells under a header."""
+    lines = [line.split("\t") for line in run("ls").stdout.splitlines()]
+    assert lines[0] == [
+        "key", "layer", "kernel", "shape", "dtypes", "device", "winner", "median_us", "date",
+    ]  # fmt: skip
+    assert len(lines) == 4
+    assert [
+        key_digest(record(1).key)[:12], "store", "pkg.matmul", "M=1", "a=fp16", "NVIDIA H200",
+        "BLOCK_M=128 num_warps=8 num_stages=3", "9.500", "2025-03-01",
+    ] in [sorted_winner(line) for line in lines[1:]]  # fmt: skip
+
+
+def sorted_winner(line: list[str]) -> list[str]:
+    """A line whose winner names its values in one order."""
+    order = {"BLOCK_M": 0, "num_warps": 1, "num_stages": 2}
+    winner = sorted(line[6].split(), key=lambda item: order[item.split("=")[0]])
+    return [*line[:6], " ".join(winner), *line[7:]]
+
+
+def test_ls_on_a_terminal(filled: Path) -> None:
+    """On a terminal the same is a table, and brackets in names stay text."""
+    with Store.open(filled) as store:
+        store.save(record(4, "pkg.[red]odd[/red]"))
+    text = run("ls", FORCE_COLOR="1", NO_COLOR="1", COLUMNS="250").stdout
+    assert "│" in text
+    assert "pkg.[red]odd[/red]" in text
+
+
+def test_ls_filters_and_layers(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filters hold for both layers, and the layer is a column."""
+    monkeypatch.setattr(stores, "shipped_records", lambda: (record(9), record(9, "pkg.other")))
+    rows = json.loads(run("ls", "--json", "--kernel", "pkg.matmul").stdout)
+    assert [(row["layer"], row["shape"]["M"]) for row in rows].count(("shipped", 9)) == 1
+    assert {row["shape"]["M"] for row in rows if row["layer"] == "store"} == {1, 2}
+    rows = json.loads(run("ls", "--json", "--device", "NVIDIA B200").stdout)
+    assert [row["kernel"] for row in rows] == ["pkg.softmax"]
+    assert rows[0]["median_us"] == 9.5
+    assert rows[0]["winner"] == {"BLOCK_M": 128, "num_warps": 8, "num_stages": 3}
+
+
+def test_ls_neutralises_control_codes(path: Path) -> None:
+    """A name that holds terminal control codes is shown escaped."""
+    with Store.open(path) as store:
+        store.save(record(1, "pkg.\x1b[2J"))
+    text = run("ls").stdout
+    assert "\x1b" not in text
+    assert "\\x1b[2J" in text
+
+
+def test_show(filled: Path) -> None:
+    """A record is shown by a prefix of its key, with its timings, fastest first."""
+    text = run("show", key_digest(record(2).key)[:10].upper()).stdout
+    assert "triton     3.6.0" in text
+    assert text.index("\t9.500\t") < text.index("\t12.000\t")
+    assert "BLOCK_M=512" in text
+    assert "registers at ptxas: too many" in text
+
+
+def test_show_json(filled: Path) -> None:
+    """As JSON a record is the reviewed form's, with digest and layer."""
+    value = json.loads(run("show", key_digest(record(2).key), "--json").stdout)
+    assert value.pop("key_digest") == key_digest(record(2).key)
+    assert value.pop("layer") == "store"
+    assert value["key"]["shape"] == {"M": 2}
+    assert [m["samples_us"] for m in value["measurements"]] == [[12.0], [9.5, 9.625]]
+
+
+def test_show_shipped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shipped record is shown where the user has none."""
+    monkeypatch.setattr(stores, "shipped_records", lambda: (record(9),))
+    assert json.loads(run("show", key_digest(record(9).key)[:6], "--json").stdout)["layer"] == (
+        "shipped"
+    )
+
+
+def test_show_refusals(path: Path) -> None:
+    """A prefix that is no hex, that nothing starts with or that several do is refused."""
+    with Store.open(path) as store:
+        store.save_all(record(m) for m in range(17))
+    digits = [key_digest(record(m).key)[0] for m in range(17)]
+    common = next(d for d in digits if digits.count(d) > 1)
+    absent = key_digest(record(99).key)
+    assert "expected hex digits" in refused(InputError, "show", "xyz")
+    assert "expected hex digits" in refused(InputError, "show", "")
+    assert "no records start so" in refused(InputError, "show", absent)
+    assert f"{digits.count(common)} records start so; give more" in refused(
+        InputError, "show", common
+    )
+
+
+def test_export_and_import(filled: Path, tmp_path: Path) -> None:
+    """What is exported, with its samples, comes back by import into an empty store."""
+    file = tmp_path / "tuned.json"
+    text = run("export", str(file), "--kernel", "pkg.matmul", "--samples").stdout
+    assert text == f"exported 2 records to {file}\n"
+    filled.unlink()
+    assert json.loads(run("import", str(file), "--json").stdout) == {"imported": 2}
+    with Store.open(filled) as store:
+        kept = {r.key.shape["M"]: r for r in store.records()}
+    assert kept == {1: record(1), 2: record(2)}
+
+
+def test_export_leaves_samples_out(filled: Path, tmp_path: Path) -> None:
+    """An export without --samples holds none."""
+    run("export", str(tmp_path / "f.json"), "--device", "NVIDIA B200")
+    (only,) = interchange.read(tmp_path / "f.json")
+    assert only.key == record(3, "pkg.softmax", "NVIDIA B200").key
+    assert all(m.samples_us == () for m in only.measurements)
+
+
+def test_export_of_nothing(filled: Path, tmp_path: Path) -> None:
+    """An export that no record matches is refused and writes no file."""
+    text = refused(InputError, "export", str(tmp_path / "f.json"), "--kernel", "pkg.none")
+    assert "no record of kernel pkg.none on device (any)" in text
+    assert not (tmp_path / "f.json").exists()
+
+
+def test_import_of_a_malformed_file(path: Path, tmp_path: Path) -> None:
+    """A malformed file is refused before a store is made."""
+    (tmp_path / "f.json").write_text('{"format": "asmtune-tuned", "version": 3}')
+    assert "version: 3 is newer than 1" in refused(InputError, "import", str(tmp_path / "f.json"))
+    assert not path.exists()
+
+
+def test_verify_exits_with_1(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sound store exits with 0; a damaged row and a malformed shipped file with 1, both named."""
+    assert run("verify").stdout == ""
+    with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
+        digest = key_digest(record(2).key)
+        connection.execute("UPDATE keys SET winner = '' WHERE digest = ?", (digest,))
+
+    def malformed() -> Any:
+        raise InputError("asmtune.shipped/x.json: not JSON")
+
+    monkeypatch.setattr(stores, "shipped_records", malformed)
+    result = CliRunner().invoke(cache.app, ["verify", "--json"])
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert [finding["place"] for finding in found] == [f"{digest[:12]} pkg.matmul", "shipped"]
+    plain = CliRunner().invoke(cache.app, ["verify"])
+    assert plain.exit_code == 1
+    assert len(plain.stdout.splitlines()) == 2
+    assert "2 problems" in plain.stderr
+
+
+def test_damaged_store(path: Path) -> None:
+    """Commands report a damaged file in one line and leave it alone."""
+    path.parent.mkdir()
+    path.write_bytes(b"not a database" * 100)
+    for arguments in (["ls"], ["verify"], ["clear", "--yes"], ["show", "ab"]):
+        assert "move the file away" in refused(DamagedStoreError, *arguments)
+    assert path.read_bytes() == b"not a database" * 100
+
+
+def test_clear_wants_yes(filled: Path) -> None:
+    """Nothing is deleted without --yes; with it, what the filters name."""
+    assert "pass --yes" in refused(InputError, "clear", "--kernel", "pkg.matmul")
+    with Store.open(filled) as store:
+        assert len(store.records()) == 3
+        assert json.loads(run("clear", "--kernel", "pkg.matmul", "--yes", "--json").stdout) == {
+            "cleared": 2
+        }
+        assert [r.key.kernel for r in store.records()] == ["pkg.softmax"]
+
+
+def test_clear_removes_a_damaged_record(filled: Path) -> None:
+    """A record that cannot be read can be cleared, as the message of `ls` says."""
+    with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
+        connection.execute("UPDATE keys SET winner = '' WHERE kernel = 'pkg.softmax'")
+    text = refused(StoreError, "ls")
+    assert "asmtune cache clear --kernel 'pkg.softmax' --yes" in text
+    run("clear", "--kernel", "pkg.softmax", "--yes")
+    assert len(run("ls").stdout.splitlines()) == 3

@@ -1,0 +1,110 @@
+"""Reports as tables: what fell, what is kept, targets side by side."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from rich.console import Console
+from test_documents import features, report
+
+from asmtune.config import Config
+from asmtune.oracle import Row, Task
+from asmtune.records import Reason, Verdict
+from asmtune.replay import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
+from asmtune.report.tables import COLUMNS, mapping_table, prune_table, replay_table
+
+
+def shown(renderable: object, width: int = 200) -> str:
+    """The text of a table."""
+    text = io.StringIO()
+    Console(file=text, width=width).print(renderable)
+    return text.getvalue()
+
+
+def cells(line: str) -> list[str]:
+    """The cells of a table's row."""
+    return [cell.strip() for cell in line.replace("┃", "│").split("│")]
+
+
+def test_what_fell() -> None:
+    """Candidates, losses by stage and reason, and what is kept stand in one table."""
+    rows = [cells(line) for line in shown(prune_table([report()])).splitlines()]
+    for row in (
+        ["space", "candidates", "4"],
+        ["rules", "threads", "-1"],
+        ["compile", "kernel", "-1"],
+        ["score", "rank", "-1"],
+        ["kept", "by weights", "1"],
+    ):
+        assert row in rows
+    assert "a note" in shown(prune_table([report()]))
+
+
+def test_the_kept() -> None:
+    """A kept config shows its axes, its rank and its numbers under their headings."""
+    lines = [cells(line) for line in shown(prune_table([report()])).splitlines()]
+    heading = next(line for line in lines if "regs" in line)
+    row = dict(zip(heading, lines[lines.index(heading) + 2], strict=True))
+    assert (row["BLOCK"], row["num_warps"], row["maxnreg"]) == ("64", "4", "32")
+    assert (row["rank"], row["regs"], row["spills"], row["occ"]) == ("1", "32", "2", "0.50")
+    assert set(COLUMNS.values()) <= set(heading)
+
+
+def test_targets_side_by_side() -> None:
+    """Each target has its columns; what one keeps shows its rank or its reason on the other."""
+    first, second = report(), report("A100")
+    fallen = Verdict(
+        Config({"BLOCK": 64}, maxnreg=32),
+        kept=False,
+        dropped_at="rules",
+        reasons=(Reason("shared_memory", "too much"),),
+    )
+    better = Verdict(
+        Config({"BLOCK": 128}), kept=True, rank=1, score=9.0, features=features(regs_per_thread=48)
+    )
+    second = replace(second, verdicts=(better, fallen))
+    lines = [cells(line) for line in shown(prune_table([first, second]), 300).splitlines()]
+    heading = next(line for line in lines if "H200 rank" in line)
+    assert "A100 rank" in heading
+    start = lines.index(heading) + 2
+    places = heading.index("H200 rank"), heading.index("A100 rank")
+    ranks = [tuple(row[place] for place in places) for row in lines[start : start + 2]]
+    assert ranks == [("1", "shared_memory"), ("(2)", "1")]
+
+
+def test_markup_stays_text() -> None:
+    """Brackets in names and values are shown, not taken for markup."""
+    odd = replace(report(), kernel="[bold]odd", notes=("[red]note",))
+    text = shown(prune_table([odd]))
+    assert "[bold]odd" in text
+    assert "[red]note" in text
+
+
+def test_replay_table() -> None:
+    """Each scorer has its line over all tasks and one for each kernel."""
+    rows = (Row(Config({}), 1.0, None, {}),)
+    tasks = [Task("gemm", {"M": 1}, "fp16", rows), Task("softmax", {"n": 2}, "fp16", rows)]
+    results = tuple(
+        TaskResult(task, dict.fromkeys(CUTS, share))
+        for task, share in zip(tasks, (0.25, 1.0), strict=True)
+    )
+    agreement = Agreement()
+    agreement.failures["runs", "fails"] = 3
+    agreement.resources["regs", "equal"] = 7
+    made = ReplayReport("NVIDIA H200", "H200", (ScorerResult("weights", results),), agreement)
+    lines = [cells(line) for line in shown(replay_table(made)).splitlines()]
+    assert ["weights", "all", "2", *["0.500"] * 5, "0.250"] in lines
+    assert ["", "gemm", "1", *["0.250"] * 6] in lines
+    assert ["", "softmax", "1", *["1.000"] * 6] in lines
+    assert ["told runs, recorded fails: 3"] in lines
+    assert ["regs equal: 7"] in lines
+
+
+def test_mapping_table() -> None:
+    """Equal mappings become rows; none at all is an empty table."""
+    rows = [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+    lines = [cells(line) for line in shown(mapping_table("Things", rows)).splitlines()]
+    assert lines[0] == ["Things"]
+    assert [lines[1], *lines[3:]] == [["a", "b"], ["1", "None"], ["2", "x"]]
+    assert shown(mapping_table("None", [])).strip() in ("", "None")
