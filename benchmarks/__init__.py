@@ -1,0 +1,1 @@
+"""Scripts that measure; each writes what it claims, with provenance, to benchmarks/results/."""

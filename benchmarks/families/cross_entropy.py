@@ -1,0 +1,91 @@
+"""Cross entropy: an online log-sum-exp over the vocabulary, and the target's logit gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    target_ptr,
+    y_ptr,
+    rows,
+    vocabulary,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """ROWS rows a program, in blocks of BLOCK logits."""
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    start = r.to(tl.int64) * vocabulary
+    target = tl.load(target_ptr + r, mask=r < rows, other=0)
+    chosen = tl.load(x_ptr + start + target, mask=r < rows, other=0.0).to(tl.float32)
+    top = tl.full([ROWS], -1.0e30, tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    for i in tl.range(0, vocabulary, BLOCK, num_stages=STAGES):
+        c = i + tl.arange(0, BLOCK)
+        inside = (r[:, None] < rows) & (c[None, :] < vocabulary)
+        x = tl.load(x_ptr + start[:, None] + c[None, :], mask=inside, other=-1.0e30)
+        x = x.to(tl.float32)
+        higher = tl.maximum(top, tl.max(x, 1))
+        total = total * tl.exp(top - higher) + tl.sum(tl.exp(x - higher[:, None]), 1)
+        top = higher
+    tl.store(y_ptr + r, top + tl.log(total) - chosen, mask=r < rows)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp32", "bf16")
+
+SHAPES = (
+    {"rows": 2048, "vocabulary": 50257},
+    {"rows": 64, "vocabulary": 128256},
+    {"rows": 8192, "vocabulary": 4096},
+    {"rows": 1000, "vocabulary": 32000},
+)
+
+
+def space() -> Space:
+    """Rows, block, stages and warps."""
+    axes = {
+        "ROWS": (1, 2, 4),
+        "BLOCK": (512, 1024, 2048, 4096, 8192),
+        "STAGES": (1, 2, 3),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 2 to 32 elements",
+        lambda ROWS, BLOCK, num_warps: 2 <= ROWS * BLOCK // (num_warps * 32) <= 32,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random logits and targets."""
+    rows, vocabulary = shape["rows"], shape["vocabulary"]
+    arguments = {
+        "x_ptr": torch.randn(rows, vocabulary, device=device).to(torch_dtype(dtype)),
+        "target_ptr": torch.randint(0, vocabulary, (rows,), device=device),
+        "y_ptr": torch.empty(rows, device=device),
+        "rows": rows,
+        "vocabulary": vocabulary,
+    }
+    return Problem(
+        kernel, arguments, lambda v: (triton.cdiv(v["rows"], v["ROWS"]),), shape, "cross_entropy"
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    return torch.nn.functional.cross_entropy(
+        arguments["x_ptr"].double(), arguments["target_ptr"], reduction="none"
+    )

@@ -1,0 +1,110 @@
+"""Dropout with a mask from Philox: integer work bound, one or four numbers a counter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    y_ptr,
+    total,
+    count,
+    drop,
+    seed,
+    FOUR: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STEPS: tl.constexpr,
+):
+    """STEPS blocks of counters a program; with FOUR, each serves an element of each quarter."""
+    scale = 1.0 / (1.0 - drop)
+    for step in range(STEPS):
+        counter = (tl.program_id(0) * STEPS + step) * BLOCK + tl.arange(0, BLOCK)
+        if FOUR:
+            u0, u1, u2, u3 = tl.rand4x(seed, counter)
+            for k in tl.static_range(4):
+                u = u0 if k == 0 else (u1 if k == 1 else (u2 if k == 2 else u3))
+                at = k * count + counter
+                inside = (counter < count) & (at < total)
+                x = tl.load(x_ptr + at, mask=inside)
+                tl.store(y_ptr + at, tl.where(u > drop, x * scale, 0.0), mask=inside)
+        else:
+            x = tl.load(x_ptr + counter, mask=counter < count)
+            u = tl.rand(seed, counter)
+            tl.store(y_ptr + counter, tl.where(u > drop, x * scale, 0.0), mask=counter < count)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp32",)
+
+SHAPES = (
+    {"total": 1 << 26, "four": 0},
+    {"total": 1 << 26, "four": 1},
+    {"total": 100000, "four": 0},
+    {"total": 10000019, "four": 1},
+)
+
+
+def space() -> Space:
+    """Block, blocks a program, warps and a cap on registers."""
+    axes = {
+        "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096, 8192),
+        "STEPS": (1, 4),
+        "num_warps": (1, 2, 4, 8, 16),
+        "maxnreg": (None, 32, 64),
+    }
+    return Space(axes).where(
+        "a thread has 1 to 16 counters, with a cap 2 or more",
+        lambda BLOCK, num_warps, maxnreg: (
+            (1 if maxnreg is None else 2) <= BLOCK // (num_warps * 32) <= 16
+        ),
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random elements; three in ten are dropped, by one or four numbers a counter."""
+    total, four = shape["total"], shape["four"]
+    x = torch.randn(total, device=device, dtype=torch_dtype(dtype))
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "total": total, "FOUR": four}
+    arguments |= {"count": triton.cdiv(total, 4) if four else total, "drop": 0.3, "seed": 1234}
+    return Problem(
+        kernel,
+        arguments,
+        lambda v: (triton.cdiv(v["count"], v["BLOCK"] * v["STEPS"]),),
+        shape,
+        "dropout",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64: Philox, ten rounds, of each counter."""
+    words = [torch.arange(arguments["count"], device=arguments["x_ptr"].device)]
+    words += [torch.zeros_like(words[0])] * 3
+    low32, keys = 0xFFFFFFFF, [arguments["seed"], 0]
+    for _ in range(10):
+        left, right = _product(words[0], 0xD2511F53), _product(words[2], 0xCD9E8D57)
+        words = [right[0] ^ words[1] ^ keys[0], right[1], left[0] ^ words[3] ^ keys[1], left[1]]
+        keys = [(keys[0] + 0x9E3779B9) & low32, (keys[1] + 0xBB67AE85) & low32]
+    word = torch.cat(words)[: arguments["total"]]
+    signed = torch.where(word >= 1 << 31, word - (1 << 32), word)
+    uniform = torch.where(signed < 0, -signed - 1, signed) * 4.6566127342e-10
+    keep = uniform > arguments["drop"]
+    return arguments["x_ptr"].double() * keep / (1.0 - arguments["drop"])
+
+
+def _product(words: torch.Tensor, factor: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """High and low 32 bits of a product of 32-bit numbers held in int64."""
+    low, high = words * (factor & 0xFFFF), words * (factor >> 16)
+    middle = (low >> 16) + high
+    return middle >> 16, ((middle & 0xFFFF) << 16) | (low & 0xFFFF)

@@ -1,0 +1,83 @@
+"""Embedding lookup: rows of a table by int64 indices, in tiles of rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    index_ptr,
+    y_ptr,
+    rows,
+    cols,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """ROWS lookups a program, BLOCK columns of each."""
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.load(index_ptr + r, mask=r < rows, other=0)
+    inside = (r[:, None] < rows) & (c[None, :] < cols)
+    x = tl.load(x_ptr + index[:, None] * cols + c[None, :], mask=inside)
+    tl.store(y_ptr + r[:, None].to(tl.int64) * cols + c[None, :], x, mask=inside)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp16",)
+
+SHAPES = (
+    {"rows": 65536, "cols": 1024, "vocabulary": 50000},
+    {"rows": 64, "cols": 4096, "vocabulary": 32000},
+    {"rows": 1000000, "cols": 64, "vocabulary": 1000000},
+    {"rows": 30001, "cols": 301, "vocabulary": 100000},
+)
+
+
+def space() -> Space:
+    """Rows, columns and warps."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16, 32, 64),
+        "BLOCK": (64, 128, 256, 512, 1024),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 64 elements",
+        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 64,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """A random table and random indices."""
+    rows, cols, vocabulary = shape["rows"], shape["cols"], shape["vocabulary"]
+    x = torch.randn(vocabulary, cols, device=device, dtype=torch_dtype(dtype))
+    arguments = {
+        "x_ptr": x,
+        "index_ptr": torch.randint(0, vocabulary, (rows,), device=device),
+        "y_ptr": x.new_empty(rows, cols),
+        "rows": rows,
+        "cols": cols,
+    }
+    return Problem(
+        kernel,
+        arguments,
+        lambda v: (triton.cdiv(v["rows"], v["ROWS"]), triton.cdiv(v["cols"], v["BLOCK"])),
+        shape,
+        "gather_rows",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The rows looked up."""
+    return arguments["x_ptr"][arguments["index_ptr"]].double()

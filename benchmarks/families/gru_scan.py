@@ -1,0 +1,89 @@
+"""A gated recurrence: time step by time step, the state carried in registers; a small grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    gate_ptr,
+    x_ptr,
+    y_ptr,
+    time,
+    width,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+    UNROLL: tl.constexpr,
+):
+    """BLOCK channels of one sequence a program: h = h + z (tanh x - h), z = sigmoid of the gate."""
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(1).to(tl.int64) * time * width + c
+    state = tl.zeros([BLOCK], tl.float32)
+    for _ in tl.range(0, time, num_stages=STAGES, loop_unroll_factor=UNROLL):
+        z = tl.sigmoid(tl.load(gate_ptr + at, mask=c < width, other=0.0).to(tl.float32))
+        x = tl.load(x_ptr + at, mask=c < width, other=0.0).to(tl.float32)
+        state += z * (2.0 * tl.sigmoid(2.0 * x) - 1.0 - state)
+        tl.store(y_ptr + at, state.to(y_ptr.dtype.element_ty), mask=c < width)
+        at += width
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("bf16",)
+
+SHAPES = (
+    {"batch": 16, "time": 512, "width": 2048},
+    {"batch": 1, "time": 1024, "width": 1024},
+    {"batch": 64, "time": 256, "width": 4096},
+    {"batch": 5, "time": 333, "width": 777},
+)
+
+
+def space() -> Space:
+    """Block, stages and unrolling of the loop, and warps."""
+    axes = {
+        "BLOCK": (32, 64, 128, 256, 512, 1024),
+        "STAGES": (1, 2, 3, 4),
+        "UNROLL": (1, 2, 4),
+        "num_warps": (1, 2, 4, 8),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 8 channels",
+        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 8,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random gates and inputs."""
+    batch, time, width = shape["batch"], shape["time"], shape["width"]
+    kind = torch_dtype(dtype)
+    gate, x = (torch.randn(batch, time, width, device=device).to(kind) for _ in range(2))
+    arguments = {"gate_ptr": gate, "x_ptr": x, "y_ptr": torch.empty_like(x)}
+    arguments |= {"time": time, "width": width}
+    return Problem(
+        kernel,
+        arguments,
+        lambda v: (triton.cdiv(v["width"], v["BLOCK"]), batch),
+        shape,
+        "gru_scan",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    z, x = arguments["gate_ptr"].double().sigmoid(), arguments["x_ptr"].double().tanh()
+    state, states = torch.zeros_like(x[:, 0]), []
+    for t in range(x.shape[1]):
+        state = state + z[:, t] * (x[:, t] - state)
+        states.append(state)
+    return torch.stack(states, 1)

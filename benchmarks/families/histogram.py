@@ -1,0 +1,79 @@
+"""Histograms of groups: counts of a block in shared memory, added to the group's by atomics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    y_ptr,
+    length,
+    BINS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STEPS: tl.constexpr,
+):
+    """STEPS blocks of one group a program; adds to y, which starts at 0."""
+    group = tl.program_id(1).to(tl.int64)
+    counts = tl.zeros([BINS], tl.int32)
+    for step in range(STEPS):
+        i = (tl.program_id(0) * STEPS + step) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + group * length + i, mask=i < length, other=0)
+        counts += tl.histogram(x, BINS, mask=i < length)
+    tl.atomic_add(y_ptr + group * BINS + tl.arange(0, BINS), counts, sem="relaxed")
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("i32",)
+
+SHAPES = (
+    {"groups": 64, "length": 1 << 19, "bins": 256},
+    {"groups": 4, "length": 40000, "bins": 64},
+    {"groups": 1000, "length": 10001, "bins": 1024},
+)
+
+
+def space() -> Space:
+    """Block, blocks a program and warps."""
+    axes = {
+        "BLOCK": (128, 256, 512, 1024, 2048, 4096, 8192),
+        "STEPS": (1, 4, 16, 64),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 32 elements",
+        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 32,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random bins, a power of two of them, and counts at zero."""
+    groups, length, bins = shape["groups"], shape["length"], shape["bins"]
+    kind = torch_dtype(dtype)
+    x = torch.randint(0, bins, (groups, length), device=device, dtype=kind)
+    y = torch.zeros(groups, bins, device=device, dtype=torch.int32)
+    return Problem(
+        kernel,
+        {"x_ptr": x, "y_ptr": y, "length": length, "BINS": bins},
+        lambda v: (triton.cdiv(v["length"], v["BLOCK"] * v["STEPS"]), groups),
+        shape,
+        "histogram",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The counts."""
+    x, bins = arguments["x_ptr"].long(), arguments["BINS"]
+    group = torch.arange(len(x), device=x.device)[:, None] * bins
+    return torch.bincount((x + group).flatten(), minlength=len(x) * bins).view(-1, bins).double()

@@ -1,0 +1,92 @@
+"""A recurrence with a matrix: h = f(h W + x) by steps, f(s) = s / (1 + |s|), W held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    w_ptr,
+    y_ptr,
+    batch,
+    time,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    UNROLL: tl.constexpr,
+):
+    """BLOCK sequences a program; y has the last states."""
+    r = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    c = tl.arange(0, WIDTH)
+    w = tl.load(w_ptr + c[:, None] * WIDTH + c[None, :])
+    state = tl.zeros([BLOCK, WIDTH], tl.float32)
+    at = x_ptr + r[:, None].to(tl.int64) * time * WIDTH + c[None, :]
+    for _ in tl.range(0, time, loop_unroll_factor=UNROLL):
+        x = tl.load(at, mask=r[:, None] < batch, other=0.0).to(tl.float32)
+        state = tl.dot(state.to(w.dtype), w, x)
+        state = state / (1.0 + tl.abs(state))
+        at += WIDTH
+    tl.store(y_ptr + r[:, None] * WIDTH + c[None, :], state, mask=r[:, None] < batch)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp16",)
+
+SHAPES = (
+    {"batch": 4096, "time": 128, "width": 128},
+    {"batch": 256, "time": 256, "width": 64},
+    {"batch": 1001, "time": 100, "width": 128},
+)
+
+
+def space() -> Space:
+    """Sequences a program, unrolling, stages and warps."""
+    axes = {
+        "BLOCK": (16, 32, 64, 128),
+        "UNROLL": (1, 2, 4),
+        "num_warps": (1, 2, 4, 8),
+        "num_stages": (1, 2, 3, 4),
+    }
+    return Space(axes).where(
+        "a thread holds 4 to 128 accumulators, all copies of the body counted",
+        lambda BLOCK, UNROLL, width, num_warps: (
+            BLOCK * width // (num_warps * 32) >= 4 and BLOCK * width * UNROLL <= num_warps * 4096
+        ),
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random inputs; the width must be a power of two."""
+    batch, time, width = shape["batch"], shape["time"], shape["width"]
+    kind = torch_dtype(dtype)
+    x = torch.randn(batch, time, width, device=device).to(kind)
+    w = (torch.randn(width, width, device=device) * 0.5 * width**-0.5).to(kind)
+    y = torch.empty(batch, width, device=device)
+    arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": y, "batch": batch, "time": time}
+    return Problem(
+        kernel,
+        {**arguments, "WIDTH": width},
+        lambda v: (triton.cdiv(v["batch"], v["BLOCK"]),),
+        shape,
+        "rnn_dot",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    x, w = arguments["x_ptr"].double(), arguments["w_ptr"].double()
+    state = torch.zeros_like(x[:, 0])
+    for t in range(x.shape[1]):
+        state = torch.nn.functional.softsign(state @ w + x[:, t])
+    return state

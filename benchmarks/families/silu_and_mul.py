@@ -1,0 +1,75 @@
+"""silu(gate) * up from rows that hold both: element-wise, a 1-D grid, unrolled by STEPS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, total, cols, BLOCK: tl.constexpr, STEPS: tl.constexpr):
+    """STEPS blocks of BLOCK elements a program."""
+    for step in tl.static_range(STEPS):
+        i = (tl.program_id(0) * STEPS + step) * BLOCK + tl.arange(0, BLOCK)
+        row = i // cols
+        at = x_ptr + row * (2 * cols) + (i - row * cols)
+        gate = tl.load(at, mask=i < total, other=0.0).to(tl.float32)
+        up = tl.load(at + cols, mask=i < total, other=0.0).to(tl.float32)
+        y = gate * tl.sigmoid(gate) * up
+        tl.store(y_ptr + i, y.to(y_ptr.dtype.element_ty), mask=i < total)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("bf16",)
+
+SHAPES = (
+    {"rows": 4096, "cols": 11008},
+    {"rows": 16, "cols": 14336},
+    {"rows": 2048, "cols": 4096},
+    {"rows": 3001, "cols": 1003},
+)
+
+
+def space() -> Space:
+    """Block, blocks a program and warps."""
+    axes = {
+        "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384),
+        "STEPS": (1, 2, 4, 8),
+        "num_warps": (1, 2, 4, 8, 16, 32),
+    }
+    return Space(axes).where(
+        "a thread has 1 to 64 elements in all",
+        lambda BLOCK, STEPS, num_warps: (
+            num_warps * 32 <= BLOCK and BLOCK * STEPS // (num_warps * 32) <= 64
+        ),
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random rows."""
+    rows, cols = shape["rows"], shape["cols"]
+    x = torch.randn(rows, 2 * cols, device=device).to(torch_dtype(dtype))
+    y = x.new_empty(rows, cols)
+    arguments = {"x_ptr": x, "y_ptr": y, "total": rows * cols, "cols": cols}
+    return Problem(
+        kernel,
+        arguments,
+        lambda v: (triton.cdiv(v["total"], v["BLOCK"] * v["STEPS"]),),
+        shape,
+        "silu_and_mul",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    gate, up = arguments["x_ptr"].double().chunk(2, 1)
+    return torch.nn.functional.silu(gate) * up

@@ -1,0 +1,80 @@
+"""A linear recurrence h = a h + b along time, by an associative scan of two values a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def _chain(a_left, b_left, a_right, b_right):
+    return a_left * a_right, b_left * a_right + b_right
+
+
+@triton.jit
+def kernel(a_ptr, b_ptr, y_ptr, rows, time, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """ROWS sequences a program, BLOCK time steps at once, the state carried over."""
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    t = tl.arange(0, BLOCK)
+    state = tl.zeros([ROWS], tl.float32)
+    for i in range(0, time, BLOCK):
+        inside = (r[:, None] < rows) & (i + t[None, :] < time)
+        at = r[:, None].to(tl.int64) * time + i + t[None, :]
+        a = tl.load(a_ptr + at, mask=inside, other=1.0)
+        b = tl.load(b_ptr + at, mask=inside, other=0.0)
+        decay, partial = tl.associative_scan((a, b), 1, _chain)
+        h = decay * state[:, None] + partial
+        tl.store(y_ptr + at, h, mask=inside)
+        state = tl.sum(tl.where(t[None, :] == BLOCK - 1, h, 0.0), 1)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp32",)
+
+SHAPES = (
+    {"rows": 8192, "time": 2048},
+    {"rows": 48, "time": 16384},
+    {"rows": 30000, "time": 333},
+)
+
+
+def space() -> Space:
+    """Sequences, time steps at once, and warps."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16),
+        "BLOCK": (32, 64, 128, 256, 512, 1024, 2048),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 16 elements",
+        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 16,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random decays in (0, 1) and inputs."""
+    rows, time = shape["rows"], shape["time"]
+    b = torch.randn(rows, time, device=device, dtype=torch_dtype(dtype))
+    arguments = {"a_ptr": torch.rand_like(b), "b_ptr": b, "y_ptr": torch.empty_like(b)}
+    arguments |= {"rows": rows, "time": time}
+    return Problem(
+        kernel, arguments, lambda v: (triton.cdiv(v["rows"], v["ROWS"]),), shape, "ssm_scan"
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64, step by step."""
+    a, b = arguments["a_ptr"].double(), arguments["b_ptr"].double()
+    h = b.clone()
+    for t in range(1, b.shape[1]):
+        h[:, t] += a[:, t] * h[:, t - 1]
+    return h

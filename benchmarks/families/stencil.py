@@ -1,0 +1,78 @@
+"""A nine-point stencil with a nonlinear flux on a grid: overlapping loads, unaligned by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """One tile of inner points a program; the border of y stays as it is."""
+    m = 1 + tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
+    n = 1 + tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    inside = (m < M - 1) & (n < N - 1)
+    at = m * N + n
+    centre = tl.load(x_ptr + at, mask=inside, other=0.0)
+    acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
+    for i in tl.static_range(-1, 2):
+        for j in tl.static_range(-1, 2):
+            near = tl.load(x_ptr + at + i * N + j, mask=inside, other=0.0)
+            step = near - centre
+            acc += step / tl.sqrt(1.0 + step * step)
+    tl.store(y_ptr + at, centre + 0.1 * acc, mask=inside)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp32",)
+
+SHAPES = (
+    {"M": 8192, "N": 8192},
+    {"M": 512, "N": 512},
+    {"M": 2003, "N": 3001},
+)
+
+
+def space() -> Space:
+    """Tile and warps."""
+    axes = {
+        "BLOCK_M": (1, 2, 4, 8, 16, 32, 64, 128),
+        "BLOCK_N": (32, 64, 128, 256, 512, 1024),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 16 points",
+        lambda BLOCK_M, BLOCK_N, num_warps: 1 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 16,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """A random grid."""
+    M, N = shape["M"], shape["N"]
+    x = torch.randn(M, N, device=device, dtype=torch_dtype(dtype))
+    arguments = {"x_ptr": x, "y_ptr": torch.zeros_like(x), "M": M, "N": N}
+    return Problem(
+        kernel,
+        arguments,
+        lambda v: (triton.cdiv(v["N"] - 2, v["BLOCK_N"]), triton.cdiv(v["M"] - 2, v["BLOCK_M"])),
+        shape,
+        "stencil",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    x = arguments["x_ptr"].double()
+    (M, N), centre, y = x.shape, x[1:-1, 1:-1], torch.zeros_like(x)
+    steps = [x[i : M - 2 + i, j : N - 2 + j] - centre for i in range(3) for j in range(3)]
+    y[1:-1, 1:-1] = centre + 0.1 * sum(s / (1 + s * s).sqrt() for s in steps)
+    return y

@@ -1,0 +1,83 @@
+"""Transpose of a matrix by tiles; the order of the programs along rows or in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    y_ptr,
+    M,
+    N,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """One tile a program."""
+    pid = tl.program_id(0)
+    num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    group = pid // (GROUP * num_n)
+    high = min(num_m - group * GROUP, GROUP)
+    pid_m = group * GROUP + (pid % (GROUP * num_n)) % high
+    pid_n = (pid % (GROUP * num_n)) // high
+    m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    inside = (m[:, None] < M) & (n[None, :] < N)
+    x = tl.load(x_ptr + m[:, None] * N + n[None, :], mask=inside)
+    tl.store(y_ptr + n[:, None] * M + m[None, :], x.T, mask=inside.T)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp16", "fp32")
+
+SHAPES = (
+    {"M": 8192, "N": 8192},
+    {"M": 512, "N": 1024},
+    {"M": 65536, "N": 256},
+    {"M": 4001, "N": 3003},
+)
+
+
+def space() -> Space:
+    """Tile, group and warps."""
+    axes = {
+        "BLOCK_M": (16, 32, 64, 128, 256),
+        "BLOCK_N": (16, 32, 64, 128, 256),
+        "GROUP": (1, 8),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 2 to 64 elements",
+        lambda BLOCK_M, BLOCK_N, num_warps: 2 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 64,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """A random matrix."""
+    M, N = shape["M"], shape["N"]
+    x = torch.randn(M, N, device=device).to(torch_dtype(dtype))
+    arguments = {"x_ptr": x, "y_ptr": x.new_empty(N, M), "M": M, "N": N}
+    return Problem(
+        kernel,
+        arguments,
+        lambda v: (triton.cdiv(v["M"], v["BLOCK_M"]) * triton.cdiv(v["N"], v["BLOCK_N"]),),
+        shape,
+        "transpose",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The transposed matrix."""
+    return arguments["x_ptr"].T.double()

@@ -1,0 +1,84 @@
+"""Mean and variance of rows by Welford's update, merged by a reduction with three values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def _merge(mean_a, square_a, count_a, mean_b, square_b, count_b):
+    count = count_a + count_b
+    share = tl.where(count == 0.0, 0.0, count_b / count)
+    delta = mean_b - mean_a
+    return mean_a + delta * share, square_a + square_b + delta * delta * count_a * share, count
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, rows, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """ROWS rows a program; y has their means, then their variances."""
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    mean = tl.zeros([ROWS, BLOCK], tl.float32)
+    square = tl.zeros([ROWS, BLOCK], tl.float32)
+    count = tl.zeros([ROWS, BLOCK], tl.float32)
+    for i in range(0, cols, BLOCK):
+        c = i + tl.arange(0, BLOCK)
+        inside = (r[:, None] < rows) & (c[None, :] < cols)
+        x = tl.load(x_ptr + r[:, None].to(tl.int64) * cols + c[None, :], mask=inside, other=0.0)
+        delta = x.to(tl.float32) - mean
+        count += inside.to(tl.float32)
+        mean += tl.where(inside, delta / count, 0.0)
+        square += tl.where(inside, delta * (x.to(tl.float32) - mean), 0.0)
+    mean, square, count = tl.reduce((mean, square, count), 1, _merge)
+    tl.store(y_ptr + r, mean, mask=r < rows)
+    tl.store(y_ptr + rows + r, square / count, mask=r < rows)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("bf16",)
+
+SHAPES = (
+    {"rows": 8192, "cols": 8192},
+    {"rows": 64, "cols": 20000},
+    {"rows": 50000, "cols": 512},
+    {"rows": 3001, "cols": 1999},
+)
+
+
+def space() -> Space:
+    """Rows, block and warps."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16),
+        "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 32 elements",
+        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random rows."""
+    rows, cols = shape["rows"], shape["cols"]
+    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
+    y = torch.empty(2, rows, device=device)
+    arguments = {"x_ptr": x, "y_ptr": y, "rows": rows, "cols": cols}
+    return Problem(
+        kernel, arguments, lambda v: (triton.cdiv(v["rows"], v["ROWS"]),), shape, "welford"
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    x = arguments["x_ptr"].double()
+    return torch.stack((x.mean(1), x.var(1, correction=0)))

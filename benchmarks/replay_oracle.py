@@ -1,0 +1,47 @@
+"""Replays scorers over a file of recorded timings and writes their regret.
+
+    python -m benchmarks.replay_oracle ORACLE --kernels DIR [--scorer NAME ...] [--output FILE]
+
+Needs no GPU. The first run compiles every recorded config (about 6,200 distinct
+ones of the shared oracle; 15 minutes on 2 cores), later ones read the artifacts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from asmtune.funnel import Funnel
+from asmtune.oracle import load_oracle
+from asmtune.replay import replay
+from asmtune.report.progress import ProgressBar
+from asmtune.score import make_scorer, scorer_names
+from asmtune.settings import Settings
+from asmtune.target import load_target, match_device
+from benchmarks.provenance import RESULTS, write
+
+
+def main() -> None:
+    """Replays and writes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("oracle", type=Path)
+    parser.add_argument("--kernels", type=Path, required=True)
+    parser.add_argument("--scorer", action="append", choices=scorer_names())
+    parser.add_argument("--output", type=Path, default=RESULTS / "replay.json")
+    options = parser.parse_args()
+    oracle = load_oracle(options.oracle)
+    target = match_device(oracle.device) or load_target(oracle.device)
+    scorers = [make_scorer(name) for name in options.scorer or scorer_names()]
+    start = time.perf_counter()
+    with ProgressBar() as progress:
+        funnel = Funnel(target, scorers[0], Settings.from_environment(), progress=progress)
+        report = replay(oracle, options.kernels, funnel, scorers).to_json()
+    seconds = round(time.perf_counter() - start, 1)
+    tasks = len(oracle.tasks)
+    rows = sum(len(task.rows) for task in oracle.tasks)
+    write(options.output, {**report, "tasks": tasks, "rows": rows, "seconds": seconds})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Tuning, storing and launching on a real GPU."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+
+from asmtune import Config, Space, asm_autotune, load_target
+from asmtune.compile import Lowering, compile_one
+from asmtune.compile.load import load
+from asmtune.features import ProfileReader
+from asmtune.kernels import matmul
+from asmtune.records import Artifact
+from asmtune.settings import Settings
+from asmtune.store import Store
+from asmtune.target import match_device
+from asmtune.tune import Tuner
+from tests.gpu import gpu_kernels
+
+SPACE = Space({"BLOCK": (128, 256, 512, 1024), "num_warps": (1, 2, 4, 8)})
+
+
+def grid(meta: dict[str, int]) -> tuple[int]:
+    return (triton.cdiv(meta["n"], meta["BLOCK"]),)
+
+
+def test_a_tuned_kernel_computes_and_is_stored(cache_dir: Path) -> None:
+    """The first launch tunes, gives the right result, and leaves every timing in the store."""
+    add = asm_autotune(space=SPACE, key=["n"])(gpu_kernels.add)
+    x, y = torch.randn(2, 1 << 20, device="cuda")
+    out = torch.empty_like(x)
+    add[grid](x, y, out, x.numel())
+    assert torch.equal(out, x + y)
+    with Store.open(cache_dir / "store.sqlite") as store:
+        (record,) = store.records()
+    assert record.winner == add.best_config
+    assert len(record.measurements) == len(list(SPACE))
+    assert record.key.device == torch.cuda.get_device_name()
+    assert record.median_us == min(m.median_us for m in record.measurements)
+
+
+def test_a_stored_config_is_launched_without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second autotuner of the same kernel takes the stored winner and never tunes."""
+    x, y = torch.randn(2, 4096, device="cuda")
+    first = asm_autotune(space=SPACE, key=["n"])(gpu_kernels.add)
+    first[grid](x, y, torch.empty_like(x), 4096)
+    monkeypatch.setattr(Tuner, "tune", lambda *_: pytest.fail("tuned again"))
+    second = asm_autotune(space=SPACE, key=["n"])(gpu_kernels.add)
+    out = torch.empty_like(x)
+    second[grid](x, y, out, 4096)
+    assert second.best_config == first.best_config
+    assert torch.equal(out, x + y)
+
+
+def test_an_in_place_kernel_runs_once_as_far_as_the_user_sees() -> None:
+    """After tuning, a kernel that doubles its argument has doubled it once."""
+    scale = asm_autotune(space=SPACE, key=["n"])(gpu_kernels.scale_in_place)
+    x = torch.randn(10_000, device="cuda")
+    before = x.clone()
+    scale[grid](x, x.numel())
+    assert torch.equal(x, before * 2)
+
+
+def test_an_atomic_kernel_adds_once_as_far_as_the_user_sees() -> None:
+    """After tuning, an atomic sum holds the sum of one launch."""
+    count = asm_autotune(space=SPACE, key=["n"])(gpu_kernels.count_into)
+    x, total = torch.ones(10_000, device="cuda"), torch.zeros(1, device="cuda")
+    count[grid](x, total, x.numel())
+    assert total.item() == 10_000
+
+
+def test_capture_never_tunes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside the capture of a CUDA graph the default config is used, with one warning."""
+    monkeypatch.setattr(Tuner, "tune", lambda *_: pytest.fail("tuned in a capture"))
+    default = Config({"BLOCK": 256}, num_warps=4)
+    space = Space({"BLOCK": (256, 512), "num_warps": (4, 8)}, default=default)
+    add = asm_autotune(space=space, key=["n"])(gpu_kernels.add)
+    x, y = torch.randn(2, 4096, device="cuda")
+    out = torch.empty_like(x)
+    gpu_kernels.add[(16,)](x, y, out, 4096, BLOCK=256, num_warps=4)
+    graph = torch.cuda.CUDAGraph()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        with torch.cuda.graph(graph):
+            add[grid](x, y, out, 4096)
+    assert ["captured" in str(w.message) for w in seen].count(True) == 1
+    out.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(out, x + y)
+    assert add.best_config == default
+
+
+def test_a_small_problem_is_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At `small` elements the heuristic's config runs; one more, and tuning is asked for."""
+    asked = []
+    monkeypatch.setattr(Tuner, "tune", lambda *_: asked.append(1) or pytest.skip.Exception)
+    mine = Config({"BLOCK": 512}, num_warps=2)
+    add = asm_autotune(space=SPACE, key=["n"], small=1000, heuristic=mine)(gpu_kernels.add)
+    x, y = torch.randn(2, 1000, device="cuda")
+    add[grid](x, y, torch.empty_like(x), 1000)
+    assert add.best_config == mine
+    assert not asked
+
+
+@pytest.mark.parametrize("dtype", matmul.DTYPES)
+def test_matmul_against_float64(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The public matmul, tuned over a few tiles, equals the float64 product at odd sizes."""
+    few = matmul.space().replace(BLOCK_M=(32, 64), BLOCK_N=(64,), BLOCK_K=(32,), num_stages=(3,))
+    small = asm_autotune(space=few, key=["M", "N", "K"])(matmul.kernel)
+    monkeypatch.setattr(matmul, "_tuned", small)
+    problem = matmul.problem({"M": 333, "N": 190, "K": 257}, dtype, "cuda")
+    a, b = problem.arguments["a_ptr"], problem.arguments["b_ptr"]
+    out = matmul.matmul(a, b).double()
+    exact = matmul.reference(problem.arguments)
+    error = (out - exact).norm() / exact.norm()
+    assert error < {"i8": 1e-12, "fp32": 1e-3, "bf16": 5e-3}.get(dtype, 1e-3)
+
+
+@pytest.mark.parametrize("position", range(0, 660, 60))
+def test_offline_resources_equal_the_drivers(position: int) -> None:
+    """Registers, spills and shared memory read from the cubin are what the driver reports."""
+    target = match_device(torch.cuda.get_device_name()) or load_target("H200")
+    problem = matmul.problem({"M": 512, "N": 512, "K": 512}, "fp16", "cuda")
+    config = list(matmul.space())[position]
+    lowering = Lowering(problem, target, 30)
+    request = lowering.request(config)
+    artifact = compile_one(request, Settings.from_environment())
+    assert isinstance(artifact, Artifact)
+    features = ProfileReader(target)(artifact).static
+    if features["shared_bytes"] > target.shared_bytes_per_block:
+        pytest.skip("needs more shared memory than the device has")
+    kernel = gpu_handle(load(lowering, config, artifact))
+    assert features["regs_per_thread"] == kernel.n_regs
+    assert features["spill_words"] == kernel.n_spills
+    assert features["shared_bytes"] == kernel.metadata.shared
+
+
+def gpu_handle(launch: object) -> object:
+    """Triton's handle of a launch, after it ran once."""
+    launch.run()
+    torch.cuda.synchronize()
+    cells = {
+        name: cell.cell_contents
+        for name, cell in zip(launch.run.__code__.co_freevars, launch.run.__closure__, strict=True)
+    }
+    return cells["kernel"]

@@ -1,0 +1,78 @@
+"""What importing costs and loads, each in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import asmtune
+
+HEAVY = ("torch", "triton", "sklearn", "rich")
+LIMIT_S = 0.1
+
+
+def fresh(code: str) -> str:
+    """What a new interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Top-level packages that are loaded after a statement."""
+    code = (
+        f"{statement}; import json, sys; print(json.dumps([m.split('.')[0] for m in sys.modules]))"
+    )
+    return set(json.loads(fresh(code)))
+
+
+def test_import_loads_nothing_heavy() -> None:
+    """`import asmtune` leaves torch, triton, scikit-learn and rich alone, and numpy with them."""
+    assert loaded_by("import asmtune").isdisjoint((*HEAVY, "numpy", "sqlalchemy"))
+
+
+def test_import_is_fast() -> None:
+    """`import asmtune` takes under 100 ms; the best of five, since machines are noisy."""
+    code = (
+        "import time; start = time.perf_counter(); import asmtune; "
+        "print(time.perf_counter() - start)"
+    )
+    assert min(float(fresh(code)) for _ in range(5)) < LIMIT_S
+
+
+@pytest.mark.parametrize("name", ["Config", "Space", "Problem", "load_target", "asm_autotune"])
+def test_names_load_no_compiler(name: str) -> None:
+    """A public name on its own loads neither torch nor triton; those come with a launch."""
+    assert loaded_by(f"from asmtune import {name}").isdisjoint(HEAVY)
+
+
+def test_command_line_loads_no_compiler() -> None:
+    """The command line's module, and its application, load neither torch, triton nor sklearn."""
+    assert loaded_by("import asmtune.cli").isdisjoint((*HEAVY, "typer"))
+    assert loaded_by("import asmtune.cli.app").isdisjoint(("torch", "triton", "sklearn"))
+
+
+def test_public_names_resolve() -> None:
+    """Every public name is what its home defines, and stays once loaded."""
+    assert asmtune.__all__ == sorted(asmtune.__all__)
+    assert set(asmtune.__all__) == set(asmtune._HOMES) <= set(dir(asmtune))
+    for name in asmtune.__all__:
+        value = getattr(asmtune, name)
+        assert value.__module__ == asmtune._HOMES[name]
+        assert value.__name__ == name
+        assert vars(asmtune)[name] is value
+
+
+def test_unknown_public_name() -> None:
+    """A name that is not there is an AttributeError that shows it."""
+    with pytest.raises(AttributeError, match="module 'asmtune' has no attribute 'Spacee'"):
+        _ = asmtune.Spacee
+
+
+def test_package_is_typed() -> None:
+    """The marker that lets type checkers read the package stands in it."""
+    assert Path(asmtune.__file__).with_name("py.typed").is_file()
