@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune import target as target_module
+from asmtune import targets
 from asmtune.errors import InputError, TargetError
 from asmtune.target import (
     KINDS,
+    Figure,
     Target,
     load_target,
     match_device,
@@ -28,7 +29,7 @@ from asmtune.target import (
 )
 
 NAMES = ("A100", "B200", "H100", "H200", "L4", "RTX4090", "RTX5090")
-FOLDER = Path(target_module.__file__).parent / "targets"
+FOLDER = Path(targets.__file__).parent
 NUMERIC = [
     f.name
     for f in dataclasses.fields(Target)
@@ -224,8 +225,8 @@ def test_user_file_with_sources() -> None:
         ),
         "mine.json",
     )
-    assert target.figure("sms") == target_module.Figure(8, "a datasheet", "specified")
-    assert target.figure("l2_bytes") == target_module.Figure(99, "a probe", "measured")
+    assert target.figure("sms") == Figure(8, "a datasheet", "specified")
+    assert target.figure("l2_bytes") == Figure(99, "a probe", "measured")
 
 
 def test_byte_order_mark_is_accepted(tmp_path: Path) -> None:
@@ -462,8 +463,9 @@ def test_loads_from_a_zip_file(tmp_path: Path) -> None:
         z.writestr("asmtune/__init__.py", "")
         for path in [*FOLDER.glob("*.json"), FOLDER / "__init__.py"]:
             z.write(path, f"asmtune/targets/{path.name}")
-        for module in ("errors.py", "target.py"):
-            z.write(FOLDER.parent / module, f"asmtune/{module}")
+        package = FOLDER.parent
+        for module in (package / "errors.py", *(package / "target").glob("*.py")):
+            z.write(module, f"asmtune/{module.relative_to(package)}")
     code = "from asmtune import target as t; print(t.load_target('h200').sms, t.__file__)"
     sms, where = run_python(code, archive).split(maxsplit=1)
     assert sms == "132"
