@@ -264,7 +264,7 @@ def _tune(problem: Problem, space: Space, key: TuneKey, settings: Settings) -> T
             "add a JSON file for it, or launch with a fixed config"
         )
     # All that can run is timed: a launch takes 3 ms, its compile took 200.
-    return Tuner(Funnel(target, make_scorer("weights"), settings)).tune(problem, space, key)
+    return Tuner(Funnel(target, make_scorer("roofline"), settings)).tune(problem, space, key)
 
 
 def _numbers(arguments: Arguments) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from asmtune.fingerprint import versions
 from asmtune.guard import required
 from asmtune.problem import Problem
 from asmtune.records import Failure, PruneReport, Reason, Verdict
-from asmtune.score import Candidate, Scorer, broken_rules
+from asmtune.score import Candidate, Scorer, broken_rules, notes_of
+from asmtune.score.roofline import predict
 from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.target import Target
@@ -105,7 +106,7 @@ class Funnel:
             verdicts=tuple(sorted(ranked, key=_order)),
             seconds=clock.seconds,
             versions=versions(),
-            notes=_notes(ranked, default),
+            notes=(*_notes(ranked, default), *notes_of(self.scorer, self.target)),
         )
 
     def judge(self, problem: Problem, configs: Sequence[Config]) -> list[Verdict]:
@@ -178,6 +179,7 @@ class _Judge:
         features = launch_features(outcome.reading, self._works[config], target)
         candidate = Candidate(config, target, features=features)
         broken = broken_rules(candidate, "assembly", hard=True)
+        prediction = predict(features, target)
         return Verdict(
             config,
             kept=not broken,
@@ -185,6 +187,8 @@ class _Judge:
             reasons=broken or broken_rules(candidate, "assembly", hard=False),
             features=features,
             artifact=outcome.digest,
+            predicted_us=round(prediction.us, 2),
+            bottleneck=prediction.bottleneck,
         )
 
     def _work(self, config: Config, ttir: str) -> Work:

@@ -103,6 +103,8 @@ class Verdict:
         features: of the compiled config; None where it did not compile.
         failure: of the compile, where it failed.
         artifact: digest of the compiled artifact.
+        predicted_us: microseconds of the launch by the roofline, whatever ranked.
+        bottleneck: what takes most of them.
     """
 
     config: Config
@@ -114,6 +116,8 @@ class Verdict:
     features: Features | None = None
     failure: Failure | None = None
     artifact: str | None = None
+    predicted_us: float | None = None
+    bottleneck: str | None = None
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def explain(
     dtype: Dtype = None,
     axis: Axes = [],  # noqa: B006 - typer copies it
     arg: Arguments = [],  # noqa: B006
-    scorer: ScorerName = "weights",
+    scorer: ScorerName = "roofline",
     alone: Annotated[bool, typer.Option(help="Do not rank it among the space's configs.")] = False,
 ) -> None:
     """Show one config: its verdict, resources, instruction counts and hottest loop as PTX."""

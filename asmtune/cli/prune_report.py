@@ -31,7 +31,7 @@ Axes = Annotated[list[str], typer.Option(help="NAME=V1,V2: replaces an axis of t
 Arguments = Annotated[
     list[str], typer.Option(help="NAME=VALUE, for a plain function; fp16 gives a pointer to it.")
 ]
-ScorerName = Annotated[str, typer.Option(help="What ranks the configs: weights or chance.")]
+ScorerName = Annotated[str, typer.Option(help="What ranks the configs: roofline, weights, chance.")]
 Output = Annotated[Path | None, typer.Option(help="A file to write instead of stdout.")]
 
 
@@ -51,7 +51,7 @@ def prune_report(
     axis: Axes = [],  # noqa: B006
     arg: Arguments = [],  # noqa: B006
     top: Annotated[int, typer.Option(min=1, help="How many configs to keep.")] = 20,
-    scorer: ScorerName = "weights",
+    scorer: ScorerName = "roofline",
     format: Annotated[Format, typer.Option(help="table, json or csv.")] = Format.TABLE,  # noqa: A002
     output: Output = None,
     check: Annotated[bool, typer.Option(help="Exit 1 if there are findings.")] = False,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.asm import OpClass
+from asmtune.features.execution import Run
 from asmtune.features.profile import Profile, Segment, Traffic
 from asmtune.target import Target
 from asmtune.workload import Work
@@ -99,7 +100,7 @@ class Cycles:
     trips: float
 
 
-def program_cycles(profile: Profile, runs: Sequence[float], work: Work, target: Target) -> Cycles:
+def program_cycles(profile: Profile, runs: Sequence[Run], work: Work, target: Target) -> Cycles:
     """Demands of one program of a launch.
 
     Args:
@@ -109,9 +110,9 @@ def program_cycles(profile: Profile, runs: Sequence[float], work: Work, target: 
         target: the machine.
     """
     sums = _Sums(profile, target, _strides(work))
-    for segment, times in zip(profile.segments, runs, strict=True):
-        sums.add(segment, times)
-    return sums.total(max(runs))
+    for segment, run in zip(profile.segments, runs, strict=True):
+        sums.add(segment, run)
+    return sums.total(max(run.times for run in runs))
 
 
 class _Sums:
@@ -124,8 +125,9 @@ class _Sums:
         self.tensor = self.shared = self.wavefronts = self.l2_bytes = self.latency = 0.0
         self.flops = self.instructions = self.special = self.barriers = 0.0
 
-    def add(self, segment: Segment, times: float) -> None:
-        """Counts one segment, run `times` times."""
+    def add(self, segment: Segment, run: Run) -> None:
+        """Counts one segment, as often as it runs."""
+        times = run.times
         issued = sum(n for kind, n in segment.classes.items() if kind not in _NOT_ISSUED)
         self.instructions += issued * times
         self.special += segment.classes.get(OpClass.SPECIAL, 0) * times
@@ -138,7 +140,7 @@ class _Sums:
         self.shared += segment.tma_bytes * times
         for traffic, count in segment.traffic.items():
             self._move(traffic, count * times)
-        self.latency += self._chain(segment, issued, tensor) * times
+        self.latency += self._chain(segment, issued, tensor, run.stages) * times
 
     def _tensor(self, segment: Segment) -> float:
         target = self.target
@@ -168,7 +170,7 @@ class _Sums:
         if traffic.copies:
             self.shared += size * times
 
-    def _chain(self, segment: Segment, issued: float, tensor: float) -> float:
+    def _chain(self, segment: Segment, issued: float, tensor: float, stages: int) -> float:
         """Cycles of one run of a segment by a program that has the SM to itself."""
         classes = segment.classes
         chain = issued * DEPENDENT_ISSUE + self.spilled * SPILL_LATENCY
@@ -183,8 +185,8 @@ class _Sums:
             chain += LOAD_LATENCY
         copies = classes.get(OpClass.ASYNC_COPY, 0) or segment.tma_bytes
         if copies and segment.depth:
-            # num_stages - 1 tiles are on their way while one is worked on.
-            return max(chain, (COPY_LATENCY + chain) / max(1, self.profile.num_stages - 1))
+            # All stages but one are on their way while one is worked on.
+            return max(chain, (COPY_LATENCY + chain) / max(1, stages - 1))
         return chain
 
     def total(self, trips: float) -> Cycles:

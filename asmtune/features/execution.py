@@ -9,35 +9,80 @@ its executions follow from the FLOPs, which also tells unrolled and peeled loops
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from asmtune.features.profile import Profile, Segment
 from asmtune.workload import Access, DotWork, LoopWork, Work
 
 
-def executions(profile: Profile, work: Work) -> tuple[float, ...]:
-    """Times that one program runs each segment of a profile, on average."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How one program runs a segment.
+
+    Attributes:
+        times: executions, on average.
+        stages: depth of software pipelining.
+    """
+
+    times: float
+    stages: int
+
+
+def executions(profile: Profile, work: Work) -> tuple[Run, ...]:
+    """How one program runs each segment of a profile."""
     matched = match_loops(profile.segments, work)
-    runs = [1.0] * len(profile.segments)
-    for position, segment in enumerate(profile.segments):
+    times = _times(profile, work, matched)
+    stages = [
+        profile.num_stages if loop is None or loop.num_stages is None else loop.num_stages
+        for loop in matched
+    ]
+    return tuple(map(Run, times, stages))
+
+
+def _times(profile: Profile, work: Work, matched: Sequence[LoopWork | None]) -> list[float]:
+    segments = profile.segments
+    runs = [1.0] * len(segments)
+    for position, segment in enumerate(segments):
         if segment.parent is None:
             continue
         loop = matched[position]
-        around = runs[segment.parent]
-        # A loop that only waits, or that the IR does not have, such as the
-        # retries of a compare-and-swap, runs about once an entry.
-        runs[position] = around if loop is None else loop.iterations
-        if loop is not None and segment.flops:
-            by_flops = _by_flops(profile.segments, position, work, loop)
-            if by_flops is not None:
-                runs[position] = by_flops
-    return tuple(runs)
+        if loop is None:
+            # A loop that only waits, or that the IR does not have, such as the
+            # retries of a compare-and-swap, runs about once an entry.
+            runs[position] = runs[segment.parent]
+        elif position != _main_part(segments, matched, position):
+            runs[position] = loop.entries * (loop.trips % (loop.unroll_factor or 1))
+        else:
+            by_flops = _by_flops(segments, position, work, loop)
+            unrolled = loop.entries * (loop.trips // (loop.unroll_factor or 1))
+            plain = loop.iterations if (loop.unroll_factor or 1) == 1 else unrolled
+            runs[position] = plain if by_flops is None else by_flops
+    return runs
+
+
+def _main_part(
+    segments: Sequence[Segment], matched: Sequence[LoopWork | None], position: int
+) -> int:
+    """Of the loops that one loop of the IR became, the largest: others run its remainder."""
+    parts = [
+        i
+        for i, loop in enumerate(matched)
+        if loop is matched[position] and segments[i].parent == segments[position].parent
+    ]
+    return max(parts, key=lambda i: (sum(segments[i].flops.values()), _size(segments[i]), -i))
+
+
+def _size(segment: Segment) -> int:
+    return sum(segment.classes.values())
 
 
 def _by_flops(
     segments: Sequence[Segment], position: int, work: Work, loop: LoopWork
 ) -> float | None:
     """Executions at which the loop's FLOPs, with those peeled off it, are the IR's."""
-    asked = sum(dot.flops for dot in work.dots if dot.loop == loop.id)
+    unroll = loop.unroll_factor or 1
+    remainder = loop.trips % unroll / loop.trips if loop.trips else 0.0
+    asked = sum(dot.flops for dot in work.dots if dot.loop == loop.id) * (1 - remainder)
     per_run = sum(segments[position].flops.values())
     if not asked or not per_run:
         return None
@@ -46,7 +91,6 @@ def _by_flops(
     entries = max(loop.entries, 1.0)
     peeled = max(0.0, sum(segments[parent].flops.values()) * entries - around)
     left = asked - min(peeled, asked)
-    # Two loops of one product (a peeled remainder) share what is asked for.
     return left / per_run if left else None
 
 
@@ -71,11 +115,15 @@ def _likeness(
     loop: LoopWork,
     lines: Sequence[frozenset[int]],
     matched: Sequence[LoopWork | None],
-) -> tuple[float, bool, int]:
-    """Share of the loop's lines that the segment has; then new ones, then outer ones first."""
+) -> tuple[float, bool, float]:
+    """Share of the loop's lines that the segment has; then new ones, then those that run most.
+
+    A segment has what its own blocks do, without inner loops: where it has the
+    lines of two nested ones, the compiler has fused them.
+    """
     own = lines[loop.id]
     shared = len(own & segment.lines) / len(own) if own else 0.0
-    return shared, loop not in matched, -loop.depth
+    return shared, loop not in matched, loop.iterations
 
 
 def _lines_of(work: Work) -> list[frozenset[int]]:

@@ -49,6 +49,8 @@ def _row(report: PruneReport, verdict: Verdict) -> dict[str, Any]:
         "dropped_at": verdict.dropped_at or "",
         "rank": verdict.rank or "",
         "score": "" if verdict.score is None else verdict.score,
+        "predicted_us": "" if verdict.predicted_us is None else verdict.predicted_us,
+        "bottleneck": verdict.bottleneck or "",
         "reasons": "; ".join(map(str, verdict.reasons)),
     }
     # A config's own num_warps is not overwritten by the feature of that name.

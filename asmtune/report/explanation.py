@@ -12,6 +12,7 @@ from rich.text import Text
 from asmtune.asm import Counts, OpClass, Program, hottest_loop
 from asmtune.features.registry import FEATURES, Reading
 from asmtune.records import PruneReport, Verdict
+from asmtune.score.roofline import ADVICE
 
 
 def explanation(report: PruneReport, verdict: Verdict, reading: Reading | None) -> Group:
@@ -24,6 +25,8 @@ def explanation(report: PruneReport, verdict: Verdict, reading: Reading | None) 
     """
     parts: list[RenderableType] = [_verdict_line(report, verdict)]
     parts += [Text(f"  {reason}") for reason in verdict.reasons]
+    if verdict.bottleneck is not None and verdict.predicted_us is not None:
+        parts.append(_prediction(verdict.predicted_us, verdict.bottleneck))
     if verdict.failure is not None:
         parts.append(Text(verdict.failure.detail.strip(), "dim"))
     if reading is not None:
@@ -38,6 +41,15 @@ def _verdict_line(report: PruneReport, verdict: Verdict) -> Text:
     fate = "kept" if verdict.kept else f"dropped at {verdict.dropped_at}"
     return Text.assemble(
         (str(verdict.config), "bold"), f"\non {report.target}: ", (fate, "bold"), f", {place}"
+    )
+
+
+def _prediction(us: float, bottleneck: str) -> Text:
+    first, second = ADVICE[bottleneck]
+    return Text.assemble(
+        f"predicted {us:.1f} us, limited by ",
+        (bottleneck, "bold"),
+        f"\n  try: {first}\n  or:  {second}",
     )
 
 

@@ -35,7 +35,10 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
     notes = [
         Text(f"{report.target}: {note}", "yellow") for report in reports for note in report.notes
     ]
-    hot = "tensor, cp.async, bar and instr count the hot loop once, as the PTX has it."
+    hot = (
+        "pred us and limit: the roofline's time and what takes most of it. "
+        "tensor, cp.async, bar and instr count the hot loop once, as the PTX has it."
+    )
     return Group(title, _funnel(reports), _kept(reports), Text(hot, "dim"), *notes)
 
 
@@ -67,6 +70,8 @@ def _kept(reports: Sequence[PruneReport]) -> Table:
     by_target = [{v.config: v for v in report.verdicts} for report in reports]
     for report in reports:
         table.add_column("rank" if len(reports) == 1 else f"{report.target} rank", justify="right")
+        table.add_column("pred us", justify="right")
+        table.add_column("limit")
         for heading in COLUMNS.values():
             table.add_column(heading, justify="right")
     for config in configs:
@@ -91,9 +96,11 @@ def _varying(configs: Sequence[Config]) -> list[str]:
 def _cells(verdict: Verdict | None) -> list[str]:
     if verdict is None or verdict.features is None:
         reason = verdict.reasons[0].rule if verdict and verdict.reasons else "-"
-        return [reason, *("" for _ in COLUMNS)]
+        return [reason, "", "", *("" for _ in COLUMNS)]
     rank = f"{verdict.rank}" if verdict.kept else f"({verdict.rank or '-'})"
-    return [rank, *(_number(name, verdict.features[name]) for name in COLUMNS)]
+    time = "" if verdict.predicted_us is None else f"{verdict.predicted_us:.1f}"
+    numbers = (_number(name, verdict.features[name]) for name in COLUMNS)
+    return [rank, time, verdict.bottleneck or "", *numbers]
 
 
 def _number(name: str, value: float) -> str:
