@@ -9,16 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from asmtune.compile import ArtifactCache, Lowering
-from asmtune.compile.load import load
+from asmtune.compile.load import Launch, load
 from asmtune.config import Config
 from asmtune.funnel import Funnel
 from asmtune.kernel_module import KernelModule, Shape
 from asmtune.measure import Subject, TimingPolicy, time_interleaved
 from asmtune.problem import Problem
 from asmtune.records import Artifact, Failure, Measurement, Verdict
+
+_LOST: Final = Failure("launch", "lost", "its artifact is no longer in the cache")
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,8 @@ class Collector:
         """One task of the oracle's form for each module, dtype and shape, as it is done.
 
         The shapes of all modules take turns, so that a budget that runs out
-        costs every module its last shapes, and no module all of them.
-
-        Raises:
-            CompileError: no config of a kernel can run.
+        costs every module its last shapes, and no module all of them. A task
+        whose configs all fail is given as well, without any "ms".
         """
         start = time.monotonic()
         turns = max(len(module.shapes) for module in modules)
@@ -73,13 +73,15 @@ class Collector:
         cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
         subjects, failures = [], {}
         for verdict in verdicts:
-            artifact = cache.get(verdict.artifact or "") if verdict.kept else None
-            if isinstance(artifact, Artifact):
-                launch = load(lowering, verdict.config, artifact)
-                if isinstance(launch, Failure):
-                    failures[verdict.config] = launch
-                else:
-                    subjects.append(Subject(verdict.config, launch.run, launch.prepare))
+            if not verdict.kept:
+                continue
+            found: Artifact | Launch | Failure = cache.get(verdict.artifact or "") or _LOST
+            if isinstance(found, Artifact):
+                found = load(lowering, verdict.config, found)
+            if isinstance(found, Failure):
+                failures[verdict.config] = found
+            else:
+                subjects.append(Subject(verdict.config, found.run, found.prepare))
         measurements, unlaunched = time_interleaved(subjects, self.policy)
         return {m.config: m for m in measurements}, failures | dict(unlaunched)
 

@@ -10,7 +10,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,12 @@ class Oracle:
     Attributes:
         device: name of the GPU, as its driver gives it.
         tasks: in the file's order.
+        versions: of triton and torch that the timings were made with, where known.
     """
 
     device: str
     tasks: tuple[Task, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_oracle(path: Path) -> Oracle:
@@ -73,6 +75,9 @@ def load_oracle(path: Path) -> Oracle:
     document = _document(path)
     try:
         device = str(document["meta"]["device"])
+        versions = {
+            n: str(document["meta"][n]) for n in ("triton", "torch") if n in document["meta"]
+        }
         tasks = document["tasks"]
     except (KeyError, TypeError) as error:
         raise OracleError(
@@ -80,7 +85,8 @@ def load_oracle(path: Path) -> Oracle:
         ) from error
     if not isinstance(tasks, list) or not tasks:
         raise OracleError(f"oracle {path}: 'tasks' is not a list with at least one task")
-    return Oracle(device, tuple(_task(path, number, task) for number, task in enumerate(tasks)))
+    made = tuple(_task(path, number, task) for number, task in enumerate(tasks))
+    return Oracle(device, made, versions)
 
 
 def _document(path: Path) -> Any:

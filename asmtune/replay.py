@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from asmtune.kernel_module import KernelModule, load_kernel_module
 from asmtune.oracle import Oracle, Row, Task
 from asmtune.problem import Problem
 from asmtune.records import Verdict
-from asmtune.score import Candidate, Scorer
+from asmtune.score import Candidate, Scorer, without_kernel
 
 CUTS: Final = ("top1", "top5", "top10", "top5pct", "top10pct")
 """How many of the ranked configs would be timed; of n, p percent are max(1, n p // 100)."""
@@ -113,6 +113,8 @@ def replay(
 ) -> ReplayReport:
     """Ranks every task's recorded configs by every scorer.
 
+    A scorer that was trained ranks each kernel as if it had never seen it.
+
     Args:
         oracle: recorded timings.
         kernels: folder with a module `KERNEL.py` for each kernel of the file.
@@ -123,15 +125,10 @@ def replay(
         OracleError: a kernel's module is missing.
         ProblemError: a module cannot be loaded, or its arguments do not fit.
     """
-    modules = {
-        name: _module(kernels, name) for name in dict.fromkeys(t.kernel for t in oracle.tasks)
-    }
     agreement = Agreement()
     results: dict[str, list[TaskResult]] = {scorer.name: [] for scorer in scorers}
-    for task in oracle.tasks:
-        module = modules[task.kernel]
-        problem = _problem(module, task)
-        verdicts = funnel.judge(problem, [row.config for row in task.rows])
+    unseen: dict[tuple[str, str], Scorer] = {}
+    for task, verdicts in judged(oracle, kernels, funnel):
         for row, verdict in zip(task.rows, verdicts, strict=True):
             agreement.add(row, verdict)
         timed = [
@@ -140,13 +137,33 @@ def replay(
             if row.ms is not None
         ]
         for scorer in scorers:
-            results[scorer.name].append(TaskResult(task, _kept(timed, scorer)))
+            key = (scorer.name, task.kernel)
+            if key not in unseen:
+                unseen[key] = without_kernel(scorer, task.kernel)
+            results[scorer.name].append(TaskResult(task, _kept(timed, unseen[key])))
     return ReplayReport(
         device=oracle.device,
         target=funnel.target.name,
         scorers=tuple(ScorerResult(name, tuple(r)) for name, r in results.items()),
         agreement=agreement,
     )
+
+
+def judged(
+    oracle: Oracle, kernels: Path, funnel: Funnel
+) -> Iterator[tuple[Task, Sequence[Verdict]]]:
+    """Each task of a file with verdicts on its rows, as they are done.
+
+    Raises:
+        OracleError: a kernel's module is missing.
+        ProblemError: a module cannot be loaded, or its arguments do not fit.
+    """
+    modules = {
+        name: _module(kernels, name) for name in dict.fromkeys(t.kernel for t in oracle.tasks)
+    }
+    for task in oracle.tasks:
+        problem = _problem(modules[task.kernel], task)
+        yield task, funnel.judge(problem, [row.config for row in task.rows])
 
 
 def _problem(module: KernelModule, task: Task) -> Problem:
@@ -169,15 +186,20 @@ def _kept(timed: Sequence[tuple[float, Candidate]], scorer: Scorer) -> dict[str,
     """Share of the best speed kept by each cut, averaged over the scorer's draws."""
     times = [ms for ms, _ in timed]
     candidates = [candidate for _, candidate in timed]
-    best, counts = min(times), cut_sizes(len(times))
     sums = dict.fromkeys(CUTS, 0.0)
     for draw in range(scorer.draws):
-        scores = scorer.score(candidates, draw)
-        # sorted() is stable: ties keep the file's order.
-        order = sorted(range(len(times)), key=lambda i: -scores[i])
-        for cut, count in counts.items():
-            sums[cut] += best / min(times[i] for i in order[:count])
+        for cut, share in kept_of(times, scorer.score(candidates, draw)).items():
+            sums[cut] += share
     return {cut: total / scorer.draws for cut, total in sums.items()}
+
+
+def kept_of(times: Sequence[float], scores: Sequence[float]) -> dict[str, float]:
+    """Share of the best speed that each cut of a ranking keeps."""
+    best = min(times)
+    # sorted() is stable: ties keep the file's order.
+    order = sorted(range(len(times)), key=lambda i: -scores[i])
+    cuts = cut_sizes(len(times))
+    return {cut: best / min(times[i] for i in order[:count]) for cut, count in cuts.items()}
 
 
 def cut_sizes(timed: int) -> dict[str, int]:

@@ -20,7 +20,8 @@ RESULTS = Path(__file__).parent / "results"
 def provenance() -> dict[str, Any]:
     """Versions, machine, date and command of this process."""
     return {
-        "command": " ".join(["python -m", _module(), *sys.argv[1:]]),
+        # Files by their names: where they lay on the machine says nothing.
+        "command": " ".join(["python -m", _module(), *(Path(a).name for a in sys.argv[1:])]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
         "python": platform.python_version(),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from asmtune.settings import Settings
 from asmtune.target import Target, load_target
+
+if TYPE_CHECKING:
+    from tests.launch_kernels import Launch
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,3 +42,11 @@ def empty_settings(tmp_path: Path) -> Settings:
 def target() -> Target:
     """An H200."""
     return load_target("H200")
+
+
+@pytest.fixture(scope="session")
+def launch(settings: Settings) -> Launch:
+    """Compiles a config and weighs its launch, for any target by name."""
+    from tests.launch_kernels import launches
+
+    return launches(settings)

@@ -160,6 +160,38 @@ def test_any_scorer(funnel: Funnel) -> None:
     assert kept == [1 / 8, 4 / 10, 2 / 20]
 
 
+class Forgetful(Favourites):
+    """Knows its kernels, and is told which one it must not have seen."""
+
+    name = "forgetful"
+
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
+
+    def for_kernel(self, kernel: str) -> Favourites:
+        """Another scorer, whose ranking is the opposite."""
+        self.told.append(kernel)
+        return Opposite()
+
+
+class Opposite(Favourites):
+    """The fewest barriers first."""
+
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
+        """Minus the number of barriers."""
+        return [-score for score in super().score(candidates, draw)]
+
+
+def test_a_trained_scorer_never_saw_the_kernel(funnel: Funnel) -> None:
+    """A scorer that was trained is asked, once a kernel, for one that never saw it."""
+    told: list[str] = []
+    report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [Forgetful(told)])
+    assert told == ["barriers", "returns"]
+    opposite = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [Opposite()])
+    assert report.scorers[0].tasks == opposite.scorers[0].tasks
+    assert report.scorers[0].scorer == "forgetful"
+
+
 @pytest.mark.parametrize(
     ("timed", "sizes"), [(1, (1, 1)), (19, (1, 1)), (20, (1, 2)), (59, (2, 5)), (674, (33, 67))]
 )

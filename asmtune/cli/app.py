@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from asmtune.cli import cache, collect, explain, listing, prune_report, replay
+from asmtune.cli import cache, collect, explain, listing, prune_report, replay, train
 from asmtune.errors import AsmtuneError
 
 app: Final = typer.Typer(
@@ -23,6 +23,7 @@ app.command("prune-report")(prune_report.prune_report)
 app.command("explain")(explain.explain)
 app.command("replay")(replay.replay)
 app.command("collect")(collect.collect)
+app.command("train")(train.train)
 app.command("targets")(listing.targets)
 app.command("features")(listing.features)
 app.command("rules")(listing.rules)

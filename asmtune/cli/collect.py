@@ -40,8 +40,9 @@ def collect(
     meta = {"device": device, **versions(), "timing": "CUDA events, L2 flushed, interleaved; ms"}
     tasks: list[dict[str, Any]] = []
     for task in Collector(funnel, seconds=seconds).tasks(modules):
-        tasks.append(task)
-        _write(output, {"meta": meta, "tasks": tasks})
+        if any("ms" in row for row in task["rows"]):
+            tasks.append(task)
+            _write(output, {"meta": meta, "tasks": tasks})
         typer.echo(_summary(task), err=True)
 
 

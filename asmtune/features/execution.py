@@ -50,20 +50,25 @@ def _times(profile: Profile, work: Work, matched: Sequence[LoopWork | None]) -> 
             # A loop that only waits, or that the IR does not have, such as the
             # retries of a compare-and-swap, runs about once an entry.
             runs[position] = runs[segment.parent]
-        elif position != _main_part(segments, matched, position):
-            runs[position] = loop.entries * (loop.trips % (loop.unroll_factor or 1))
-        else:
+            continue
+        main = _main_part(segments, matched, position)
+        unroll = loop.unroll_factor or 1
+        if position == main:
             by_flops = _by_flops(segments, position, work, loop)
-            unrolled = loop.entries * (loop.trips // (loop.unroll_factor or 1))
-            plain = loop.iterations if (loop.unroll_factor or 1) == 1 else unrolled
+            plain = loop.iterations if unroll == 1 else loop.entries * (loop.trips // unroll)
             runs[position] = plain if by_flops is None else by_flops
+        elif unroll == 1 and segments[main].flops and not segment.flops:
+            # Another partition of the warps: it copies what the main one multiplies.
+            runs[position] = loop.iterations
+        else:
+            runs[position] = loop.entries * (loop.trips % unroll)
     return runs
 
 
 def _main_part(
     segments: Sequence[Segment], matched: Sequence[LoopWork | None], position: int
 ) -> int:
-    """Of the loops that one loop of the IR became, the largest: others run its remainder."""
+    """Of the loops that one loop of the IR became, the one that does most."""
     parts = [
         i
         for i, loop in enumerate(matched)
@@ -91,7 +96,7 @@ def _by_flops(
     entries = max(loop.entries, 1.0)
     peeled = max(0.0, sum(segments[parent].flops.values()) * entries - around)
     left = asked - min(peeled, asked)
-    return left / per_run if left else None
+    return left / per_run
 
 
 def match_loops(segments: Sequence[Segment], work: Work) -> list[LoopWork | None]:
@@ -102,28 +107,42 @@ def match_loops(segments: Sequence[Segment], work: Work) -> list[LoopWork | None
         if segment.parent is None or not segment.is_work:
             continue
         around = matched[segment.parent]
-        inside = [loop for loop in work.loops if _is_within(loop, around, work)]
-        best = max(inside, key=lambda loop: _likeness(segment, loop, lines, matched), default=None)
-        if best is not None and _likeness(segment, best, lines, matched)[0] > 0:
-            matched[position] = best
+        children = [child for child in segments if child.parent == position and child.is_work]
+        alike = [
+            loop
+            for loop in work.loops
+            if _is_within(loop, around, work) and _share(segment, lines[loop.id])
+        ]
+        matched[position] = max(
+            alike,
+            key=lambda loop: _likeness(segment, children, lines[loop.id], loop, matched),
+            default=None,
+        )
     _match_by_order(segments, work, matched)
     return matched
 
 
 def _likeness(
     segment: Segment,
+    children: Sequence[Segment],
+    own: frozenset[int],
     loop: LoopWork,
-    lines: Sequence[frozenset[int]],
     matched: Sequence[LoopWork | None],
-) -> tuple[float, bool, float]:
-    """Share of the loop's lines that the segment has; then new ones, then those that run most.
+) -> tuple[float, bool, bool, float]:
+    """Share of the loop's own lines that the segment has; then ties.
 
-    A segment has what its own blocks do, without inner loops: where it has the
-    lines of two nested ones, the compiler has fused them.
+    New loops come first, then those that are not peeled, then those that run
+    most. A segment has what its own blocks do, without inner loops: where it has
+    the lines of two nested loops, the compiler has fused them; or, if one of its
+    children has the inner one's lines as well, peeled trips off the inner one.
     """
-    own = lines[loop.id]
-    shared = len(own & segment.lines) / len(own) if own else 0.0
-    return shared, loop not in matched, loop.iterations
+    shared = _share(segment, own)
+    peeled = any(_share(child, own) >= shared for child in children)
+    return shared, loop not in matched, not peeled, loop.iterations
+
+
+def _share(segment: Segment, own: frozenset[int]) -> float:
+    return len(own & segment.lines) / len(own) if own else 0.0
 
 
 def _lines_of(work: Work) -> list[frozenset[int]]:

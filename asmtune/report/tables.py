@@ -11,7 +11,7 @@ from rich.text import Text
 
 from asmtune.config import Config
 from asmtune.records import PruneReport, Verdict
-from asmtune.replay import CUTS, ReplayReport
+from asmtune.replay import CUTS, ReplayReport, ScorerResult
 
 COLUMNS: Final = {
     "regs_per_thread": "regs",
@@ -110,26 +110,33 @@ def _number(name: str, value: float) -> str:
 
 
 def replay_table(report: ReplayReport) -> Group:
+    """Share of the best speed kept, by scorer and by kernel, and what was told of the rest."""
+    told = report.agreement.failures
+    lines = [f"told {a}, recorded {b}: {n}" for (a, b), n in sorted(told.items())]
+    resources = [f"{a} {b}: {n}" for (a, b), n in sorted(report.agreement.resources.items())]
+    table = scorers_table(report.scorers, report.device)
+    return Group(table, Text("; ".join(lines)), Text("; ".join(resources)))
+
+
+def scorers_table(scorers: Sequence[ScorerResult], device: str) -> Table:
     """Share of the best speed kept, by scorer and by kernel."""
     table = Table(
-        title=f"Share of the best speed kept on {report.device}, geometric means",
+        title=f"Share of the best speed kept on {device}, geometric means",
         title_justify="left",
         show_edge=False,
     )
     for heading in ("scorer", "kernel", "tasks", "top 1", "5", "10", "5%", "10%", "worst, 10"):
         table.add_column(heading, justify="left" if heading in ("scorer", "kernel") else "right")
-    for result in report.scorers:
-        for kernel in (None, *result.kernels):
+    for result in scorers:
+        # Without a task there is no mean.
+        for kernel in (None, *result.kernels) if result.tasks else ():
             summary = result.summary(kernel)
             tasks = sum(kernel in (None, r.task.kernel) for r in result.tasks)
             numbers = [f"{summary[cut]:.3f}" for cut in (*CUTS, "worst_top10")]
             name = result.scorer if kernel is None else ""
             table.add_row(name, kernel or "all", str(tasks), *numbers)
         table.add_section()
-    told = report.agreement.failures
-    lines = [f"told {a}, recorded {b}: {n}" for (a, b), n in sorted(told.items())]
-    resources = [f"{a} {b}: {n}" for (a, b), n in sorted(report.agreement.resources.items())]
-    return Group(table, Text("; ".join(lines)), Text("; ".join(resources)))
+    return table
 
 
 def mapping_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -1,6 +1,13 @@
 """Judging configs: rules that drop what cannot run, scorers that rank the rest."""
 
-from asmtune.score.base import Candidate, Scorer, make_scorer, scorer_names
+from asmtune.score.base import (
+    Candidate,
+    Scorer,
+    make_scorer,
+    notes_of,
+    scorer_names,
+    without_kernel,
+)
 from asmtune.score.rules import RULES, Rule, broken_rules
 
 __all__ = [
@@ -10,5 +17,7 @@ __all__ = [
     "Scorer",
     "broken_rules",
     "make_scorer",
+    "notes_of",
     "scorer_names",
+    "without_kernel",
 ]

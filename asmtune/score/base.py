@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from asmtune.config import Config
 from asmtune.errors import InputError
@@ -55,6 +55,34 @@ class Scorer(Protocol):
         ...
 
 
+@runtime_checkable
+class Noting(Protocol):
+    """A scorer that has something to say of its rankings."""
+
+    def notes(self, target: Target) -> tuple[str, ...]:
+        """What a reader must know of a ranking for a target."""
+        ...
+
+
+@runtime_checkable
+class Trained(Protocol):
+    """A scorer that was trained on timings of kernels."""
+
+    def for_kernel(self, kernel: str) -> Scorer:
+        """The scorer as it would be had it never seen a kernel."""
+        ...
+
+
+def notes_of(scorer: Scorer, target: Target) -> tuple[str, ...]:
+    """What a scorer says of its rankings for a target."""
+    return scorer.notes(target) if isinstance(scorer, Noting) else ()
+
+
+def without_kernel(scorer: Scorer, kernel: str) -> Scorer:
+    """A scorer that never saw a kernel; one that needs no training is itself."""
+    return scorer.for_kernel(kernel) if isinstance(scorer, Trained) else scorer
+
+
 def _weights() -> Scorer:
     from asmtune.score.weights import Weights
 
@@ -73,7 +101,14 @@ def _roofline() -> Scorer:
     return Roofline()
 
 
+def _learned() -> Scorer:
+    from asmtune.score.learned import Learned
+
+    return Learned()
+
+
 _SCORERS: dict[str, Callable[[], Scorer]] = {
+    "learned": _learned,
     "roofline": _roofline,
     "weights": _weights,
     "chance": _chance,

@@ -1,0 +1,231 @@
+"""How often the assembly's loops run, against totals that are known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from asmtune.asm import OpClass
+from asmtune.config import Config
+from asmtune.features.execution import executions, match_loops
+from asmtune.features.launch import LaunchReading
+from asmtune.kernels import matmul
+from asmtune.problem import Problem
+from tests.launch_kernels import (
+    Launch,
+    causal_attention,
+    executed_flops,
+    looped,
+    persistent,
+    pointers,
+    static_product,
+    two_loops,
+)
+from tests.workload.workload_kernels import tma_gemm
+
+MACHINES = ("A100", "H200", "B200")
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+SMALL, WIDE, LONG, THIN = (64, 64, 32, 4), (128, 128, 64, 8), (64, 128, 128, 4), (16, 32, 128, 2)
+
+
+def product(depth: int, dtype: str = "fp16") -> Problem:
+    """A product whose result is 256 x 256."""
+    return matmul.problem({"M": 256, "N": 256, "K": depth}, dtype, "meta")
+
+
+def tiled(tile: tuple[int, int, int, int], stages: int = 3) -> Config:
+    """A config of `matmul`."""
+    m, n, k, warps = tile
+    values = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}
+    return Config(values, num_warps=warps, num_stages=stages)
+
+
+def hot_trips(reading: LaunchReading, tile_flops: float) -> float:
+    """Trips of the multiplying loop and those peeled off it, if a trip does one whole tile."""
+    segments, runs = reading.profile.segments, executions(reading.profile, reading.work)
+    trips = 0.0
+    for segment, run in zip(segments, runs, strict=True):
+        flops = sum(segment.flops.values())
+        assert flops in (0, tile_flops)
+        trips += run.times * (flops == tile_flops)
+    return trips
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("tile", "stages", "dtype"),
+    [
+        (SMALL, 1, "fp16"),
+        (SMALL, 3, "bf16"),
+        (WIDE, 4, "fp16"),
+        (LONG, 2, "fp16"),
+        (THIN, 2, "fp16"),
+        (SMALL, 3, "i8"),
+        (WIDE, 3, "fp32"),
+    ],
+)
+def test_products(
+    machine: str, tile: tuple[int, int, int, int], stages: int, dtype: str, launch: Launch
+) -> None:
+    """A launch multiplies 2 M N K times whatever the tile, stages, dtype and instruction."""
+    reading = launch(product(1024, dtype), tiled(tile, stages), machine)
+    assert executed_flops(reading) == 2 * 256 * 256 * 1024
+    m, n, k, _ = tile
+    assert hot_trips(reading, 2 * m * n * k) == 1024 / k
+
+
+@pytest.mark.parametrize("machine", ["H200", "B200"])
+def test_products_in_fp8(machine: str, launch: Launch) -> None:
+    """So it is with fp8, which sm_80 does not have."""
+    reading = launch(product(1024, "fp8e4nv"), tiled(WIDE), machine)
+    assert executed_flops(reading) == 2 * 256 * 256 * 1024
+    assert hot_trips(reading, 2 * 128 * 128 * 64) == 1024 / 64
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("depth", [64, 128, 1000])
+def test_short_and_ragged_products(machine: str, depth: int, launch: Launch) -> None:
+    """One trip, of which Blackwell peels all; two; and a last one that is masked."""
+    reading = launch(product(depth), tiled(WIDE), machine)
+    assert executed_flops(reading) == 2 * 256 * 256 * math.ceil(depth / 64) * 64
+
+
+@pytest.mark.parametrize(
+    ("machine", "kind"), [("A100", "mma.sync"), ("H200", "wgmma"), ("B200", "tcgen05")]
+)
+def test_instructions(machine: str, kind: str, launch: Launch) -> None:
+    """Each generation's own tensor instruction does all of the work."""
+    reading = launch(product(1024), tiled(WIDE, 4), machine)
+    kinds = {kind for segment in reading.profile.segments for kind, _ in segment.flops}
+    assert kinds == {kind}
+
+
+def test_peeled_trips(launch: Launch) -> None:
+    """Blackwell multiplies once before its loop, so that the loop runs one trip less."""
+    reading = launch(product(1024), tiled(WIDE, 4), "B200")
+    segments, runs = reading.profile.segments, executions(reading.profile, reading.work)
+    times = [run.times for s, run in zip(segments, runs, strict=True) if s.flops]
+    assert times == [1, 15]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(("unroll", "trips"), [(2, 16), (2, 17), (4, 19), (4, 2)])
+def test_unrolled_loops(machine: str, unroll: int, trips: int, launch: Launch) -> None:
+    """Whole groups of trips run in the unrolled loop, and what is left in its remainder."""
+    depth = 32 * trips
+    reading = launch(looped(256, 256, depth, (64, 64), unroll), Config(TILE), machine)
+    assert executed_flops(reading) == pytest.approx(2 * 256 * 256 * depth)
+    if machine == "B200":
+        return  # peels either loop
+    runs = executions(reading.profile, reading.work)
+    assert [run.times for run in runs] == [1, trips // unroll, trips % unroll]
+    _, main, rest = reading.profile.segments
+    assert (
+        sum(main.flops.values()) == unroll * sum(rest.flops.values()) == unroll * 2 * 64 * 64 * 32
+    )
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_static_range(machine: str, launch: Launch) -> None:
+    """What the front end writes out runs once, and is all there."""
+    arguments = {**pointers(torch.float16, "a_ptr", "b_ptr", "c_ptr"), "N": 256, "K": 128}
+    reading = launch(Problem(static_product, arguments, (4, 4)), Config(TILE), machine)
+    assert executed_flops(reading) == 2 * 256 * 256 * 128
+    assert not any(segment.depth for segment in reading.profile.segments)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("flatten", [False, True])
+def test_persistent_loops(machine: str, flatten: bool, launch: Launch) -> None:
+    """Nested loops and fused ones do the same work, on 16 tiles by 3 programs of 16 trips each."""
+    reading = launch(persistent(256, 512, 3, flatten), Config(TILE), machine)
+    assert executed_flops(reading) == pytest.approx(2 * 256 * 256 * 512)
+    assert hot_trips(reading, 2 * 64 * 64 * 32) == pytest.approx(16 / 3 * 16)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_nested_loops(machine: str, launch: Launch) -> None:
+    """The outer loop runs once a tile, also where a trip of the inner one is peeled into it."""
+    reading = launch(persistent(256, 512, 4, False), Config(TILE), machine)
+    segments, runs = reading.profile.segments, executions(reading.profile, reading.work)
+    working = [
+        (segment.depth, run.times)
+        for segment, run in zip(segments, runs, strict=True)
+        if segment.is_work
+    ]
+    peeled = 4 if machine == "B200" else 0
+    assert working == [(0, 1), (1, 4), (2, 4 * 16 - peeled)]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("block", [32, 64])
+def test_causal_trips(machine: str, block: int, launch: Launch) -> None:
+    """Programs that stop at their diagonal count with their mean trips."""
+    arguments = {
+        **pointers(torch.float16, "q_ptr", "k_ptr", "v_ptr", "o_ptr"),
+        "N": 1024,
+        "D": 64,
+    }
+    problem = Problem(causal_attention, arguments, (8,))
+    reading = launch(problem, Config({"BLOCK_M": 128, "BLOCK_N": block}), machine)
+    keys = sum(128 * (program + 1) for program in range(8))
+    assert executed_flops(reading) == 2 * 2 * 128 * 64 * keys
+    (loop,) = reading.work.loops
+    assert loop.trips == keys / 8 / block
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_loops_in_turn(machine: str, launch: Launch) -> None:
+    """Two loops one after the other are told apart: one loads, the other stores."""
+    arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "first": 100, "second": 7}
+    reading = launch(Problem(two_loops, arguments, (4,)), Config({"BLOCK": 1024}), machine)
+    found = {}
+    runs = executions(reading.profile, reading.work)
+    for segment, run in zip(reading.profile.segments, runs, strict=True):
+        for traffic in segment.traffic:
+            if traffic.space == "global":
+                found[traffic.direction] = run.times
+    assert found == {"load": 100, "store": 7}
+    matched = [loop for loop in match_loops(reading.profile.segments, reading.work) if loop]
+    assert [loop.id for loop in matched] == [0, 1]
+
+
+@pytest.mark.parametrize("specialised", [False, True])
+def test_partitions(specialised: bool, launch: Launch) -> None:
+    """Where some warps copy and others multiply, both have all of the loop's trips."""
+    sizes = {"M": 512, "N": 512, "K": 512, "WS": specialised}
+    arguments = {**pointers(torch.float16, "a_ptr", "b_ptr", "c_ptr"), **sizes}
+    tile = Config({"BM": 128, "BN": 128, "BK": 64}, num_warps=4)
+    reading = launch(Problem(tma_gemm, arguments, (4, 4)), tile, "B200")
+    assert executed_flops(reading) == 2 * 512**3
+    runs = executions(reading.profile, reading.work)
+    copied = sum(
+        segment.tma_bytes * run.times
+        for segment, run in zip(reading.profile.segments, runs, strict=True)
+    )
+    # The loop asks for a tile of A and one of B in each trip; a pipeline's start asks twice more.
+    assert 8 <= copied / (2 * 128 * 64 * 2) <= 10
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_stages_of_the_loop(machine: str, launch: Launch) -> None:
+    """A loop's own stages stand before the config's, which hold for everything else."""
+    config = Config(TILE, num_stages=3)
+    for own, expected in ((None, 3), (5, 5)):
+        reading = launch(looped(256, 256, 512, (64, 64), None, own), config, machine)
+        runs = executions(reading.profile, reading.work)
+        matched = match_loops(reading.profile.segments, reading.work)
+        assert {run.stages for run, loop in zip(runs, matched, strict=True) if loop} == {expected}
+        assert runs[0].stages == 3
+
+
+def test_waits_are_not_work(launch: Launch) -> None:
+    """Loops that wait for a barrier in memory match no loop of the IR."""
+    reading = launch(product(1024), tiled(WIDE, 4), "B200")
+    matched = match_loops(reading.profile.segments, reading.work)
+    waits = [i for i, segment in enumerate(reading.profile.segments) if not segment.is_work]
+    assert waits
+    assert all(matched[i] is None for i in waits)
+    assert all(not reading.profile.segments[i].classes.get(OpClass.TENSOR) for i in waits)

@@ -1,0 +1,230 @@
+"""Kernels whose work is known exactly, and their launches as the features see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.compile import Lowering, Request, compile_one
+from asmtune.config import Config
+from asmtune.features import ProfileReader
+from asmtune.features.launch import LaunchReading
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Failure
+from asmtune.settings import Settings
+from asmtune.target import load_target
+from asmtune.workload import Call, analyse
+from tests.sample_kernels import tensor
+
+Launch = Callable[[Problem, Config, str], LaunchReading]
+"""What is known of a launch, compiled for a target by name."""
+
+
+def launches(settings: Settings) -> Launch:
+    """Compiles and weighs; the same compile is done once."""
+    profiles: dict[str, Any] = {}
+
+    def launch(problem: Problem, config: Config, name: str) -> LaunchReading:
+        target = load_target(name)
+        request = Lowering(problem, target, 60).request(config)
+        assert isinstance(request, Request), request
+        artifact = compile_one(request, settings)
+        assert not isinstance(artifact, Failure), artifact
+        assert isinstance(artifact, Artifact)
+        key = f"{artifact.digest} {target.name}"
+        if key not in profiles:
+            profiles[key] = ProfileReader(target)(artifact)
+        sizes = {
+            name: value.numel() * value.element_size()
+            for name, value in problem.arguments.items()
+            if isinstance(value, torch.Tensor)
+        }
+        call = Call(
+            arguments=problem.bind(config),
+            grid=problem.programs(config),
+            tensor_bytes=sizes,
+            processors=target.sms,
+        )
+        return LaunchReading.of(profiles[key], analyse(request.ttir, call), target)
+
+    return launch
+
+
+@triton.jit
+def looped_product(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    UNROLL: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """C = A B, with the loop's own unrolling and stages."""
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for k in tl.range(0, K, BLOCK_K, loop_unroll_factor=UNROLL, num_stages=STAGES):
+        a = tl.load(a_ptr + rows[:, None] * K + k + depth[None, :])
+        b = tl.load(b_ptr + (k + depth)[:, None] * N + cols[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def static_product(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    N,
+    K: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """C = A B without a loop: the front end writes out every step."""
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for step in tl.static_range(K // BLOCK_K):
+        a = tl.load(a_ptr + rows[:, None] * K + step * BLOCK_K + depth[None, :])
+        b = tl.load(b_ptr + (step * BLOCK_K + depth)[:, None] * N + cols[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def persistent_product(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    FLATTEN: tl.constexpr,
+):
+    """C = A B by a small grid that walks the tiles."""
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    tiles = tl.cdiv(M, BLOCK_M) * tiles_n
+    depth = tl.arange(0, BLOCK_K)
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=FLATTEN):
+        rows = tile // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)
+        cols = tile % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)
+        acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for k in tl.range(0, K, BLOCK_K):
+            a = tl.load(a_ptr + rows[:, None] * K + k + depth[None, :])
+            b = tl.load(b_ptr + (k + depth)[:, None] * N + cols[None, :])
+            acc = tl.dot(a, b, acc)
+        tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def causal_attention(
+    q_ptr, k_ptr, v_ptr, o_ptr, N, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """Attention whose programs stop at their diagonal."""
+    start = tl.program_id(0)
+    rows = start * BLOCK_M + tl.arange(0, BLOCK_M)
+    width = tl.arange(0, D)
+    q = tl.load(q_ptr + rows[:, None] * D + width[None, :])
+    highest = tl.full([BLOCK_M], -float("inf"), tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, D], tl.float32)
+    for n in tl.range(0, (start + 1) * BLOCK_M, BLOCK_N):
+        cols = n + tl.arange(0, BLOCK_N)
+        k = tl.load(k_ptr + cols[:, None] * D + width[None, :])
+        scores = tl.where(rows[:, None] >= cols[None, :], tl.dot(q, k.T), -1.0e30)
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        weights = tl.exp2(scores - higher[:, None])
+        shrunk = tl.exp2(highest - higher)
+        total = total * shrunk + tl.sum(weights, 1)
+        v = tl.load(v_ptr + cols[:, None] * D + width[None, :])
+        acc = tl.dot(weights.to(v.dtype), v, acc * shrunk[:, None])
+        highest = higher
+    out = acc / total[:, None]
+    tl.store(o_ptr + rows[:, None] * D + width[None, :], out.to(o_ptr.dtype.element_ty))
+
+
+@triton.jit
+def two_loops(x_ptr, y_ptr, first, second, BLOCK: tl.constexpr):
+    """Read many blocks, then write other ones: two loops, one after the other."""
+    at = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for i in range(first):
+        total += tl.load(x_ptr + i * BLOCK + at)
+    for i in range(second):
+        tl.store(y_ptr + i * BLOCK + at, total + i)
+
+
+@triton.jit
+def column_copy(x_ptr, y_ptr, pitch, BLOCK: tl.constexpr):
+    """Copy a column, whose elements are a row apart."""
+    at = tl.arange(0, BLOCK) * pitch + tl.program_id(0)
+    tl.store(y_ptr + at, tl.load(x_ptr + at))
+
+
+@triton.jit
+def many_powers(x_ptr, y_ptr, times, BLOCK: tl.constexpr):
+    """Special functions, and hardly anything else."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    for _ in range(times):
+        x = tl.exp2(tl.exp2(tl.exp2(tl.exp2(x))))
+    tl.store(y_ptr + at, x)
+
+
+@triton.jit
+def chain(x_ptr, y_ptr, steps, BLOCK: tl.constexpr):
+    """A long loop in which each step waits for the last."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    state = tl.zeros((BLOCK,), tl.float32)
+    for step in range(steps):
+        state = state * 0.5 + tl.load(x_ptr + step * BLOCK + at)
+    tl.store(y_ptr + at, state)
+
+
+def looped(
+    M: int,
+    N: int,
+    K: int,
+    tile: tuple[int, int],
+    unroll: int | None = None,
+    stages: int | None = None,
+) -> Problem:
+    """`looped_product` in fp16."""
+    a, b, c = tensor(torch.float16, M, K), tensor(torch.float16, K, N), tensor(torch.float16, M, N)
+    arguments = {"a_ptr": a, "b_ptr": b, "c_ptr": c, "N": N, "K": K}
+    loop = {"UNROLL": unroll, "STAGES": stages}
+    return Problem(looped_product, {**arguments, **loop}, (M // tile[0], N // tile[1]))
+
+
+def persistent(size: int, depth: int, programs: int, flatten: bool) -> Problem:
+    """`persistent_product` of a (size, depth) and a (depth, size) matrix in fp16."""
+    shape = {"M": size, "N": size, "K": depth, "FLATTEN": flatten}
+    return Problem(
+        persistent_product,
+        {**pointers(torch.float16, "a_ptr", "b_ptr", "c_ptr"), **shape},
+        (programs,),
+    )
+
+
+def executed_flops(reading: LaunchReading) -> float:
+    """Tensor arithmetic of a whole launch, as the assembly has it."""
+    return reading.cycles.flops * reading.work.programs
+
+
+def pointers(dtype: torch.dtype, *names: str, extent: int = 1 << 24) -> dict[str, Any]:
+    """Tensors without memory by name."""
+    return {name: tensor(dtype, extent) for name in names}

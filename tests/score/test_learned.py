@@ -1,0 +1,319 @@
+"""The learned scorer: what it is fitted on, where it is kept, and when it stands back."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asmtune.config import Config
+from asmtune.errors import ParseError
+from asmtune.features import FEATURES
+from asmtune.records import Features
+from asmtune.score import Candidate, examples, learned, make_scorer, notes_of, without_kernel
+from asmtune.score.examples import MOST_ROWS, Examples, TaskRows
+from asmtune.score.learned import DATA, Learned, fit, rank
+from asmtune.score.roofline import Roofline
+from asmtune.score.vectors import schema
+from asmtune.settings import Settings
+from asmtune.target import Target, load_target
+
+
+def features(seed: int, count: int = 40) -> list[Features]:
+    """Candidates of a task with random cycles and registers."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for row in generator.random((count, 4)):
+        values = {
+            "programs": 4000.0,
+            "programs_per_sm": 2.0,
+            "waves": 15.2,
+            "num_warps": 4.0,
+            "tensor_cycles": 1e4 * row[0],
+            "issue_cycles": 1e4 * row[1],
+            "latency_cycles": 3e4 * row[2],
+            "regs_per_thread": float(int(32 + 200 * row[3])),
+        }
+        found.append(Features({**dict.fromkeys(FEATURES, 0.0), **values}))
+    return found
+
+
+def times(found: Sequence[Features]) -> list[float]:
+    """What they take here: registers count, which the roofline does not know."""
+    return [1 + f["regs_per_thread"] + 1e-3 * f["issue_cycles"] for f in found]
+
+
+def rows(kernel: str, seed: int, target: Target) -> TaskRows:
+    """A task of a kernel."""
+    found = features(seed)
+    return TaskRows.of((kernel, {"n": seed}, "float16"), found, times(found), target)
+
+
+@pytest.fixture
+def tasks(target: Target) -> tuple[TaskRows, ...]:
+    """Two tasks of each of three kernels."""
+    return tuple(rows(kernel, s, target) for s, kernel in enumerate(("a", "b", "c") * 2))
+
+
+@pytest.fixture
+def source(tasks: tuple[TaskRows, ...], tmp_path: Path) -> Path:
+    """A file of them."""
+    path = tmp_path / "rows.npz"
+    Examples(tasks, "H200", schema(), {"device": "NVIDIA H200"}).save(path)
+    return path
+
+
+def candidates(seed: int, target: Target, count: int = 40) -> list[Candidate]:
+    """Compiled candidates of one task."""
+    found = features(seed, count)
+    return [Candidate(Config({"n": i}), target, features=f) for i, f in enumerate(found)]
+
+
+def test_it_learns(source: Path, target: Target, empty_settings: Settings) -> None:
+    """On a task never seen it ranks by what counted in the training, better than the roofline."""
+    task = candidates(99, target)
+    took = np.array(times([c.features for c in task if c.features is not None]))
+    by_learned = Learned(empty_settings, (source,)).score(task)
+    by_roofline = Roofline().score(task)
+    assert np.corrcoef(by_learned, -took)[0, 1] > 0.7
+    assert np.corrcoef(by_learned, took)[0, 1] < np.corrcoef(by_roofline, took)[0, 1]
+
+
+def test_what_was_not_compiled_comes_last(
+    source: Path, target: Target, empty_settings: Settings
+) -> None:
+    """A candidate without assembly scores minus infinity and does not move the others."""
+    scorer, task = Learned(empty_settings, (source,)), candidates(7, target)
+    bare = Candidate(Config({}), target)
+    scores = scorer.score([bare, *task])
+    assert scores == [float("-inf"), *scorer.score(task)]
+
+
+def test_few_candidates(source: Path, target: Target, empty_settings: Settings) -> None:
+    """Fewer than five are ranked by the roofline, and nothing is fitted for them."""
+    task = candidates(7, target, 4)
+    assert Learned(empty_settings, (source,)).score(task) == Roofline().score(task)
+    assert Learned(empty_settings, (source,)).score([]) == []
+    assert not empty_settings.cache_dir.exists()
+
+
+def test_the_fit_is_deterministic(tasks: tuple[TaskRows, ...]) -> None:
+    """Equal rows give equal forests, on one processor as on two."""
+    one, two = fit(tasks, 1, ""), fit(tasks, 2, "")
+    for name in ("left", "right", "feature", "threshold", "value", "roots"):
+        assert (getattr(one, name) == getattr(two, name)).all()
+
+
+def test_the_cache(
+    source: Path, target: Target, empty_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second scorer reads the first one's forest, which is the user's alone."""
+    task = candidates(7, target)
+    scores = Learned(empty_settings, (source,)).score(task)
+    (path,) = (empty_settings.cache_dir / "models").iterdir()
+    assert path.suffix == ".npz"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("fitted again")
+
+    monkeypatch.setattr(learned, "fit", refuse)
+    assert Learned(empty_settings, (source,)).score(task) == scores
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x04K\x01."])
+def test_a_damaged_cache_is_made_anew(
+    content: bytes, source: Path, target: Target, empty_settings: Settings
+) -> None:
+    """What is no forest in the cache is replaced by one."""
+    task = candidates(7, target)
+    scores = Learned(empty_settings, (source,)).score(task)
+    (path,) = (empty_settings.cache_dir / "models").iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(content)
+    assert Learned(empty_settings, (source,)).score(task) == scores
+    assert len(path.read_bytes()) == len(whole)
+
+
+def test_no_place_for_a_cache(source: Path, target: Target, tmp_path: Path) -> None:
+    """Where the cache cannot be written the scores are the same."""
+    (tmp_path / "file").write_text("in the way")
+    blocked = Settings(cache_dir=tmp_path / "file")
+    free = Settings(cache_dir=tmp_path / "free")
+    task = candidates(7, target)
+    assert Learned(blocked, (source,)).score(task) == Learned(free, (source,)).score(task)
+
+
+def test_a_kernel_is_left_out(
+    source: Path,
+    tasks: tuple[TaskRows, ...],
+    target: Target,
+    empty_settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For a kernel it was trained on, it is fitted on the others' rows alone."""
+    seen: list[list[str]] = []
+
+    def watch(given: Sequence[TaskRows], jobs: int, identity: str) -> Any:
+        seen.append([task.kernel for task in given])
+        return fit(given, jobs, identity)
+
+    monkeypatch.setattr(learned, "fit", watch)
+    scorer, task = Learned(empty_settings, (source,)), candidates(7, target)
+    without = without_kernel(scorer, "b")
+    assert without.name == "learned"
+    assert without.score(task) != scorer.score(task)
+    assert seen == [["a", "c", "a", "c"], ["a", "b", "c"] * 2]
+    assert without_kernel(scorer, "never seen") is scorer
+    others = [t for t in Examples.load(source).tasks if t.kernel != "b"]
+    found = [c.features for c in task if c.features is not None]
+    by_hand = rank(fit(others, 1, ""), learned.base_columns(found, target))
+    assert without.score(task) == by_hand.tolist()
+    assert len(list((empty_settings.cache_dir / "models").iterdir())) == 1
+
+
+def test_old_forests_go(source: Path, target: Target, empty_settings: Settings) -> None:
+    """The cache keeps a few forests, the newest among them."""
+    folder = empty_settings.cache_dir / "models"
+    folder.mkdir(parents=True)
+    for number in range(9):
+        (folder / f"{number}.npz").touch()
+        os.utime(folder / f"{number}.npz", (number, number))
+    Learned(empty_settings, (source,)).score(candidates(7, target))
+    left = {path.name for path in folder.iterdir()}
+    assert len(left) == learned.MOST_FORESTS
+    assert {"8.npz", "7.npz", "6.npz"} < left
+
+
+def test_only_the_kernel_left_out(target: Target, tmp_path: Path) -> None:
+    """Without any row left the roofline ranks."""
+    path, task = tmp_path / "rows.npz", candidates(7, target)
+    Examples((rows("a", 1, target),), "H200", schema(), {}).save(path)
+    scorer = Learned(Settings(cache_dir=tmp_path / "c"), (path,)).for_kernel("a")
+    assert scorer.score(task) == Roofline().score(task)
+
+
+def test_notes(source: Path, target: Target, empty_settings: Settings) -> None:
+    """On another target it ranks all the same, and says that only the H200 has been checked."""
+    scorer, other = Learned(empty_settings, (source,)), load_target("A100")
+    assert notes_of(scorer, target) == ()
+    (note,) = notes_of(scorer, other)
+    assert "only the H200 has been checked" in note
+    assert other.name in note
+    task = candidates(7, other)
+    assert scorer.score(task) != Roofline().score(task)
+    assert notes_of(make_scorer("roofline"), other) == ()
+
+
+@pytest.mark.parametrize("case", ["schema", "absent", "damaged", "none"])
+def test_without_rows(
+    case: str, tasks: tuple[TaskRows, ...], target: Target, tmp_path: Path
+) -> None:
+    """Without rows, or with rows of other features, the roofline ranks and a note says why."""
+    path = tmp_path / "rows.npz"
+    if case == "schema":
+        Examples(tasks, "H200", "another", {}).save(path)
+    elif case == "damaged":
+        path.write_bytes(b"PK\x03\x04 and no more")
+    sources = () if case == "none" else (path,)
+    scorer, task = Learned(Settings(cache_dir=tmp_path / "cache"), sources), candidates(7, target)
+    assert scorer.score(task) == Roofline().score(task)
+    assert scorer.for_kernel("a") is scorer
+    (note,) = scorer.notes(target)
+    assert note.startswith("ranked by roofline, since learned cannot be used: ")
+    says = {"schema": "other features", "none": "no training rows are installed"}
+    assert says.get(case, "training rows ") in note
+
+
+def test_rows_saved_and_loaded(source: Path, tasks: tuple[TaskRows, ...], tmp_path: Path) -> None:
+    """A file gives back its tasks to float16's precision, and the same rows the same bytes."""
+    loaded = Examples.load(source)
+    assert loaded.kernels == ("a", "b", "c")
+    for before, after in zip(tasks, loaded.tasks, strict=True):
+        assert (after.kernel, after.shape, after.dtype) == (before.kernel, before.shape, "float16")
+        assert after.vectors == pytest.approx(before.vectors, abs=0.02)
+        assert after.slowdown == pytest.approx(before.slowdown, abs=0.002)
+    loaded.save(tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == source.read_bytes()
+
+
+def test_thinned(target: Target) -> None:
+    """Of a large task the fastest third stays, with its scale; a small one stays whole."""
+    found = features(3, 500)
+    task = TaskRows.of(("a", {}, "float16"), found, times(found), target)
+    thin = task.thinned()
+    assert len(thin.slowdown) == MOST_ROWS
+    assert thin.scale is task.scale
+    fastest = np.sort(task.slowdown)[: MOST_ROWS // 3]
+    assert set(fastest.tolist()) <= set(thin.slowdown.tolist())
+    assert (task.thinned().slowdown == thin.slowdown).all()
+    assert thin.thinned() is thin
+
+
+def test_rows_that_do_not_fit(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows whose arrays do not fit each other, or hold no numbers, are refused."""
+    loaded = Examples.load(source)
+    first, *rest = loaded.tasks
+    short = replace(first, slowdown=first.slowdown[:-1])
+    empty = replace(first, base=first.base[:0], slowdown=first.slowdown[:0])
+    infinite = replace(first, base=np.full_like(first.base, np.inf))
+    for wrong in (short, empty, infinite):
+        replace(loaded, tasks=(wrong, *rest)).save(source)
+        with pytest.raises(ParseError, match="do not fit"):
+            Examples.load(source)
+
+
+def test_rows_are_never_unpickled(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file with an array of objects is refused."""
+    with np.load(source) as file:
+        arrays = dict(file)
+    np.savez(source, **{**arrays, "slowdown": np.array([{}], dtype=object)})
+    with pytest.raises(ParseError, match="allow_pickle=False"):
+        Examples.load(source)
+    np.savez(source, **{**arrays, "about": np.frombuffer(b"[1, 2]", np.uint8)})
+    with pytest.raises(ParseError):
+        Examples.load(source)
+
+
+def test_the_shipped_rows() -> None:
+    """They are of this version's features, of one H200, with provenance, and small."""
+    files = sorted(DATA.glob("*.npz"))
+    assert files
+    kernels: list[str] = []
+    for path in files:
+        assert path.stat().st_size < 1 << 20
+        loaded = Examples.load(path)
+        assert loaded.target == "H200"
+        assert loaded.provenance["device"] == "NVIDIA H200"
+        assert all(v["triton"] == "3.6.0" for v in loaded.provenance["measured"].values())
+        assert all(5 <= len(task.slowdown) <= examples.MOST_ROWS for task in loaded.tasks)
+        assert all(task.slowdown.min() == 0 for task in loaded.tasks)
+        kernels += loaded.kernels
+        json.dumps([dict(task.shape) for task in loaded.tasks])
+    assert {"gemm", "gemm_bias_gelu", "softmax", "attention"} <= set(kernels)
+    assert len(kernels) > 30
+
+
+def test_the_shipped_scorer(target: Target, settings: Settings) -> None:
+    """Fitted on the shipped rows it ranks 1,000 candidates, once fitted, within a blink."""
+    scorer = make_scorer("learned")
+    assert scorer.name == "learned"
+    assert notes_of(scorer, target) == ()
+    task = candidates(7, target, 1000)
+    scores = scorer.score(task)
+    assert np.isfinite(scores).all()
+    seconds = []
+    for _ in range(5):
+        start = time.thread_time()
+        assert scorer.score(task) == scores
+        seconds.append(time.thread_time() - start)
+    # Processor time; the limit is 50 ms on a quiet machine, the rest is for a busy one.
+    assert min(seconds) < 0.1

@@ -1,0 +1,92 @@
+"""The learned scorer's vectors: their names, their scale, and what they are relative to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from asmtune.features import FEATURES
+from asmtune.records import Features
+from asmtune.score import vectors as module
+from asmtune.score.roofline import predict
+from asmtune.score.vectors import (
+    BASE,
+    LEAST_US,
+    NAMES,
+    Scale,
+    base_columns,
+    features_read,
+    schema,
+    vectors,
+)
+from asmtune.target import Target
+
+
+def features(**values: float) -> Features:
+    """All features at zero but those given, and a launch of one program."""
+    given = {"programs": 1.0, "programs_per_sm": 1.0, "num_warps": 4.0, "waves": 1.0, **values}
+    return Features({**dict.fromkeys(FEATURES, 0.0), **given})
+
+
+def test_a_column_a_name(target: Target) -> None:
+    """Every name is unique and has its column, for one candidate as for many."""
+    assert len(set(NAMES)) == len(NAMES)
+    for count in (1, 7):
+        base = base_columns([features()] * count, target)
+        assert base.shape == (count, len(BASE))
+        assert vectors(base, Scale.of(base)).shape == (count, len(NAMES))
+        assert np.isfinite(base).all()
+
+
+def test_by_hand(target: Target) -> None:
+    """Microseconds follow from cycles, programs, SMs and the clock."""
+    one = features(programs=3.0 * target.sms, tensor_cycles=1000.0, regs_per_thread=127.0)
+    (row,) = base_columns([one], target)
+    values = dict(zip(BASE, row, strict=True))
+    us = 3 * 1000 / target.clock_hz * 1e6
+    assert values["us_tensor"] == pytest.approx(np.log(us + LEAST_US), rel=1e-5)
+    assert values["us_roofline"] == pytest.approx(np.log(predict(one, target).us + LEAST_US))
+    assert values["registers"] == pytest.approx(np.log(128))
+    assert values["us_dram"] == pytest.approx(np.log(LEAST_US))
+    assert values["warps"] == 4
+
+
+def test_relative_to_the_task(target: Target) -> None:
+    """Above the least, above the median, and as shares of the roofline's time."""
+    task = [features(regs_per_thread=r, issue_cycles=r * 100) for r in (31.0, 63.0, 255.0)]
+    base = base_columns(task, target)
+    rows = vectors(base, Scale.of(base))
+    columns = dict(zip(NAMES, rows.T, strict=True))
+    assert columns["registers over least"] == pytest.approx([0, np.log(2), np.log(8)], abs=1e-5)
+    assert columns["registers over median"] == pytest.approx([-np.log(2), 0, np.log(4)], abs=1e-5)
+    shares = columns["us_issue"] - columns["us_roofline"]
+    assert columns["us_issue over roofline"] == pytest.approx(shares)
+    assert not columns["us_roofline over roofline"].any()
+
+
+def test_a_faster_machine_is_a_ratio(target: Target) -> None:
+    """On twice the clock a unit takes half the time, and nothing relative to the task moves."""
+    task = [features(tensor_cycles=1e6 * n, programs=1e4) for n in (1, 2)]
+    fast = replace(target, clock_hz=2 * target.clock_hz)
+    slow_base, fast_base = base_columns(task, target), base_columns(task, fast)
+    at = BASE.index("us_tensor")
+    assert slow_base[:, at] - fast_base[:, at] == pytest.approx([np.log(2)] * 2, abs=1e-4)
+    assert np.ptp(slow_base[:, at]) == pytest.approx(np.ptp(fast_base[:, at]), abs=1e-4)
+
+
+def test_the_schema_knows_the_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other columns, features or meanings are another schema."""
+    before = schema()
+    assert before == schema()
+    for name, other in (("NAMES", NAMES[:-1]), ("VERSION", 0), ("features_read", lambda: ("x",))):
+        monkeypatch.setattr(module, name, other)
+        assert schema() != before
+        monkeypatch.undo()
+
+
+def test_what_is_read_is_registered() -> None:
+    """Every feature that the columns are made of stands in the registry."""
+    assert {"tensor_cycles", "unique_bytes", "num_warps"} <= set(features_read())
+    assert set(features_read()) <= set(FEATURES)
