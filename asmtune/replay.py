@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from asmtune.config import Config
 from asmtune.errors import OracleError
 from asmtune.funnel import Funnel
 from asmtune.guard import required
@@ -162,8 +163,22 @@ def judged(
         name: _module(kernels, name) for name in dict.fromkeys(t.kernel for t in oracle.tasks)
     }
     for task in oracle.tasks:
-        problem = _problem(modules[task.kernel], task)
-        yield task, funnel.judge(problem, [row.config for row in task.rows])
+        module = modules[task.kernel]
+        problem = _problem(module, task)
+        yield task, funnel.judge(problem, _with_hooks(task, module, problem))
+
+
+def _with_hooks(task: Task, module: KernelModule, problem: Problem) -> list[Config]:
+    """The recorded configs; where the module's space has an equal one, that, with its hook.
+
+    A file holds no `pre_hook`; without it a tensor descriptor has another block shape.
+    """
+    hooked = {
+        str(config): config
+        for config in module.space().configs(**problem.shape)
+        if config.pre_hook is not None
+    }
+    return [hooked.get(str(row.config), row.config) for row in task.rows]
 
 
 def _problem(module: KernelModule, task: Task) -> Problem:

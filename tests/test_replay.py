@@ -9,16 +9,20 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from asmtune import replay as replay_module
+from asmtune.config import Config
 from asmtune.errors import InputError, OracleError
 from asmtune.funnel import Funnel
-from asmtune.oracle import Oracle, load_oracle
+from asmtune.oracle import Oracle, Row, Task, load_oracle
 from asmtune.replay import CUTS, cut_sizes, geometric_mean, replay
 from asmtune.score import Candidate, make_scorer
 from asmtune.settings import Settings
+from asmtune.space import Space
 from asmtune.target import Target
 
 DATA = Path(__file__).parent / "replay_data"
@@ -371,3 +375,18 @@ def test_recorded_softmax(funnel: Funnel) -> None:
         summary = result.summary()
         assert 0 < summary["worst_top10"] <= summary["top10"] <= 1
         assert summary["top1"] <= summary["top5"] <= summary["top10"]
+
+
+def test_recorded_configs_get_their_hooks_back() -> None:
+    """A config of the file that the module's space has with a pre_hook is judged with the hook."""
+    seen: list[object] = []
+    hooked = Config({"BLOCK": 64}, pre_hook=seen.append)
+    plain = Config({"BLOCK": 128})
+    module = SimpleNamespace(space=lambda: Space.from_configs([hooked, plain]))
+    rows = tuple(
+        Row(Config.from_dict(config.to_dict()), 1.0, None, {}) for config in (plain, hooked)
+    )
+    task = Task("k", {}, "fp16", rows)
+    found = replay_module._with_hooks(task, module, SimpleNamespace(shape={}))
+    assert found == [plain, hooked]
+    assert found[1].pre_hook is hooked.pre_hook
