@@ -1,0 +1,98 @@
+"""Verdicts of rules, compiler and roofline on single configs."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+from asmtune.compile import Compiled, Request
+from asmtune.config import Config
+from asmtune.errors import ParseError
+from asmtune.features import Profile, launch_features
+from asmtune.guard import required
+from asmtune.problem import Problem
+from asmtune.records import Failure, Reason, Verdict
+from asmtune.score import Candidate, broken_rules
+from asmtune.score.roofline import predict
+from asmtune.target import Target
+from asmtune.workload import Call, Kernel, Work, find_dots
+
+
+class Judge:
+    """Verdicts on the configs of one problem, as their IR and their assembly come in.
+
+    Args:
+        problem: the launch.
+        target: the machine to judge for.
+        kernels: TTIR already parsed; filled.
+    """
+
+    def __init__(
+        self, problem: Problem, target: Target, kernels: MutableMapping[str, Kernel]
+    ) -> None:
+        self._problem = problem
+        self._target = target
+        self._kernels = kernels
+        self._works: dict[Config, Work] = {}
+        self._launches: dict[tuple[str, tuple[int, int, int]], Work] = {}
+        self._tensor_bytes = {
+            name: value.numel() * value.element_size()
+            for name, value in problem.arguments.items()
+            if hasattr(value, "numel") and hasattr(value, "element_size")
+        }
+
+    def admit(self, config: Config, request: Request) -> Failure | None:
+        """Applies the rules that need the IR, and weighs the launch."""
+        candidate = Candidate(config, self._target, find_dots(request.ttir))
+        broken = broken_rules(candidate, "ir", hard=True)
+        if broken:
+            return Failure("rules", broken[0].rule, broken[0].text)
+        self._works[config] = self._work(config, request.ttir)
+        return None
+
+    def verdict(self, config: Config, outcome: Compiled[Profile] | Failure) -> Verdict:
+        """What is known of a config once its compile has ended."""
+        if isinstance(outcome, Failure):
+            stage = "rules" if outcome.stage == "rules" else "compile"
+            reason = Reason(outcome.kind, outcome.detail.strip().split("\n")[0])
+            return Verdict(config, False, stage, reasons=(reason,), failure=outcome)
+        target = self._target
+        features = launch_features(outcome.reading, self._works[config], target)
+        candidate = Candidate(config, target, features=features)
+        broken = broken_rules(candidate, "assembly", hard=True)
+        prediction = predict(features, target)
+        return Verdict(
+            config,
+            kept=not broken,
+            dropped_at="rules" if broken else None,
+            reasons=broken or broken_rules(candidate, "assembly", hard=False),
+            features=features,
+            artifact=outcome.digest,
+            predicted_us=round(prediction.us, 2),
+            bottleneck=prediction.bottleneck,
+        )
+
+    def _work(self, config: Config, ttir: str) -> Work:
+        """Configs of one IR and grid ask for the same work."""
+        problem = self._problem
+        grid = required(f"grid of {problem.name}", lambda: problem.programs(config))
+        launch = (ttir, grid)
+        if launch not in self._launches:
+            self._launches[launch] = self._analyse(config, *launch)
+        return self._launches[launch]
+
+    def _analyse(self, config: Config, ttir: str, grid: tuple[int, int, int]) -> Work:
+        kernels = self._kernels
+        call = Call(
+            arguments=self._problem.bind(config),
+            grid=grid,
+            tensor_bytes=self._tensor_bytes,
+            processors=self._target.sms,
+        )
+        try:
+            if ttir not in kernels:
+                kernels[ttir] = Kernel(ttir)
+            return kernels[ttir].work(call)
+        except ParseError:
+            # The compiler took the text, so the config can run; it is ranked as if
+            # no loop took more than one trip.
+            return Work.unread(grid)
