@@ -9,18 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from asmtune.compile import ArtifactCache, Lowering
-from asmtune.compile.load import Launch, load
+from asmtune.compile.load import load_cached
 from asmtune.config import Config
 from asmtune.funnel import Funnel
 from asmtune.kernel_module import KernelModule, Shape
 from asmtune.measure import Subject, TimingPolicy, time_interleaved
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Failure, Measurement, Verdict
-
-_LOST: Final = Failure("launch", "lost", "its artifact is no longer in the cache")
+from asmtune.records import Failure, Measurement, Verdict
 
 
 @dataclass(frozen=True)
@@ -75,13 +73,12 @@ class Collector:
         for verdict in verdicts:
             if not verdict.kept:
                 continue
-            found: Artifact | Launch | Failure = cache.get(verdict.artifact or "") or _LOST
-            if isinstance(found, Artifact):
-                found = load(lowering, verdict.config, found)
+            found = load_cached(lowering, verdict.config, cache, verdict.artifact)
             if isinstance(found, Failure):
                 failures[verdict.config] = found
-            else:
-                subjects.append(Subject(verdict.config, found.run, found.prepare))
+                continue
+            _, launch = found
+            subjects.append(Subject(verdict.config, launch.run, launch.prepare))
         measurements, unlaunched = time_interleaved(subjects, self.policy)
         return {m.config: m for m in measurements}, failures | dict(unlaunched)
 

@@ -116,6 +116,11 @@ class Config:
             values["ir_override"] = self.ir_override
         return values
 
+    def with_cap(self, maxnreg: int | None) -> Config:
+        """The same config, its hook included, with another `maxnreg`."""
+        options = (self.num_warps, self.num_stages, self.num_ctas, maxnreg)
+        return Config(self.kwargs, *options, self.pre_hook, self.ir_override)
+
     def _identity(self) -> tuple[Any, ...]:
         kwargs = tuple(sorted(self.kwargs.items()))
         options = (self.num_warps, self.num_stages, self.num_ctas, self.maxnreg)

@@ -42,12 +42,19 @@ class TuningOptions:
             of the largest tensor argument.
         heuristic: a config, or a function of the arguments by name that gives
             one; the space's default where it is None.
+        keep: how many of the ranked configs are timed: "auto", a number, or a
+            share such as "5%" of those that can run; all of them where it is
+            None, since a launch takes 3 ms and its compile took 200.
+        tiles: whether to search the tile axes of a persistent kernel as well, which
+            otherwise stay at the values of the space's default.
     """
 
     space: SpaceSource
     key: tuple[str, ...] = ()
     small: int | Callable[[Arguments], bool] | None = None
     heuristic: Config | Callable[[Arguments], Any] | None = None
+    keep: str | int | None = None
+    tiles: bool = False
 
 
 def asm_autotune(
@@ -57,6 +64,8 @@ def asm_autotune(
     space: SpaceSource | None = None,
     small: int | Callable[[Arguments], bool] | None = None,
     heuristic: Config | Callable[[Arguments], Any] | None = None,
+    keep: str | int | None = None,
+    tiles: bool = False,
 ) -> Callable[[Any], AsmAutotuner]:
     """Tunes a Triton kernel on its first launch with a new key, then remembers.
 
@@ -74,15 +83,29 @@ def asm_autotune(
         space: a `Space`, axes by name, or a function that makes one.
         small: see `TuningOptions`.
         heuristic: see `TuningOptions`.
+        keep: see `TuningOptions`.
+        tiles: see `TuningOptions`.
 
     Raises:
-        InputError: not exactly one of `configs` and `space` is given, the kernel
-            is none of Triton's, or a key names no parameter of it.
+        InputError: not exactly one of `configs` and `space` is given, `keep` is
+            none of its forms, the kernel is none of Triton's, or a key names no
+            parameter of it.
     """
     if (configs is None) == (space is None):
         raise InputError("asm_autotune: give either configs= or space=, and not both")
     source: SpaceSource = space if space is not None else Space.from_configs(list(configs or ()))
-    options = TuningOptions(space=source, key=tuple(key), small=small, heuristic=heuristic)
+    if keep is not None:
+        from asmtune.score.keep import Keep
+
+        Keep.of(keep)
+    options = TuningOptions(
+        space=source,
+        key=tuple(key),
+        small=small,
+        heuristic=heuristic,
+        keep=keep,
+        tiles=tiles,
+    )
     return lambda kernel: AsmAutotuner(kernel, options)
 
 
@@ -185,13 +208,19 @@ class AsmAutotuner:
         name = f"{self._function.__module__}.{self._function.__qualname__}"
         shape = _numbers(arguments)
         problem = Problem(self.fn, arguments, grid, shape, name)
-        record = _find_or_tune(problem, self.space, self._tune_key(arguments, name))
+        record = _find_or_tune(problem, self.space, self._tune_key(arguments, name), self.options)
         return self._with_hook(record.winner, shape)
 
     def _with_hook(self, winner: Config, shape: Arguments) -> Config:
-        """The space's own config that equals a stored one, with its `pre_hook`."""
-        values = winner.to_dict()
-        return next((c for c in self.space.configs(**shape) if c.to_dict() == values), winner)
+        """The space's own config that equals a stored one, with its `pre_hook`.
+
+        One with a derived cap is not of the space: the hook is that of the one without.
+        """
+        for wanted in (winner.to_dict(), winner.with_cap(None).to_dict()):
+            for config in self.space.configs(**shape):
+                if config.to_dict() == wanted:
+                    return config.with_cap(winner.maxnreg)
+        return winner
 
     def _tune_key(self, arguments: Arguments, name: str) -> TuneKey:
         from asmtune.measure import device_name
@@ -216,23 +245,25 @@ class AsmAutotuner:
         return Config.of(heuristic(arguments) if callable(heuristic) else heuristic)
 
 
-def _find_or_tune(problem: Problem, space: Space, key: TuneKey) -> TuneRecord:
+def _find_or_tune(
+    problem: Problem, space: Space, key: TuneKey, options: TuningOptions
+) -> TuneRecord:
     """The stored record of a key, or a new one, stored."""
     from asmtune.store import Store, find_tuned
     from asmtune.tune import provenance
 
-    expected = provenance(problem, space)
+    expected = provenance(problem, space, tiles=options.tiles)
     settings = Settings.from_environment()
     try:
         store = Store.open(settings.store_path, on_corrupt="set_aside")
     except StoreError as error:
         warnings.warn(f"{error}; going on without the store", stacklevel=6)
-        return _tune_without_store(problem, space, key, expected, settings)
+        return _tune_without_store(problem, space, key, expected, settings, options)
     with store:
         found = find_tuned(key, expected, store)
         if found.outcome == "hit" and found.record is not None:
             return found.record
-        record = _tune(problem, space, key, settings)
+        record = _tune(problem, space, key, settings, options)
         try:
             store.save(record)
         except (InputError, StoreError) as error:
@@ -241,19 +272,27 @@ def _find_or_tune(problem: Problem, space: Space, key: TuneKey) -> TuneRecord:
 
 
 def _tune_without_store(
-    problem: Problem, space: Space, key: TuneKey, expected: Provenance, settings: Settings
+    problem: Problem,
+    space: Space,
+    key: TuneKey,
+    expected: Provenance,
+    settings: Settings,
+    options: TuningOptions,
 ) -> TuneRecord:
     from asmtune.store import find_tuned
 
     found = find_tuned(key, expected, None)
     if found.outcome == "hit" and found.record is not None:
         return found.record
-    return _tune(problem, space, key, settings)
+    return _tune(problem, space, key, settings, options)
 
 
-def _tune(problem: Problem, space: Space, key: TuneKey, settings: Settings) -> TuneRecord:
+def _tune(
+    problem: Problem, space: Space, key: TuneKey, settings: Settings, options: TuningOptions
+) -> TuneRecord:
     from asmtune.funnel import Funnel
     from asmtune.score import make_scorer
+    from asmtune.score.keep import Keep
     from asmtune.target import match_device
     from asmtune.tune import Tuner
 
@@ -263,8 +302,9 @@ def _tune(problem: Problem, space: Space, key: TuneKey, settings: Settings) -> T
             f"no target describes the device {key.device!r}; "
             "add a JSON file for it, or launch with a fixed config"
         )
-    # All that can run is timed: a launch takes 3 ms, its compile took 200.
-    return Tuner(Funnel(target, make_scorer("roofline"), settings)).tune(problem, space, key)
+    kept = None if options.keep is None else Keep.of(options.keep)
+    funnel = Funnel(target, make_scorer("roofline"), settings, kept, tiles=options.tiles)
+    return Tuner(funnel).tune(problem, space, key)
 
 
 def _numbers(arguments: Arguments) -> dict[str, Any]:

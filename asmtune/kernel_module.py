@@ -21,7 +21,8 @@ import importlib.util
 import pkgutil
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -221,14 +222,31 @@ def _import_file(path: Path) -> ModuleType:
     loader = spec.loader
 
     def execute() -> ModuleType:
-        loader.exec_module(module)
+        with _packages_beside(path):
+            loader.exec_module(module)
         return module
 
+    with ExitStack() as undo:
+        # Half a module, left there, would be taken for whole by the next import.
+        undo.callback(sys.modules.pop, unique, None)
+        whole = _guarded_import(str(path), execute)
+        undo.pop_all()
+        return whole
+
+
+@contextmanager
+def _packages_beside(path: Path) -> Iterator[None]:
+    """A file that lies in a package can import the package's other modules meanwhile."""
+    folder = path.resolve().parent
+    inside = (folder / "__init__.py").is_file()
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    before = list(sys.path)
+    sys.path[:0] = [str(folder)] * inside
     try:
-        return _guarded_import(str(path), execute)
-    except BaseException:
-        del sys.modules[unique]
-        raise
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _guarded_import(where: str, execute: Callable[[], ModuleType]) -> ModuleType:

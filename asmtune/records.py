@@ -14,10 +14,13 @@ class Failure:
     """Why a config could not be compiled or launched; a value, never raised.
 
     Attributes:
-        stage: where it failed: the compiler's stage, or "launch".
-        kind: what it was, as one word: "kernel" (the source is at fault),
-            "registers", "shared_memory", "options", "timeout", "crash", "compiler".
-        detail: the compiler's own message, shortened.
+        stage: where it failed: "rules", "lower", a stage of the compiler, "read", or "launch".
+        kind: what it was, as one word: "kernel" (the source is at fault), "options",
+            "registers", "shared_memory", "memory" (the host's or the GPU's), "timeout",
+            "crash" (the compiler died), "ptxas", "compiler" (any other error),
+            "parse" (its output cannot be read), "lost" (the artifact is no longer
+            cached), and at "rules" the name of the rule that is broken.
+        detail: the message of whoever refused it, shortened.
     """
 
     stage: str
@@ -54,6 +57,29 @@ class Artifact:
     @property
     def shared_bytes(self) -> int:
         """Shared memory a program, static and dynamic, as launched."""
+        return int(self.metadata["shared"])
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What a compile gives before LLVM: a tenth of its time, and no machine code.
+
+    Attributes:
+        digest: of the artifact that the whole compile would give.
+        arch: `sm_90`, as the target has it.
+        ttgir: Triton's second IR, loops and layouts in it.
+        metadata: Triton's own as far as it is known, as JSON values: the options,
+            `num_warps` with those of a warp-specialised kernel's partitions, `shared`.
+    """
+
+    digest: str
+    arch: str
+    ttgir: str
+    metadata: Mapping[str, Any]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory a program, as launched."""
         return int(self.metadata["shared"])
 
 
@@ -96,14 +122,16 @@ class Verdict:
     Attributes:
         config: the config.
         kept: whether it is worth timing.
-        dropped_at: "rules", "compile" or "score"; None where it is kept.
+        dropped_at: "rules", "sketch", "compile" or "score"; None where it is kept. What fell
+            at "sketch" was not compiled: a prediction before compiling left it out.
         rank: 1 for the scorer's favourite; None where it was not scored.
         score: higher is better; its scale is the scorer's own.
         reasons: why it was dropped, and remarks of the rules that only warn.
         features: of the compiled config; None where it did not compile.
         failure: of the compile, where it failed.
         artifact: digest of the compiled artifact.
-        predicted_us: microseconds of the launch by the roofline, whatever ranked.
+        predicted_us: microseconds of the launch by the roofline, whatever ranked; before
+            compiling where it fell at "sketch".
         bottleneck: what takes most of them.
     """
 
@@ -205,6 +233,26 @@ class TuneRecord:
 
 
 @dataclass(frozen=True)
+class Selection:
+    """How many of a ranking are kept, and what that is worth.
+
+    Attributes:
+        keep: as it was asked for: "auto", "20", "5%".
+        ranks: kept from the first on; near ties and the default come on top.
+        expected_share: of the best speed that they keep, on average, in [0, 1]; None
+            where the scorer's error was never measured.
+        chance_dropped: that nothing within 1% of the best is among them, likewise.
+        source: what the two were measured with, in words, likewise.
+    """
+
+    keep: str
+    ranks: int
+    expected_share: float | None = None
+    chance_dropped: float | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True)
 class PruneReport:
     """The funnel's outcome for one problem on one target.
 
@@ -216,6 +264,9 @@ class PruneReport:
         seconds: wall-clock seconds by stage.
         versions: of asmtune, triton and torch.
         notes: what a reader must know of how it was made.
+        selection: how many ranks were kept; None where all that can run were.
+        compiled: how many ranks of a prediction before compiling were compiled, so that
+            `selection` is of these; None where all were.
     """
 
     kernel: str
@@ -227,6 +278,8 @@ class PruneReport:
     seconds: Mapping[str, float]
     versions: Mapping[str, str]
     notes: tuple[str, ...] = field(default_factory=tuple)
+    selection: Selection | None = None
+    compiled: Selection | None = None
 
     @property
     def kept(self) -> tuple[Verdict, ...]:
@@ -241,7 +294,7 @@ class PruneReport:
                 reason = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at
                 key = (verdict.dropped_at, reason)
                 tally[key] = tally.get(key, 0) + 1
-        order = {"rules": 0, "compile": 1, "score": 2}
+        order = {"rules": 0, "sketch": 1, "compile": 2, "score": 3}
         return dict(sorted(tally.items(), key=lambda item: (order[item[0][0]], -item[1])))
 
 

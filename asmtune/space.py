@@ -154,6 +154,11 @@ class Space:
         return self._with(axes={**self.axes, **axes})
 
     @property
+    def is_listed(self) -> bool:
+        """Whether it was given as a list of configs, not by axes."""
+        return self._points is not None
+
+    @property
     def size(self) -> int:
         """Points before constraints."""
         if self._points is not None:

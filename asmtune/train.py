@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from asmtune.errors import InputError
 from asmtune.fingerprint import version_of
 from asmtune.funnel import Funnel
 from asmtune.oracle import Oracle, Task
-from asmtune.replay import ScorerResult, TaskResult, judged, kept_of
+from asmtune.records import Verdict
+from asmtune.replay import ScorerResult, TaskResult, judged_moments, kept_of
+from asmtune.score.error import ErrorTable, RankedTask
+from asmtune.score.error_file import Errors
 from asmtune.score.examples import Examples, TaskRows
 from asmtune.score.learned import FEWEST, fit, rank
 from asmtune.score.vectors import schema
 from asmtune.target import Target
+
+
+@dataclass(frozen=True)
+class MomentRows:
+    """The timed configs of one task, as the learned scorer sees them.
+
+    Attributes:
+        assembly: by what was compiled.
+        sketch: before compiling; None where it was not asked for, or fewer than five can be read.
+    """
+
+    assembly: TaskRows
+    sketch: TaskRows | None = None
+
+
+Unseen = Sequence[tuple[TaskRows, Sequence[float]]]
+"""Tasks with the scores of a model that has not seen their kernel."""
 
 
 def task_rows(oracle: Oracle, kernels: Path, funnel: Funnel) -> Iterator[TaskRows]:
@@ -26,16 +48,37 @@ def task_rows(oracle: Oracle, kernels: Path, funnel: Funnel) -> Iterator[TaskRow
         OracleError: a kernel's module is missing.
         ProblemError: a module cannot be loaded, or its arguments do not fit.
     """
-    for task, verdicts in judged(oracle, kernels, funnel):
-        timed = [
-            (row.ms, verdict.features)
-            for row, verdict in zip(task.rows, verdicts, strict=True)
-            if row.ms is not None and verdict.features is not None
-        ]
-        if len(timed) >= FEWEST:
-            times, features = zip(*timed, strict=True)
-            about = (task.kernel, task.shape, task.dtype)
-            yield TaskRows.of(about, features, times, funnel.target)
+    for rows in moment_rows(oracle, kernels, funnel, early=False):
+        yield rows.assembly
+
+
+def moment_rows(
+    oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
+) -> Iterator[MomentRows]:
+    """Like `task_rows`; if `early`, with rows before compiling beside those after.
+
+    Raises:
+        OracleError: a kernel's module is missing.
+        ProblemError: a module cannot be loaded, or its arguments do not fit.
+    """
+    for found in judged_moments(oracle, kernels, funnel, early=early):
+        assembly = _rows(found.task, found.compiled, funnel.target)
+        if assembly is not None:
+            sketched = found.sketched
+            sketch = _rows(found.task, sketched, funnel.target) if sketched else None
+            yield MomentRows(assembly, sketch)
+
+
+def _rows(task: Task, verdicts: Sequence[Verdict], target: Target) -> TaskRows | None:
+    timed = [
+        (row.ms, verdict.features)
+        for row, verdict in zip(task.rows, verdicts, strict=True)
+        if row.ms is not None and verdict.features is not None
+    ]
+    if len(timed) < FEWEST:
+        return None
+    times, features = zip(*timed, strict=True)
+    return TaskRows.of((task.kernel, task.shape, task.dtype), features, times, target)
 
 
 def examples(
@@ -45,30 +88,80 @@ def examples(
     sources: Mapping[str, Mapping[str, str]],
 ) -> Examples:
     """Thinned rows with their provenance, to save; `sources` has each file's versions by name."""
-    compiler = {name: version_of(name) for name in ("asmtune", "triton")}
     return Examples(
         tasks=tuple(task.thinned() for task in tasks),
         target=target.name,
         schema=schema(),
-        provenance={"device": device, "measured": dict(sources), "compiled": compiler},
+        provenance={"device": device, "measured": dict(sources), "compiled": _compiler()},
     )
 
 
-def leave_one_kernel_out(tasks: Sequence[TaskRows], jobs: int) -> ScorerResult:
-    """What a model keeps of each kernel's best speed when it has seen all the others.
+def rank_unseen(
+    seen: Sequence[TaskRows], asked: Mapping[str, Sequence[TaskRows]], jobs: int
+) -> dict[str, Unseen]:
+    """Tasks with the scores of a model that has seen all kernels but theirs.
 
-    A kernel without others to learn from is left out.
+    A kernel without others to learn from is left out. A fit takes seconds, and each
+    kernel asks for one, whatever the number of moments.
+
+    Args:
+        seen: what the models learn from; of either moment, or of both.
+        asked: what they rank, by moment.
+        jobs: processors that fit.
     """
-    results = []
-    for kernel in dict.fromkeys(task.kernel for task in tasks):
-        seen = [task.thinned() for task in tasks if task.kernel != kernel]
-        if not seen:
+    ranked: dict[str, list[tuple[TaskRows, Sequence[float]]]] = {moment: [] for moment in asked}
+    for kernel in dict.fromkeys(task.kernel for tasks in asked.values() for task in tasks):
+        others = [task.thinned() for task in seen if task.kernel != kernel]
+        if not others:
             continue
-        forest = fit(seen, jobs, "")
-        for task in tasks:
-            if task.kernel == kernel:
-                times = np.exp(task.slowdown).tolist()
-                kept = kept_of(times, rank(forest, task.base).tolist())
-                name = Task(task.kernel, task.shape, task.dtype, ())
-                results.append(TaskResult(name, kept))
-    return ScorerResult("learned, each kernel unseen", tuple(results))
+        forest = fit(others, jobs, "")
+        for moment, tasks in asked.items():
+            own = [task for task in tasks if task.kernel == kernel]
+            ranked[moment] += [(task, rank(forest, task.base).tolist()) for task in own]
+    return dict(ranked)
+
+
+def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
+    """What the rankings of `rank_unseen` at a moment keep of the best speed."""
+    results = [
+        TaskResult(
+            Task(task.kernel, task.shape, task.dtype, ()),
+            kept_of(np.exp(task.slowdown).tolist(), scores),
+        )
+        for task, scores in ranked
+    ]
+    when = "" if moment == "assembly" else " before compiling"
+    return ScorerResult(f"learned{when}, each kernel unseen", tuple(results))
+
+
+def leave_one_kernel_out(tasks: Sequence[TaskRows], jobs: int) -> ScorerResult:
+    """What a model keeps of each kernel's best speed when it has seen all the others."""
+    return unseen_result(rank_unseen(tasks, {"assembly": tasks}, jobs)["assembly"])
+
+
+def scorer_errors(
+    ranked: Mapping[str, Unseen],
+    device: str,
+    sources: Mapping[str, Mapping[str, str]],
+) -> Errors:
+    """The errors of `learned` and `roofline` at each moment of `rank_unseen`'s rankings.
+
+    Raises:
+        InputError: nothing was ranked, since there is but one kernel.
+    """
+    if not any(ranked.values()):
+        raise InputError("a scorer's error takes timings of at least two kernels, not of one")
+    tables = {}
+    for moment, tasks in ranked.items():
+        # The roofline's microseconds are the first column, as a logarithm.
+        roofline = [(task, (-task.base[:, 0]).tolist()) for task, _ in tasks]
+        for scorer, found in (("learned", tasks), ("roofline", roofline)):
+            if found:
+                tables[scorer, moment] = ErrorTable.of(
+                    [RankedTask(task.kernel, own, task.slowdown.tolist()) for task, own in found]
+                )
+    return Errors(device, {"measured": dict(sources), "compiled": _compiler()}, tables)
+
+
+def _compiler() -> dict[str, str]:
+    return {name: version_of(name) for name in ("asmtune", "triton")}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from asmtune.compile import ArtifactCache, Lowering
-from asmtune.compile.load import load
+from asmtune.compile.load import load_cached
 from asmtune.compile.source import source_digest
 from asmtune.config import Config
 from asmtune.errors import MeasureError
@@ -29,7 +29,6 @@ from asmtune.records import (
     PruneReport,
     TuneKey,
     TuneRecord,
-    Verdict,
 )
 from asmtune.space import Space
 
@@ -69,7 +68,7 @@ class Tuner:
             )
         winner = min(measurements, key=lambda m: m.median_us).config
         failures += [(v.config, v.failure) for v in report.verdicts if v.failure is not None]
-        made = provenance(problem, space)
+        made = provenance(problem, space, tiles=self.funnel.tiles)
         return TuneRecord(key, winner, tuple(measurements), made, tuple(failures))
 
     def _time(
@@ -83,14 +82,11 @@ class Tuner:
         sharing: dict[str, list[Config]] = {}
         failures: list[tuple[Config, Failure]] = []
         for verdict in report.kept:
-            artifact = _artifact(cache, verdict)
-            if isinstance(artifact, Failure):
-                failures.append((verdict.config, artifact))
+            found = load_cached(lowering, verdict.config, cache, verdict.artifact)
+            if isinstance(found, Failure):
+                failures.append((verdict.config, found))
                 continue
-            launch = load(lowering, verdict.config, artifact)
-            if isinstance(launch, Failure):
-                failures.append((verdict.config, launch))
-                continue
+            artifact, launch = found
             binary = _binary_digest(artifact, problem.programs(verdict.config))
             sharing.setdefault(binary, []).append(verdict.config)
             subject = Subject(verdict.config, launch.run, launch.prepare)
@@ -106,12 +102,18 @@ class Tuner:
         return measurements, failures + unlaunched
 
 
-def provenance(problem: Problem, space: Space) -> Provenance:
-    """What a config tuned here and now depends on."""
+def provenance(problem: Problem, space: Space, *, tiles: bool = False) -> Provenance:
+    """What a config tuned here and now depends on.
+
+    Args:
+        problem: the launch.
+        space: the configs.
+        tiles: whether a persistent kernel's tile axes are searched as well.
+    """
     made_with = versions()
     return Provenance(
         source=source_digest(problem.kernel),
-        space=space_digest(list(space.configs(**problem.shape))),
+        space=space_digest(list(space.configs(**problem.shape)), tiles=tiles),
         triton=made_with["triton"],
         torch=made_with["torch"],
         asmtune=made_with["asmtune"],
@@ -120,14 +122,10 @@ def provenance(problem: Problem, space: Space) -> Provenance:
     )
 
 
-def space_digest(configs: Sequence[Config]) -> str:
-    """Identity of a set of configs, whatever their order."""
-    return digest(*sorted(canonical(config.to_dict()) for config in configs))
-
-
-def _artifact(cache: ArtifactCache, verdict: Verdict) -> Artifact | Failure:
-    found = cache.get(verdict.artifact or "")
-    return found or Failure("launch", "lost", "its artifact is no longer in the cache")
+def space_digest(configs: Sequence[Config], *, tiles: bool = False) -> str:
+    """Identity of what is searched: a set of configs, whatever their order, and how."""
+    listed = sorted(canonical(config.to_dict()) for config in configs)
+    return digest(*listed, *(("tiles",) if tiles else ()))
 
 
 def _binary_digest(artifact: Artifact, programs: tuple[int, int, int]) -> str:

@@ -2,6 +2,9 @@
 
     python -m benchmarks.replay_oracle ORACLE --kernels DIR [--scorer NAME ...] [--output FILE]
 
+A scorer that ranks before compiling has results of its own for that, and for 10% and 25%
+of the configs compiled.
+
 Needs no GPU. The first run compiles every recorded config (about 6,200 distinct
 ones of the shared oracle; 15 minutes on 2 cores), later ones read the artifacts.
 """

@@ -22,14 +22,14 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune import dispatch, measure
 from asmtune.config import Config
-from asmtune.dispatch import AsmAutotuner, asm_autotune
-from asmtune.errors import InputError, MeasureError, SpaceError
+from asmtune.dispatch import AsmAutotuner, TuningOptions, asm_autotune
+from asmtune.errors import InputError, MeasureError, SpaceError, StoreError
 from asmtune.problem import Problem
 from asmtune.records import Measurement, TuneKey, TuneRecord
 from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.store import Store, StoreWarning
-from asmtune.tune import provenance
+from asmtune.tune import Tuner, provenance
 
 AXES = {"BLOCK": [32, 64, 128], "num_warps": [4, 8]}
 DEFAULT = Config({"BLOCK": 64})
@@ -49,16 +49,21 @@ class Bench:
         self.launches: list[dict[str, Any]] = []
         self.tuned: list[TuneKey] = []
         self.winner = WINNER
+        self.kept: str | int | None = None
 
     def run(self, *args: Any, **keywords: Any) -> None:
         """Stands for the launch."""
         self.launches.append({"args": args, **keywords})
 
-    def tune(self, problem: Problem, space: Space, key: TuneKey, _: Settings) -> TuneRecord:
+    def tune(
+        self, problem: Problem, space: Space, key: TuneKey, _: Settings, options: TuningOptions
+    ) -> TuneRecord:
         """Stands for the funnel and the clock."""
         self.tuned.append(key)
+        self.kept = options.keep
         timing = Measurement(self.winner, 2.0, 1.9, 2.1, (2.0,))
-        return TuneRecord(key, self.winner, (timing,), provenance(problem, space))
+        made = provenance(problem, space, tiles=options.tiles)
+        return TuneRecord(key, self.winner, (timing,), made)
 
 
 @pytest.fixture
@@ -236,6 +241,41 @@ def test_list_of_triton_configs(bench: Bench) -> None:
     assert [config.kwargs["BLOCK"] for config in kernel.space] == [64, 128]
 
 
+def test_a_derived_cap_has_the_hook(bench: Bench) -> None:
+    """A winner that is of the space but for its cap runs with the space's `pre_hook`."""
+    hooked: list[dict[str, Any]] = []
+    bench.winner = Config({"BLOCK": 128}, num_warps=8, maxnreg=168)
+    configs = [
+        triton.Config({"BLOCK": 64}, num_warps=8),
+        triton.Config({"BLOCK": 128}, num_warps=8, pre_hook=hooked.append),
+    ]
+    for calls in (1, 2):
+        asm_autotune(configs, ["n"])(add)[(4,)](tensor(), tensor(), 8)
+        assert bench.launches[-1]["maxnreg"] == 168
+        assert [values["maxnreg"] for values in hooked] == [168] * calls
+    assert len(bench.tuned) == 1
+
+
+def test_tiles_are_searched_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found without a persistent kernel's tiles is no answer with them."""
+    for tiles, tunings in ((False, 1), (True, 2), (True, 2)):
+        tuned(tiles=tiles)[(4,)](tensor(), tensor(), 8)
+        assert len(bench.tuned) == tunings
+    seen: list[bool] = []
+
+    def watch(self: Tuner, *_: Any) -> TuneRecord:
+        seen.append(self.funnel.tiles)
+        raise MeasureError("enough")
+
+    monkeypatch.undo()
+    monkeypatch.setattr(measure, "device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(Tuner, "tune", watch)
+    for tiles in (False, True):
+        with pytest.raises(MeasureError, match="enough"):
+            tuned(tiles=tiles)[(4,)](tensor(), tensor(), 16)
+    assert seen == [False, True]
+
+
 def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:
     """`@triton.heuristics` between decorator and kernel sees the config's values."""
     inner = triton.heuristics({"factor": lambda values: values["BLOCK"] / 4})(add)
@@ -288,6 +328,47 @@ def test_failed_tuning_is_told_and_tried_again(
             kernel[(4,)](tensor(), tensor(), 8)
     kernel[(4,)](tensor(), tensor(), 8)
     assert len(bench.tuned) == len(bench.launches) == 1
+
+
+@pytest.mark.parametrize("keep", [None, "auto", 20, "5%"])
+def test_keep_reaches_the_tuner(
+    keep: str | int | None, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many are timed is told to the tuner, with a store and without one."""
+    tuned(keep=keep)[(4,)](tensor(), tensor(), 8)
+    assert bench.kept == keep
+
+    def refuse(*_: Any, **__: Any) -> Store:
+        raise StoreError("no place")
+
+    monkeypatch.setattr(Store, "open", refuse)
+    bench.kept = "not told"
+    with pytest.warns(UserWarning, match="going on without the store"):
+        tuned(keep=keep)[(4,)](tensor(), tensor(), 9)
+    assert bench.kept == keep
+
+
+def test_keep_reaches_the_funnel(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The funnel that prunes for the decorator keeps what was asked for."""
+    seen: list[str] = []
+
+    def watch(self: Tuner, *_: Any) -> TuneRecord:
+        seen.append(str(self.funnel.keep))
+        raise MeasureError("enough")
+
+    monkeypatch.undo()
+    monkeypatch.setattr(measure, "device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(Tuner, "tune", watch)
+    for keep in (None, "auto", 20, "5%"):
+        with pytest.raises(MeasureError, match="enough"):
+            tuned(keep=keep)[(4,)](tensor(), tensor(), 8)
+    assert seen == ["None", "auto", "20", "5%"]
+
+
+def test_a_keep_of_no_form() -> None:
+    """What is no number, share or auto is refused where the kernel is decorated."""
+    with pytest.raises(InputError, match="keep 'few' is no number of configs; give auto"):
+        tuned(keep="few")
 
 
 def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from asmtune.config import Config
-from asmtune.errors import CompileError, ProblemError, SpaceError
+from asmtune.errors import CompileError, InputError, ProblemError, SpaceError
 from asmtune.funnel import Funnel
 from asmtune.problem import Problem
-from asmtune.records import PruneReport
+from asmtune.records import PruneReport, Selection
 from asmtune.score import Candidate, make_scorer
+from asmtune.score.keep import Keep
 from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.target import Target, load_target
@@ -44,7 +45,7 @@ class ByBlock:
 @pytest.fixture
 def funnel(target: Target, settings: Settings) -> Funnel:
     """A funnel that keeps three for an H200."""
-    return Funnel(target, ByBlock(), settings, keep=3)
+    return Funnel(target, ByBlock(), settings, keep=Keep(3))
 
 
 def check_sums(report: PruneReport, candidates: int) -> None:
@@ -74,7 +75,7 @@ def test_counts_add_up(funnel: Funnel) -> None:
     assert [verdict.rank for verdict in report.kept] == [1, 2, 3, 5]
     (below,) = (verdict for verdict in report.verdicts if verdict.dropped_at == "score")
     assert str(below.reasons[0]) == "rank: rank 4 by by block, 3 are kept"
-    assert set(report.seconds) == {"generate", "compile", "score"}
+    assert set(report.seconds) == {"generate", "compile", "caps", "score"}
     assert (report.target, report.scorer, report.kernel) == ("H200", "by block", "scale")
 
 
@@ -89,15 +90,104 @@ def test_the_default_stays(funnel: Funnel) -> None:
     """The default is kept whatever its rank, and once however often the space has it."""
     default = Config({"BLOCK": 128})
     space = Space({"BLOCK": (64, 128, 256, 512, 1024)}, default=default)
-    report = replace(funnel, keep=1).prune(scale_problem(), space)
+    report = replace(funnel, keep=Keep(1)).prune(scale_problem(), space)
     check_sums(report, 5)
     assert [verdict.config.kwargs["BLOCK"] for verdict in report.kept] == [1024, 128]
 
 
-def test_at_least_one_stays(funnel: Funnel) -> None:
-    """A funnel that is to keep none keeps the best and the default."""
-    report = replace(funnel, keep=0).prune(scale_problem(), Space({"BLOCK": (64, 128)}))
-    assert [verdict.rank for verdict in report.kept] == [1, 2]
+def test_the_reports_selection(funnel: Funnel) -> None:
+    """The report says how many ranks were asked for and kept, and what it does not know."""
+    report = funnel.prune(scale_problem(), Space(BLOCKS))
+    assert report.selection == Selection("3", 3)
+    assert replace(funnel, keep=None).prune(scale_problem(), Space(BLOCKS)).selection is None
+    share = replace(funnel, keep=Keep(percent=50)).prune(scale_problem(), Space(BLOCKS))
+    assert share.selection == Selection("50%", 3)
+
+
+def test_auto_needs_a_measured_error(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scorer whose error is not known cannot choose how many, and nothing is compiled first."""
+    monkeypatch.setattr(Funnel, "judge", lambda *_: pytest.fail("compiled"))
+    with pytest.raises(InputError, match=r"keep auto: .*by block was never.* learned or roofline"):
+        replace(funnel, keep=Keep()).prune(scale_problem(), Space(BLOCKS))
+
+
+def test_auto(funnel: Funnel) -> None:
+    """By the roofline's own error, which ships, five are kept at least, of few configs all."""
+    by_error = replace(funnel, scorer=make_scorer("roofline"), keep=Keep())
+    report = by_error.prune(scale_problem(), Space(BLOCKS))
+    assert len(report.kept) == 5
+    assert report.selection is not None
+    assert (report.selection.expected_share, report.selection.chance_dropped) == (1.0, 0.0)
+    few = replace(by_error, keep=Keep(1)).prune(scale_problem(), Space(BLOCKS)).selection
+    assert few is not None
+    assert few.expected_share is not None
+    assert few.chance_dropped is not None
+    assert 0.5 < few.expected_share < 1
+    assert 0 < few.chance_dropped < 1
+
+
+class Given:
+    """Scores by BLOCK and num_warps, as given."""
+
+    draws = 1
+
+    def __init__(self, name: str, scores: dict[tuple[int, int], float]) -> None:
+        self.name = name
+        self._scores = scores
+
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
+        """The numbers given."""
+        configs = [candidate.config for candidate in candidates]
+        return [self._scores[config.kwargs["BLOCK"], config.num_warps] for config in configs]
+
+
+def tiles_kept(
+    funnel: Funnel, scorer: Given, keep: Keep | None = None
+) -> dict[tuple[int, int], str]:
+    """What is kept of a space, with the first word of why, by BLOCK and num_warps."""
+    blocks, warps = zip(*scorer._scores, strict=True)
+    space = Space({"BLOCK": tuple(dict.fromkeys(blocks)), "num_warps": tuple(dict.fromkeys(warps))})
+    chosen = replace(funnel, scorer=scorer, keep=keep or funnel.keep)
+    return {
+        (v.config.kwargs["BLOCK"], v.config.num_warps): str(v.reasons[0]) if v.reasons else ""
+        for v in chosen.prune(scale_problem(), space).kept
+    }
+
+
+WARPS = (1, 2, 4, 8, 16)
+NEAR = {
+    **{(64, warps): -0.025 * at for at, warps in enumerate(WARPS)},
+    **{(128, warps): -0.115 - 0.001 * at for at, warps in enumerate(WARPS)},
+}
+
+
+def test_no_tile_is_dropped_on_a_near_tie(funnel: Funnel) -> None:
+    """The best of a tile within 2% of the last kept stays, with a remark; its others do not."""
+    kept = tiles_kept(funnel, Given("roofline", NEAR), Keep(5))
+    assert kept == {
+        **{(64, warps): "" for warps in WARPS},
+        (128, 1): "tile: the best of its tile, 1.5% behind the last of 5 kept",
+    }
+    farther = {place: 1.5 * score for place, score in NEAR.items()}
+    assert set(tiles_kept(funnel, Given("roofline", farther), Keep(5))) == set(NEAR) - {
+        (128, warps) for warps in WARPS
+    }
+
+
+def test_scores_without_a_scale_tie_when_equal(funnel: Funnel) -> None:
+    """Where a difference of scores means nothing, level ones alone are a tie."""
+    assert len(tiles_kept(funnel, Given("mine", NEAR), Keep(5))) == 5
+    level = {**NEAR, (128, 8): -0.1}
+    kept = tiles_kept(funnel, Given("mine", level), Keep(5))
+    assert kept[128, 8] == "tile: the best of its tile, level with the last of 5 kept"
+    assert len(kept) == 6
+
+
+def test_near_ties_are_bounded(funnel: Funnel) -> None:
+    """Of a flat ranking a quarter more is kept, rounded up, and not all of it."""
+    flat = {(block, 4): 0.0 for block in (64, 128, 256, 512, 1024, 2048, 4096, 8192)}
+    assert len(tiles_kept(funnel, Given("roofline", flat), Keep(1))) == 2
+    assert len(tiles_kept(funnel, Given("roofline", flat), Keep(5))) == 7
 
 
 def test_keep_all(funnel: Funnel) -> None:
@@ -118,7 +208,8 @@ def test_a_default_that_cannot_run(funnel: Funnel) -> None:
     space = Space({"BLOCK": (100, 128)}, default=Config({"BLOCK": 100}))
     report = funnel.prune(scale_problem(), space)
     assert [verdict.config.kwargs["BLOCK"] for verdict in report.kept] == [128]
-    (note,) = report.notes
+    note, unknown = report.notes
+    assert "whether it is persistent is not known" in unknown
     assert "default config" in note
     assert "BLOCK=100" in note
     assert "power of 2" in note

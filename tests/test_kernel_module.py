@@ -100,6 +100,19 @@ def test_module_of_the_oracles_form(tmp_path: Path) -> None:
     assert problem.programs(Config({"BLOCK": 64})) == (64, 1, 1)
 
 
+def test_file_of_a_package_imports_its_neighbours(tmp_path: Path) -> None:
+    """A kernel file in a package shares a helper with others; the path is as before afterwards."""
+    folder = tmp_path / "some_kernels" / "inner"
+    folder.mkdir(parents=True)
+    for where in (folder.parent, folder):
+        (where / "__init__.py").touch()
+    (folder / "helper.py").write_text("SHAPES = ({'n': 1024},)")
+    before = list(sys.path)
+    path = write(folder, OURS + "\nfrom some_kernels.inner.helper import SHAPES\n")
+    assert load_kernel_module(str(path)).shapes == ({"n": 1024},)
+    assert sys.path == before
+
+
 def test_shipped_kernels_by_name() -> None:
     """Every shipped kernel loads by its name and makes its default problem without memory."""
     assert "matmul" in kernel_names()

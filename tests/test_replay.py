@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -14,12 +15,20 @@ from typing import Any
 
 import pytest
 
-from asmtune import replay as replay_module
 from asmtune.config import Config
 from asmtune.errors import InputError, OracleError
 from asmtune.funnel import Funnel
 from asmtune.oracle import Oracle, Row, Task, load_oracle
-from asmtune.replay import CUTS, cut_sizes, geometric_mean, replay
+from asmtune.records import Features
+from asmtune.replay import (
+    CUTS,
+    cut_sizes,
+    geometric_mean,
+    judged_moments,
+    judging,
+    kept_of,
+    replay,
+)
 from asmtune.score import Candidate, make_scorer
 from asmtune.settings import Settings
 from asmtune.space import Space
@@ -194,6 +203,61 @@ def test_a_trained_scorer_never_saw_the_kernel(funnel: Funnel) -> None:
     opposite = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [Opposite()])
     assert report.scorers[0].tasks == opposite.scorers[0].tasks
     assert report.scorers[0].scorer == "forgetful"
+
+
+class Early(Favourites):
+    """Ranks before compiling as well; keeps the features that it saw."""
+
+    name = "early"
+    moments = ("sketch", "assembly")
+
+    def __init__(self) -> None:
+        self.seen: list[list[Features | None]] = []
+
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
+        """The number of barriers."""
+        self.seen.append([candidate.features for candidate in candidates])
+        return super().score(candidates, draw)
+
+
+def test_both_moments(funnel: Funnel) -> None:
+    """A scorer that ranks before compiling is judged on sketches, and as what chooses compiles."""
+    oracle, scorer = load_oracle(TIMINGS), Early()
+    report = replay(oracle, DATA / "kernels", funnel, [scorer, Favourites()])
+    assert list(report.to_json()["scorers"]) == [
+        "early", "early, before compiling", "early, 10% compiled", "early, 25% compiled",
+        "favourites",
+    ]  # fmt: skip
+    after, before, tenth, quarter, plain = report.scorers
+    assert before.tasks == after.tasks == plain.tasks
+    found = list(judged_moments(oracle, DATA / "kernels", funnel, early=True))
+    rows = [[i for i, row in enumerate(one.task.rows) if row.ms is not None] for one in found]
+    for number, (one, timed) in enumerate(zip(found, rows, strict=True)):
+        compiled, sketched = scorer.seen[4 * number], scorer.seen[4 * number + 1]
+        assert compiled == [one.compiled[i].features for i in timed]
+        assert sketched == [one.sketched[i].features for i in timed]
+        assert compiled != sketched
+        for result, percent in ((tenth, 10), (quarter, 25)):
+            by_barriers = sorted(timed, key=lambda i: -one.task.rows[i].config.kwargs["BARRIERS"])
+            count = math.ceil(len(timed) * percent / 100)
+            times = [one.task.rows[i].ms or 0 for i in by_barriers]
+            for cut, size in cut_sizes(len(timed)).items():
+                share = min(times) / min(times[: min(size, count)])
+                assert result.tasks[number].kept[cut] == pytest.approx(share)
+        # What it compiles is ranked by its assembly, without the rest.
+        asked = [len(seen) for seen in scorer.seen[4 * number + 2 : 4 * number + 4]]
+        few = [math.ceil(len(timed) * percent / 100) for percent in (10, 25)]
+        assert asked == few
+        within = [*scorer.seen[4 * number + 2], *scorer.seen[4 * number + 3]]
+        assert all(features in compiled for features in within)
+
+
+def test_only_the_timed_of_a_budget() -> None:
+    """Beyond the configs of a budget a cut keeps no more, however they are scored."""
+    times, scores = [4.0, 2.0, 1.0], [1.0, 2.0, 3.0]
+    assert kept_of(times, scores)["top1"] == 1.0
+    assert set(kept_of(times, scores, {0, 1}).values()) == {0.5}
+    assert kept_of(times, scores, {0})["top10"] == 0.25
 
 
 @pytest.mark.parametrize(
@@ -387,6 +451,6 @@ def test_recorded_configs_get_their_hooks_back() -> None:
         Row(Config.from_dict(config.to_dict()), 1.0, None, {}) for config in (plain, hooked)
     )
     task = Task("k", {}, "fp16", rows)
-    found = replay_module._with_hooks(task, module, SimpleNamespace(shape={}))
+    found = judging._with_hooks(task, module, SimpleNamespace(shape={}))
     assert found == [plain, hooked]
     assert found[1].pre_hook is hooked.pre_hook

@@ -9,14 +9,23 @@ import numpy as np
 import pytest
 
 from asmtune.cli.app import run
+from asmtune.errors import InputError
 from asmtune.funnel import Funnel
 from asmtune.oracle import load_oracle
 from asmtune.replay import CUTS
 from asmtune.score import make_scorer
+from asmtune.score.error_file import Errors
 from asmtune.score.examples import Examples
 from asmtune.settings import Settings
 from asmtune.target import Target
-from asmtune.train import examples, leave_one_kernel_out, task_rows
+from asmtune.train import (
+    examples,
+    leave_one_kernel_out,
+    moment_rows,
+    rank_unseen,
+    scorer_errors,
+    task_rows,
+)
 
 DATA = Path(__file__).parent / "replay_data"
 TIMINGS = DATA / "timings.json"
@@ -62,6 +71,45 @@ def test_each_kernel_unseen(more_timings: Path, funnel: Funnel) -> None:
     assert leave_one_kernel_out(tasks[:1], 1).tasks == ()
 
 
+def test_errors(more_timings: Path, funnel: Funnel) -> None:
+    """The scorers' errors are those of rankings by models of the other kernels, and of times."""
+    oracle = load_oracle(more_timings)
+    tasks = list(task_rows(oracle, DATA / "kernels", funnel))
+    unseen = rank_unseen(tasks, {"assembly": tasks}, 1)
+    ranked = unseen["assembly"]
+    assert [task for task, _ in ranked] == tasks
+    made = scorer_errors(unseen, oracle.device, {"more.json": oracle.versions})
+    assert set(made.tables) == {("learned", "assembly"), ("roofline", "assembly")}
+    first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores in ranked]
+    assert made.tables["learned", "assembly"].cut(1).share == pytest.approx(np.mean(first))
+    by_time = [np.exp(-task.slowdown[np.argmin(task.base[:, 0])]) for task in tasks]
+    assert made.tables["roofline", "assembly"].cut(1).share == pytest.approx(np.mean(by_time))
+    assert made.provenance["measured"] == {"more.json": {}}
+    with pytest.raises(InputError, match="at least two kernels, not of one"):
+        scorer_errors(rank_unseen(tasks[:1], {"assembly": tasks[:1]}, 1), oracle.device, {})
+
+
+def test_errors_before_compiling(more_timings: Path, funnel: Funnel) -> None:
+    """Rows of sketches stand beside those of the assembly, and their rankings have own tables."""
+    oracle = load_oracle(more_timings)
+    rows = list(moment_rows(oracle, DATA / "kernels", funnel, early=True))
+    assembly = [task.assembly for task in rows]
+    sketch = [task.sketch for task in rows if task.sketch is not None]
+    assert [task.kernel for task in sketch] == ["barriers", "returns"]
+    for one, other in zip(assembly, sketch, strict=True):
+        assert one.slowdown.tolist() == other.slowdown.tolist()
+        assert one.base.tolist() != other.base.tolist()
+    unseen = rank_unseen([*assembly, *sketch], {"assembly": assembly, "sketch": sketch}, 1)
+    made = scorer_errors(unseen, oracle.device, {})
+    assert set(made.tables) == {
+        (scorer, moment) for scorer in ("learned", "roofline") for moment in ("assembly", "sketch")
+    }
+    by_time = [np.exp(-task.slowdown[np.argmin(task.base[:, 0])]) for task in sketch]
+    assert made.tables["roofline", "sketch"].cut(1).share == pytest.approx(np.mean(by_time))
+    first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores in unseen["sketch"]]
+    assert made.tables["learned", "sketch"].cut(1).share == pytest.approx(np.mean(first))
+
+
 def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command writes a file that loads, and prints the table where it is asked for."""
     output = tmp_path / "rows.npz"
@@ -72,10 +120,16 @@ def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "rows of 2 tasks" in printed.err
     assert Examples.load(output).kernels == ("barriers", "returns")
     before = output.read_bytes()
-    assert run([*command, "--output", str(output), "--table"]) == 0
+    errors = tmp_path / "error.json"
+    assert run([*command, "--output", str(output), "--table", "--error", str(errors)]) == 0
     assert output.read_bytes() == before
+    assert Errors.load(errors).source("learned") == (
+        "learned on 2 tasks of 2 kernels recorded on NVIDIA H200"
+    )
+    assert Errors.load(errors).source("roofline", "sketch").startswith("roofline on 2 tasks")
     table = capsys.readouterr().out
-    assert "each kernel unseen" in table
+    assert "learned, each kernel unseen" in table
+    assert "learned before compiling, each kernel unseen" in table
     assert "barriers" in table
 
 

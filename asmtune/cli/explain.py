@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group
+from rich.text import Text
 
-from asmtune.cli.arguments import KernelArguments, parse_assignments
+from asmtune.cli.arguments import KernelArguments
+from asmtune.cli.assignments import parse_assignments
 from asmtune.cli.output import write_result
-from asmtune.cli.prune_report import Arguments, Axes, Dtype, Kernel, ScorerName, Shape
+from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, Kernel, ScorerName, Shape
 from asmtune.compile import ArtifactCache
 from asmtune.config import Config
 from asmtune.errors import InputError
@@ -20,6 +23,7 @@ from asmtune.records import Artifact, Verdict
 from asmtune.report.explanation import explanation
 from asmtune.report.progress import ProgressBar
 from asmtune.score import make_scorer
+from asmtune.score.keep import Keep
 from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.target import Target, load_target
@@ -36,19 +40,23 @@ def explain(
     dtype: Dtype = None,
     axis: Axes = [],  # noqa: B006 - typer copies it
     arg: Arguments = [],  # noqa: B006
+    grid: Grid = None,
     scorer: ScorerName = "roofline",
     alone: Annotated[bool, typer.Option(help="Do not rank it among the space's configs.")] = False,
 ) -> None:
     """Show one config: its verdict, resources, instruction counts and hottest loop as PTX."""
     machine, settings = load_target(target), Settings.from_environment()
-    problem, space = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg)).load()
+    arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
+    problem, space = arguments.load()
     chosen = _choose(config, space.first(**problem.shape))
     everything = Space.from_configs([chosen]) if alone else _with(space, chosen, problem.shape)
     with ProgressBar() as progress:
-        funnel = Funnel(machine, make_scorer(scorer), settings, 20, progress)
+        funnel = Funnel(machine, make_scorer(scorer), settings, Keep.default(scorer), progress)
         report = funnel.prune(problem, everything)
     verdict = next(v for v in report.verdicts if v.config == chosen)
-    write_result(explanation(report, verdict, _reading(verdict, machine, settings)))
+    shown = explanation(report, verdict, _reading(verdict, machine, settings))
+    notes = (*report.notes, *arguments.assumptions())
+    write_result(Group(shown, *(Text(note, "yellow") for note in notes)))
 
 
 def _choose(text: str | None, default: Config) -> Config:

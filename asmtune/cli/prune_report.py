@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +13,13 @@ import typer
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import write_result
 from asmtune.errors import InputError
-from asmtune.funnel import Funnel
+from asmtune.funnel import DEFAULT_FAILS, Funnel, check_compile
 from asmtune.records import PruneReport
 from asmtune.report.documents import report_csv, report_json
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import prune_table
 from asmtune.score import make_scorer
+from asmtune.score.keep import Keep
 from asmtune.settings import Settings
 from asmtune.target import load_target
 
@@ -29,9 +31,23 @@ Targets = Annotated[
 ]
 Axes = Annotated[list[str], typer.Option(help="NAME=V1,V2: replaces an axis of the space.")]
 Arguments = Annotated[
-    list[str], typer.Option(help="NAME=VALUE, for a plain function; fp16 gives a pointer to it.")
+    list[str], typer.Option(help="NAME=VALUE, for a plain function; fp16[M,K] gives a pointer.")
+]
+Grid = Annotated[
+    str | None, typer.Option(help='Programs of a plain function: "cdiv(n, BLOCK), batch".')
 ]
 ScorerName = Annotated[str, typer.Option(help="What ranks the configs: roofline, weights, chance.")]
+KeepOption = Annotated[
+    str | None,
+    typer.Option(help="How many: auto, N or P%; auto where the scorer's error is known, else 20."),
+]
+CompileOption = Annotated[
+    str, typer.Option(help="How many, by a prediction before it: all, auto, N or P%.")
+]
+Tiles = Annotated[bool, typer.Option("--tiles", help="Search a persistent kernel's tiles as well.")]
+Caps = Annotated[
+    bool, typer.Option(help="Add maxnreg where one more program fits, if the space has none.")
+]
 Output = Annotated[Path | None, typer.Option(help="A file to write instead of stdout.")]
 
 
@@ -50,8 +66,12 @@ def prune_report(
     dtype: Dtype = None,
     axis: Axes = [],  # noqa: B006
     arg: Arguments = [],  # noqa: B006
-    top: Annotated[int, typer.Option(min=1, help="How many configs to keep.")] = 20,
+    grid: Grid = None,
+    keep: KeepOption = None,
+    compile: CompileOption = "all",  # noqa: A002
     scorer: ScorerName = "roofline",
+    tiles: Tiles = False,
+    caps: Caps = True,
     format: Annotated[Format, typer.Option(help="table, json or csv.")] = Format.TABLE,  # noqa: A002
     output: Output = None,
     check: Annotated[bool, typer.Option(help="Exit 1 if there are findings.")] = False,
@@ -61,9 +81,12 @@ def prune_report(
     Findings, under --check: the default config cannot run; a config made the
     compiler fail for a reason that no rule names; a kept config spills.
     """
-    arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg))
-    reports = make_reports(arguments, target, scorer, top)
-    write_result(_render(reports, format), output)
+    arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
+    how = How(scorer, keep, compile, caps=caps, tiles=tiles)
+    reports = make_reports(arguments, target, how)
+    assumed = arguments.assumptions()
+    noted = [replace(report, notes=(*report.notes, *assumed)) for report in reports]
+    write_result(_render(noted, format), output)
     found = [finding for report in reports for finding in findings(report)]
     if check and found:
         for finding in found:
@@ -71,19 +94,42 @@ def prune_report(
         raise typer.Exit(1)
 
 
-def make_reports(
-    arguments: KernelArguments, targets: Sequence[str], scorer: str, keep: int | None
-) -> list[PruneReport]:
+@dataclass(frozen=True)
+class How:
+    """The options of the same names, as they were given."""
+
+    scorer: str
+    keep: str | None
+    compile: str
+    caps: bool
+    tiles: bool
+
+
+def make_reports(arguments: KernelArguments, targets: Sequence[str], how: How) -> list[PruneReport]:
     """One report a target, with progress on stderr."""
     machines = [load_target(name) for name in targets]
     if len({machine.name for machine in machines}) != len(machines):
         raise InputError(f"--target: a device is given twice: {', '.join(targets)}")
-    ranker, settings = make_scorer(scorer), Settings.from_environment()
+    ranker, settings = make_scorer(how.scorer), Settings.from_environment()
+    kept = Keep.default(how.scorer) if how.keep is None else Keep.of(how.keep)
+    kept.check(how.scorer)
+    compiled = None if how.compile == "all" else Keep.of(how.compile, "compile")
+    if compiled is not None:
+        check_compile(compiled, ranker)
     problem, space = arguments.load()
     reports = []
     with ProgressBar() as progress:
         for machine in machines:
-            funnel = Funnel(machine, ranker, settings, keep, progress)
+            funnel = Funnel(
+                machine,
+                ranker,
+                settings,
+                kept,
+                progress,
+                caps=how.caps,
+                tiles=how.tiles,
+                compile=compiled,
+            )
             reports.append(funnel.prune(problem, space))
     return reports
 
@@ -91,7 +137,7 @@ def make_reports(
 def findings(report: PruneReport) -> Iterable[str]:
     """What a careful reader would want to know of, a line each."""
     named = {"registers", "shared_memory", "tensor_depth", "accumulators"}
-    yield from report.notes
+    yield from (note for note in report.notes if note.startswith(DEFAULT_FAILS))
     for verdict in report.verdicts:
         failure = verdict.failure
         if failure is not None and failure.stage != "rules" and failure.kind not in named:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -17,41 +18,81 @@ from asmtune.score import make_scorer
 from asmtune.settings import Settings
 from asmtune.target import Target, load_target, match_device
 
+if TYPE_CHECKING:
+    from asmtune.train import MomentRows, Unseen
+
 
 def train(
     oracles: Annotated[list[Path], typer.Argument(help="Files of recorded timings.")],
     kernels: Annotated[list[Path], typer.Option(help="Folder of their modules; one a file.")],
     output: Annotated[Path, typer.Option(help="The file of training rows to write: .npz.")],
+    error: Annotated[
+        Path | None, typer.Option(help="The file of scorers' errors to write: .json.")
+    ] = None,
     table: Annotated[bool, typer.Option(help="Print what is kept of unseen kernels.")] = False,
 ) -> None:
-    """Write training rows of the learned scorer, without a GPU."""
+    """Write training rows of the learned scorer, without a GPU.
+
+    With --error or --table each kernel is ranked by a model of the others alone, before
+    compiling and after, which takes a fit of some seconds a kernel.
+    """
     # scikit-learn and numpy, which no other command needs before it has read its input.
-    from asmtune.train import examples, leave_one_kernel_out, task_rows
+    from asmtune.train import examples, moment_rows, scorer_errors, unseen_result
 
     recorded = [load_oracle(path) for path in oracles]
-    if len(kernels) == 1:
-        kernels = kernels * len(recorded)
-    if len(kernels) != len(recorded):
-        raise InputError(f"{len(kernels)} --kernels for {len(recorded)} files: give one, or each")
+    folders = _folders(kernels, len(recorded))
     device, target = _machine(recorded)
     settings = Settings.from_environment()
     with ProgressBar() as progress:
         funnel = Funnel(target, make_scorer("chance"), settings, progress=progress)
-        pairs = zip(recorded, kernels, strict=True)
-        tasks = [task for oracle, folder in pairs for task in task_rows(oracle, folder, funnel)]
-    if not tasks:
+        pairs = zip(recorded, folders, strict=True)
+        early = table or error is not None
+        rows = [
+            task
+            for oracle, folder in pairs
+            for task in moment_rows(oracle, folder, funnel, early=early)
+        ]
+    if not rows:
         raise InputError("no task of the files has five configs that were timed and compile")
-    versions = (oracle.versions for oracle in recorded)
-    sources = dict(zip((path.name for path in oracles), versions, strict=True))
-    made = examples(tasks, target, device, sources)
-    try:
-        made.save(output)
-    except OSError as error:
-        raise InputError(f"--output {output}: {error.strerror}") from error
-    rows = sum(len(task.slowdown) for task in made.tasks)
-    typer.echo(f"{output}: {rows} rows of {len(tasks)} tasks", err=True)
+    sources = {path.name: oracle.versions for path, oracle in zip(oracles, recorded, strict=True)}
+    made = examples([task.assembly for task in rows], target, device, sources)
+    ranked = _ranked(rows, settings.jobs) if early else {}
+    errors = scorer_errors(ranked, device, sources) if error else None
+    _save(made, "--output", output)
+    count = sum(len(task.slowdown) for task in made.tasks)
+    typer.echo(f"{output}: {count} rows of {len(rows)} tasks", err=True)
+    if errors and error:
+        _save(errors, "--error", error)
     if table:
-        write_result(scorers_table([leave_one_kernel_out(tasks, settings.jobs)], device))
+        results = [unseen_result(found, moment) for moment, found in ranked.items()]
+        write_result(scorers_table(results, device))
+
+
+def _ranked(rows: Sequence[MomentRows], jobs: int) -> dict[str, Unseen]:
+    """Every task at both moments, by models of the other kernels' assembly."""
+    from asmtune.train import rank_unseen
+
+    compiled = [task.assembly for task in rows]
+    sketched = [task.sketch for task in rows if task.sketch is not None]
+    return rank_unseen(compiled, {"assembly": compiled, "sketch": sketched}, jobs)
+
+
+class _Savable(Protocol):
+    def save(self, path: Path) -> None: ...
+
+
+def _save(made: _Savable, option: str, path: Path) -> None:
+    try:
+        made.save(path)
+    except OSError as failure:
+        raise InputError(f"{option} {path}: {failure.strerror}") from failure
+
+
+def _folders(kernels: list[Path], files: int) -> list[Path]:
+    """A folder a file."""
+    if len(kernels) not in (1, files):
+        raise InputError(f"{len(kernels)} --kernels for {files} files: give one, or each")
+    return kernels * files if len(kernels) == 1 else kernels
 
 
 def _machine(recorded: list[Oracle]) -> tuple[str, Target]:

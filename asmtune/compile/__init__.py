@@ -4,6 +4,7 @@ The only package that knows Triton's compiler. A compile is split in two:
 
     front end   in this process    kernel source + config  -> TTIR     (lower)
     back end    in a child         TTIR -> TTGIR -> PTX -> cubin       (child)
+    sketch      in a child         TTIR -> TTGIR, and no further       (child)
 
 TTIR is self-contained text, so that a child never imports the user's code:
 kernels of notebooks, closures and `__main__` compile like any other. It does
@@ -13,7 +14,14 @@ configs that share their constexprs.
 
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, Request
-from asmtune.compile.pool import Compiled, Hooks, compile_configs, compile_one
+from asmtune.compile.pool import (
+    Compiled,
+    Hooks,
+    compile_configs,
+    compile_one,
+    sketch_configs,
+    sketch_one,
+)
 
 __all__ = [
     "ArtifactCache",
@@ -23,4 +31,6 @@ __all__ = [
     "Request",
     "compile_configs",
     "compile_one",
+    "sketch_configs",
+    "sketch_one",
 ]

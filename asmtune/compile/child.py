@@ -17,11 +17,11 @@ import signal
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, TextIO
 
-from asmtune.compile.toolchain import StageFunction, Toolchain
+from asmtune.compile.toolchain import Toolchain
 from asmtune.guard import guarded
 from asmtune.records import Failure
 
@@ -46,47 +46,36 @@ class BackEnd:
 
     def build(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """The artifact of a request as JSON values, or the failure."""
-        toolchain = _toolchain(*request["machine"])
-        options = toolchain.options(request["options"])
-        stages = dict(toolchain.stages(options))
-        metadata: dict[str, Any] = dict(options.__dict__)
-        seconds: dict[str, float] = {}
-
-        def run(name: str, module: Any) -> Any:
-            self._say({"stage": name})
-            start = time.perf_counter()
-            result = guarded(name, lambda: stages[name](module, metadata))
-            seconds[name] = round(time.perf_counter() - start, 6)
-            return result
-
-        module: Any = guarded("ttir", lambda: toolchain.parse_ttir(request["ttir"]))
-        for name in ("ttir", "ttgir"):
-            if isinstance(module, Failure):
-                return module
-            module = run(name, module)
+        run = _Run(request, self._say)
+        module = run.ttgir()
         if isinstance(module, Failure):
             return module
         ttgir = str(module)
-        ptx = self._ptx(ttgir, module, request["options"], metadata, run)
-        cubin = ptx if isinstance(ptx, Failure) else run("cubin", ptx)
+        ptx = self._ptx(ttgir, module, request["options"], run)
+        cubin = ptx if isinstance(ptx, Failure) else run.stage("cubin", ptx)
         if isinstance(cubin, Failure):
             return cubin
         return {
-            "entry": metadata["name"],
+            "entry": run.metadata["name"],
             "outputs": {"ttir": request["ttir"], "ttgir": ttgir, "ptx": ptx},
             "cubin": base64.b64encode(cubin).decode(),
-            "metadata": metadata,
-            "seconds": seconds,
+            "metadata": run.metadata,
+            "seconds": run.seconds,
         }
 
-    def _ptx(
-        self,
-        ttgir: str,
-        module: Any,
-        options: Mapping[str, Any],
-        metadata: dict[str, Any],
-        run: StageFunction,
-    ) -> str | Failure:
+    def sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
+        """What is known of a request's artifact before LLVM, or the failure."""
+        run = _Run(request, self._say)
+        module = run.ttgir()
+        if isinstance(module, Failure):
+            return module
+        ttgir = str(module)
+        allocated = run.allocate(module)
+        if isinstance(allocated, Failure):
+            return allocated
+        return {"ttgir": ttgir, "metadata": {**run.metadata, **allocated}}
+
+    def _ptx(self, ttgir: str, module: Any, options: Mapping[str, Any], run: _Run) -> str | Failure:
         # Warp specialisation shares registers out among warps by the cap.
         shareable = "ttg.warp_specialize" not in ttgir
         rest = {k: v for k, v in options.items() if k not in _LINKED_FROM_PTX}
@@ -94,13 +83,13 @@ class BackEnd:
         if shareable and key in self._memo:
             ptx, learnt = self._memo[key]
             self._memo.move_to_end(key)
-            metadata.update(learnt)
+            run.metadata.update(learnt)
             return _with_cap(ptx, options["maxnreg"])
-        before = set(metadata)
-        llir = run("llir", module)
-        made: str | Failure = llir if isinstance(llir, Failure) else run("ptx", llir)
+        before = set(run.metadata)
+        llir = run.stage("llir", module)
+        made: str | Failure = llir if isinstance(llir, Failure) else run.stage("ptx", llir)
         if shareable and not isinstance(made, Failure):
-            learnt = {k: v for k, v in metadata.items() if k not in before}
+            learnt = {k: v for k, v in run.metadata.items() if k not in before}
             self._memo[key] = (_with_cap(made, None), learnt)
             while len(self._memo) > _MEMO_SIZE:
                 self._memo.popitem(last=False)
@@ -113,14 +102,63 @@ class BackEnd:
     def serve(self, lines: TextIO) -> None:
         """Answers each request until the other side hangs up."""
         for line in lines:
-            built = self.build(json.loads(line))
-            if isinstance(built, Failure):
+            request = json.loads(line)
+            made = self.sketch(request) if request["sketch"] else self.build(request)
+            if isinstance(made, Failure):
                 answer: dict[str, Any] = {
-                    "failure": {"stage": built.stage, "kind": built.kind, "detail": built.detail}
+                    "failure": {"stage": made.stage, "kind": made.kind, "detail": made.detail}
                 }
             else:
-                answer = {"artifact": built}
+                answer = {"made": made}
             self._say(answer)
+
+
+class _Run:
+    """The stages of one request, each announced before it begins and timed.
+
+    Attributes:
+        metadata: Triton's own, filled by the stages.
+        seconds: by stage.
+    """
+
+    def __init__(
+        self, request: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        self._request = request
+        self._say = say
+        self._toolchain = _toolchain(*request["machine"])
+        self._options = self._toolchain.options(request["options"])
+        self._stages = dict(self._toolchain.stages(self._options))
+        self.metadata: dict[str, Any] = dict(self._options.__dict__)
+        self.seconds: dict[str, float] = {}
+
+    def stage(self, name: str, module: Any) -> Any:
+        """The output of one of the compiler's stages, or the failure."""
+        return self._timed(name, lambda: self._stages[name](module, self.metadata))
+
+    def ttgir(self) -> Any:
+        """The request's module after the stage "ttgir", or the failure."""
+        text = self._request["ttir"]
+        module: Any = guarded("ttir", lambda: self._toolchain.parse_ttir(text))
+        for name in ("ttir", "ttgir"):
+            if isinstance(module, Failure):
+                return module
+            module = self.stage(name, module)
+        return module
+
+    def allocate(self, module: Any) -> dict[str, int] | Failure:
+        """What a TTGIR module takes of the SM, or the failure; the module is lowered."""
+        found: dict[str, int] | Failure = self._timed(
+            "allocate", lambda: self._toolchain.allocate(module, self._options)
+        )
+        return found
+
+    def _timed(self, name: str, work: Callable[[], Any]) -> Any:
+        self._say({"stage": name})
+        start = time.perf_counter()
+        result = guarded(name, work)
+        self.seconds[name] = round(time.perf_counter() - start, 6)
+        return result
 
 
 def _with_cap(ptx: str, maxnreg: int | None) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from triton.compiler.compiler import CompiledKernel
 
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.config import Config
 from asmtune.records import Artifact, Failure
@@ -27,6 +28,22 @@ class Launch:
 
     prepare: Callable[[], None]
     run: Callable[[], None]
+
+
+def load_cached(
+    lowering: Lowering, config: Config, cache: ArtifactCache, digest: str | None
+) -> tuple[Artifact, Launch] | Failure:
+    """A config's compiled artifact, found by its digest, and a launch of it.
+
+    An artifact that the cache has dropped meanwhile is a failure of kind "lost".
+    """
+    artifact = None if digest is None else cache.get(digest)
+    if artifact is None:
+        return Failure("launch", "lost", "its artifact is no longer in the cache")
+    if isinstance(artifact, Failure):
+        return artifact
+    launch = load(lowering, config, artifact)
+    return launch if isinstance(launch, Failure) else (artifact, launch)
 
 
 def load(lowering: Lowering, config: Config, artifact: Artifact) -> Launch | Failure:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from joblib import Parallel, delayed
 
@@ -18,7 +18,7 @@ from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.sandbox import Sandbox
 from asmtune.config import Config
 from asmtune.errors import ParseError
-from asmtune.records import Artifact, Failure
+from asmtune.records import Artifact, Failure, Sketch
 from asmtune.settings import Settings
 
 R = TypeVar("R")
@@ -40,17 +40,21 @@ class Hooks(Generic[R]):
     """What the flow does at the two ends of a compile.
 
     Attributes:
-        read: what to take from an artifact; called in the worker, so it must
-            pickle: a function of a module, or a `functools.partial` of one.
+        read: what to take from an artifact, or from a sketch; called in the worker,
+            so it must pickle: a function of a module, or a `functools.partial` of one.
         admit: called in this process with a config and its request; a
             failure keeps the config from the back end.
         known: outcomes by request digest; consulted before a worker is asked,
             and filled. One compile serves every problem of equal specialisation.
+            Readings of sketches and of artifacts are not kept in one mapping.
     """
 
-    read: Callable[[Artifact], R]
+    read: Callable[[Any], R]
     admit: Callable[[Config, Request], Failure | None]
     known: MutableMapping[str, Compiled[R] | Failure] = field(default_factory=dict)
+
+
+Maker = Callable[[Request, Settings], Artifact | Sketch | Failure]
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class _Job(Generic[R]):
     """One worker's share: requests of a family, by the configs' positions."""
 
     items: tuple[tuple[int, Request], ...]
-    read: Callable[[Artifact], R]
+    make: Maker
+    read: Callable[[Any], R]
     settings: Settings
 
 
@@ -74,6 +79,34 @@ def compile_configs(
         ProblemError: arguments and config do not fit the kernel.
         StoreError: the artifacts' folder cannot be written.
     """
+    yield from _made_of(_built, lowering, configs, hooks, settings)
+
+
+def sketch_configs(
+    lowering: Lowering, configs: Sequence[Config], hooks: Hooks[R], settings: Settings
+) -> Iterator[tuple[int, Outcome[R]]]:
+    """Compiles configs as far as LLVM, in parallel; yields each as it is done.
+
+    Takes a tenth of a compile. Nothing is kept on disk; an artifact that lies
+    there stands for its sketch. `hooks.read` is given a `Sketch`.
+
+    Yields:
+        The config's position in `configs`, with what was read or the failure.
+
+    Raises:
+        ProblemError: arguments and config do not fit the kernel.
+        StoreError: the artifacts' folder cannot be read.
+    """
+    yield from _made_of(_sketched, lowering, configs, hooks, settings)
+
+
+def _made_of(
+    make: Maker,
+    lowering: Lowering,
+    configs: Sequence[Config],
+    hooks: Hooks[R],
+    settings: Settings,
+) -> Iterator[tuple[int, Outcome[R]]]:
     cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
     cache.prepare()
     settled: list[tuple[int, Outcome[R]]] = []
@@ -91,7 +124,7 @@ def compile_configs(
                     digests[position] = digest
                     fresh.append((position, request))
             if fresh:
-                yield _Job(tuple(fresh), hooks.read, settings)
+                yield _Job(tuple(fresh), make, hooks.read, settings)
 
     parallel = Parallel(n_jobs=settings.jobs, return_as="generator_unordered", batch_size=1)
     try:
@@ -130,19 +163,35 @@ def _compile_family(job: _Job[R]) -> list[tuple[int, Outcome[R]]]:
 
 
 def _compile_one(request: Request, job: _Job[R]) -> Outcome[R]:
-    cache = ArtifactCache(job.settings.artifacts_dir, job.settings.artifacts_bytes)
-    digest = request.digest
-    outcome = cache.get(digest)
-    if outcome is None:
-        sandbox = _worker_sandbox(job.settings.compile_memory_bytes)
-        outcome = sandbox.compile(request, job.settings.compile_timeout_s)
-        cache.put(digest, outcome)
+    outcome = job.make(request, job.settings)
     if isinstance(outcome, Failure):
         return outcome
     try:
-        return Compiled(digest, job.read(outcome))
+        return Compiled(outcome.digest, job.read(outcome))
     except ParseError as error:
         return Failure("read", "parse", str(error))
+
+
+def _built(request: Request, settings: Settings) -> Artifact | Failure:
+    """The artifact of a request, from disk if it lies there."""
+    cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
+    outcome = cache.get(request.digest)
+    if outcome is None:
+        sandbox = _worker_sandbox(settings.compile_memory_bytes)
+        outcome = sandbox.compile(request, settings.compile_timeout_s)
+        cache.put(request.digest, outcome)
+    return outcome
+
+
+def _sketched(request: Request, settings: Settings) -> Sketch | Failure:
+    """The sketch of a request, off its artifact if that lies on disk."""
+    known = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes).get(request.digest)
+    if isinstance(known, Artifact):
+        return Sketch(known.digest, known.arch, known.outputs["ttgir"], known.metadata)
+    if known is not None:
+        return known
+    sandbox = _worker_sandbox(settings.compile_memory_bytes)
+    return sandbox.sketch(request, settings.compile_timeout_s)
 
 
 _sandboxes: dict[tuple[int, int], Sandbox] = {}
@@ -158,12 +207,12 @@ def _worker_sandbox(memory_bytes: int) -> Sandbox:
 
 def compile_one(request: Request, settings: Settings) -> Artifact | Failure:
     """Compiles one request here and now, in this process's own child."""
-    compiled = _compile_one(request, _Job((), _whole, settings))
-    return compiled if isinstance(compiled, Failure) else compiled.reading
+    return _built(request, settings)
 
 
-def _whole(artifact: Artifact) -> Artifact:
-    return artifact
+def sketch_one(request: Request, settings: Settings) -> Sketch | Failure:
+    """Compiles one request as far as LLVM, here and now, in this process's own child."""
+    return _sketched(request, settings)
 
 
 def release() -> None:

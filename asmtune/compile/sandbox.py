@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import IO, Any, Final
 
 from asmtune.compile.lower import Request
-from asmtune.records import Artifact, Failure
+from asmtune.records import Artifact, Failure, Sketch
 
 _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk
 
@@ -59,12 +59,28 @@ class Sandbox:
 
         One request at a time; other threads wait for their turn.
         """
-        with self._lock:
-            return self._compile(request, timeout_s)
+        built = self._ask(request, timeout_s, sketch=False)
+        return built if isinstance(built, Failure) else _artifact(request, built)
 
-    def _compile(self, request: Request, timeout_s: float) -> Artifact | Failure:
+    def sketch(self, request: Request, timeout_s: float) -> Sketch | Failure:
+        """Compiles as far as LLVM, like `compile`."""
+        made = self._ask(request, timeout_s, sketch=True)
+        if isinstance(made, Failure):
+            return made
+        return Sketch(request.digest, _arch(request), made["ttgir"], made["metadata"])
+
+    def _ask(self, request: Request, timeout_s: float, *, sketch: bool) -> dict[str, Any] | Failure:
+        message = {
+            "ttir": request.ttir,
+            "options": request.options,
+            "machine": request.machine,
+            "sketch": sketch,
+        }
+        with self._lock:
+            return self._answer(message, timeout_s)
+
+    def _answer(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any] | Failure:
         process, stage = self._ready(), "start"
-        message = {"ttir": request.ttir, "options": request.options, "machine": request.machine}
         limit = _START_S
         try:
             self._send(process, message)
@@ -78,7 +94,8 @@ class Sandbox:
                     continue
                 if "failure" in answer:
                     return self._refusal(Failure(**answer["failure"]))
-                return _artifact(request, answer["artifact"])
+                made: dict[str, Any] = answer["made"]
+                return made
         except TimeoutError:
             self.close()
             return Failure(stage, "timeout", f"the compiler was ended after {limit:g} s")
@@ -170,9 +187,13 @@ def _artifact(request: Request, built: dict[str, Any]) -> Artifact:
     return Artifact(
         digest=request.digest,
         entry=built["entry"],
-        arch=f"sm_{request.machine[1]}",
+        arch=_arch(request),
         outputs=built["outputs"],
         cubin=base64.b64decode(built["cubin"]),
         metadata=built["metadata"],
         seconds=built["seconds"],
     )
+
+
+def _arch(request: Request) -> str:
+    return f"sm_{request.machine[1]}"

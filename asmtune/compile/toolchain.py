@@ -10,16 +10,24 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from triton._C.libtriton import get_cache_invalidating_env_vars, ir
+from triton._C.libtriton import get_cache_invalidating_env_vars, ir, nvidia, passes
 from triton.backends.compiler import GPUTarget, Language
+from triton.backends.nvidia.compiler import get_ptx_version_from_options
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
 
 from asmtune.errors import ProblemError
 
 StageFunction = Callable[[Any, dict[str, Any]], Any]
+
+_ALLOCATED: Final = {
+    "num_warps": "ttg.total-num-warps",
+    "shared": "ttg.shared",
+    "tmem_size": "ttg.tensor_memory_size",
+}
+"""Names in the metadata, by the module's attributes that the allocation leaves."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,25 @@ class Toolchain:
         self.backend.add_stages(stages, options, Language.TRITON)
         return iter(stages.items())
 
+    def allocate(self, module: Any, options: Any) -> dict[str, int]:
+        """Shared and tensor memory of a TTGIR module, and its warps, without LLVM.
+
+        Runs what the stage "llir" does before it makes LLVM's IR: in place, so
+        that the module's text has to be taken first.
+        """
+        capability = self.target.arch
+        manager = ir.pass_manager(module.context)
+        passes.ttgpuir.add_combine_tensor_select_and_if(manager)
+        _add_warp_groups(manager)
+        passes.convert.add_scf_to_cf(manager)
+        passes.gluon.add_inliner(manager)
+        version = get_ptx_version_from_options(options, capability)
+        nvidia.passes.ttgpuir.add_allocate_shared_memory_nv(manager, capability, version)
+        nvidia.passes.ttnvgpuir.add_allocate_tensor_memory(manager)
+        manager.run(module, "allocate")
+        found = {name: module.get_int_attr(key) for name, key in _ALLOCATED.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
     def _context(self) -> Any:
         context = ir.context()
         ir.load_dialects(context)
@@ -133,6 +160,14 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         self._names_read.add(name)
         return getattr(self._options, name)
+
+
+def _add_warp_groups(manager: Any) -> None:
+    """The pass that numbers a kernel's warps; 3.9 asks whether a sanitizer needs some too."""
+    try:
+        passes.ttgpuir.add_allocate_warp_groups(manager)
+    except TypeError:
+        passes.ttgpuir.add_allocate_warp_groups(manager, False)
 
 
 def plain_options(options: Any) -> dict[str, Any]:

@@ -228,6 +228,13 @@ def _cycles() -> None:
         "Cycles of one program's chain of latencies, were it alone on an SM.",
         cycles("latency"),
     )
+    register_launch(
+        "longest_cycles",
+        "cycle",
+        group,
+        "The same for the program whose loops take most trips.",
+        cycles("longest"),
+    )
     totals = {
         "l2_bytes": ("B", "Bytes between an SM and L2, a program."),
         "spill_bytes": ("B", "Bytes of spilled registers through L1, a program."),

@@ -8,8 +8,10 @@ its executions follow from the FLOPs, which also tells unrolled and peeled loops
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from asmtune.features.profile import Profile, Segment
 from asmtune.workload import Access, DotWork, LoopWork, Work
@@ -21,10 +23,12 @@ class Run:
 
     Attributes:
         times: executions, on average.
+        longest: executions by the program with most trips.
         stages: depth of software pipelining.
     """
 
     times: float
+    longest: float
     stages: int
 
 
@@ -36,7 +40,21 @@ def executions(profile: Profile, work: Work) -> tuple[Run, ...]:
         profile.num_stages if loop is None or loop.num_stages is None else loop.num_stages
         for loop in matched
     ]
-    return tuple(map(Run, times, stages))
+    longest = [n * _stretch(loop, work) for n, loop in zip(times, matched, strict=True)]
+    return tuple(map(Run, times, longest, stages))
+
+
+def _stretch(loop: LoopWork | None, work: Work) -> float:
+    """Trips of the program with most over those of all, through the loops around one.
+
+    A loop entered more than once may differ from entry to entry in any one program.
+    """
+    ratio = 1.0
+    while loop is not None:
+        once = loop.entries <= 1 and 0 < loop.trips < loop.most
+        ratio *= loop.most / loop.trips if once else 1.0
+        loop = None if loop.parent is None else work.loops[loop.parent]
+    return ratio
 
 
 def _times(profile: Profile, work: Work, matched: Sequence[LoopWork | None]) -> list[float]:
@@ -54,7 +72,7 @@ def _times(profile: Profile, work: Work, matched: Sequence[LoopWork | None]) -> 
         main = _main_part(segments, matched, position)
         unroll = loop.unroll_factor or 1
         if position == main:
-            by_flops = _by_flops(segments, position, work, loop)
+            by_flops = _by_flops(profile, position, work, loop)
             plain = loop.iterations if unroll == 1 else loop.entries * (loop.trips // unroll)
             runs[position] = plain if by_flops is None else by_flops
         elif unroll == 1 and segments[main].flops and not segment.flops:
@@ -81,13 +99,15 @@ def _size(segment: Segment) -> int:
     return sum(segment.classes.values())
 
 
-def _by_flops(
-    segments: Sequence[Segment], position: int, work: Work, loop: LoopWork
-) -> float | None:
-    """Executions at which the loop's FLOPs, with those peeled off it, are the IR's."""
-    unroll = loop.unroll_factor or 1
-    remainder = loop.trips % unroll / loop.trips if loop.trips else 0.0
-    asked = sum(dot.flops for dot in work.dots if dot.loop == loop.id) * (1 - remainder)
+def _by_flops(profile: Profile, position: int, work: Work, loop: LoopWork) -> float | None:
+    """Executions at which the loop's FLOPs, with those peeled off it, are the IR's.
+
+    Where warps outnumber the rows of a tile, several compute the same product: a trip
+    then has more FLOPs than the IR's, though it stands once in the text.
+    """
+    segments, unroll = profile.segments, loop.unroll_factor or 1
+    whole = 1.0 - loop.trips % unroll / loop.trips if unroll > 1 and loop.trips else 1.0
+    asked = sum(dot.flops for dot in work.dots if dot.loop == loop.id) * whole
     per_run = sum(segments[position].flops.values())
     if not asked or not per_run:
         return None
@@ -95,8 +115,36 @@ def _by_flops(
     around = sum(dot.flops for dot in work.dots if dot.loop == loop.parent)
     entries = max(loop.entries, 1.0)
     peeled = max(0.0, sum(segments[parent].flops.values()) * entries - around)
+    copies = per_run * loop.iterations * whole / asked
+    if abs(copies - round(copies)) > _INEXACT:
+        asked *= copies / unroll
+    else:
+        asked *= copies / min(copies, _copies_loaded(profile, position, work, loop))
     left = asked - min(peeled, asked)
     return left / per_run
+
+
+def _copies_loaded(profile: Profile, position: int, work: Work, loop: LoopWork) -> float:
+    """Trips that may stand side by side in a loop's body: no more than any line loads.
+
+    What several threads load in common counts for each, so that it is a bound only.
+    """
+    threads = profile.num_warps * _WARP
+    moved: dict[int, float] = {}
+    for traffic, count in profile.segments[position].traffic.items():
+        if traffic.space == "global" and traffic.direction == "load":
+            moved[traffic.line] = moved.get(traffic.line, 0.0) + traffic.bytes * count * threads
+    asked: dict[int, float] = {}
+    for item in work.accesses:
+        if item.loop == loop.id and item.kind == "read" and item.line in moved:
+            asked[item.line] = asked.get(item.line, 0.0) + item.bytes
+    bounds = [moved[line] * loop.iterations / size for line, size in asked.items() if size]
+    return max(1.0, float(round(min(bounds)))) if bounds else math.inf
+
+
+_WARP: Final = 32
+_INEXACT: Final = 0.1
+"""Off a whole number, copies of a loop's body are no unrolling."""
 
 
 def match_loops(segments: Sequence[Segment], work: Work) -> list[LoopWork | None]:

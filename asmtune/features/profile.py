@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from asmtune.asm import (
@@ -22,7 +22,7 @@ from asmtune.asm import (
     tensor_ops,
 )
 
-_ROW_BYTES: Final = 32
+ROW_BYTES: Final = 32
 """Bytes of K that one tensor instruction of sm_90 and newer takes a row: 256 bits."""
 
 _THREAD_CLASSES: Final = frozenset(
@@ -63,6 +63,7 @@ class Segment:
         operand_bytes: of shared memory that tensor instructions read themselves.
         tma_bytes: that bulk copies bring, a program.
         lines: source lines that its instructions come from.
+        chain: cycles of one pass by a warp that has the SM to itself; of a loop, of a late trip.
     """
 
     parent: int | None
@@ -74,6 +75,7 @@ class Segment:
     operand_bytes: int
     tma_bytes: int
     lines: frozenset[int]
+    chain: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,13 @@ class Profile:
     static: Mapping[str, float]
 
 
-def segments(program: Program) -> tuple[Segment, ...]:
-    """Cuts a kernel into segments."""
+def segments(program: Program, chains: Mapping[int | None, float]) -> tuple[Segment, ...]:
+    """Cuts a kernel into segments.
+
+    Args:
+        program: the kernel.
+        chains: cycles of one pass by a loop's position, None for what is outside all.
+    """
     blocks: dict[int | None, list[int]] = {None: []}
     for block, loop in enumerate(program.innermost_loops):
         blocks.setdefault(loop, []).append(block)
@@ -106,7 +113,11 @@ def segments(program: Program) -> tuple[Segment, ...]:
         made.append(
             _segment(program, own, (parent, around.role == "work", around.depth), ops, threads)
         )
-    return tuple(made)
+    places = (None, *range(len(program.loops)))
+    return tuple(
+        replace(segment, chain=chains.get(place, 0.0))
+        for place, segment in zip(places, made, strict=True)
+    )
 
 
 def _segment(
@@ -168,4 +179,4 @@ def _operand_bytes(op: TensorOp, text: str, threads: int) -> int:
     units = max(1, threads // 128) if op.kind == "wgmma" else 1
     from_registers = op.kind == "wgmma" and _REGISTERS_AS_A.match(text) is not None
     rows = (0 if from_registers else op.m or 64) + op.n
-    return rows * _ROW_BYTES * units
+    return rows * ROW_BYTES * units

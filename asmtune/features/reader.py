@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from asmtune.asm import count, hottest_loop, mnemonic_counts, parse_ptx, read_cubin
 from asmtune.features import catalog  # noqa: F401 - fills the registry
+from asmtune.features.chain import program_chains
 from asmtune.features.launch import LaunchReading
 from asmtune.features.profile import Profile, segments
 from asmtune.features.registry import FEATURES, Reading
@@ -33,12 +34,10 @@ class ProfileReader:
             for name, feature in FEATURES.items()
             if feature.moment == "assembly"
         }
-        return Profile(
-            segments=segments(reading.program),
-            num_warps=int(artifact.metadata["num_warps"]),
-            num_stages=int(artifact.metadata["num_stages"]),
-            static=static,
-        )
+        warps = int(artifact.metadata["num_warps"])
+        stages = int(artifact.metadata["num_stages"])
+        chains = program_chains(reading.program, self.target, warps, stages)
+        return Profile(segments(reading.program, chains), warps, stages, static)
 
     def reading(self, artifact: Artifact) -> Reading:
         """The parsed assembly that features are taken from."""

@@ -3,7 +3,8 @@
     configs --rules--> front end --rules--> back end --> features --rules--> score --> keep
 
 Each stage is cheaper per config than the next and passes on fewer. What it
-drops carries a reason with numbers.
+drops carries a reason with numbers. With a budget of compiles, sketches stand
+between front end and back end, and the same scorer chooses what to compile.
 """
 
 from __future__ import annotations
@@ -12,25 +13,31 @@ import time
 from collections import Counter
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
 
-from asmtune.compile import Compiled, Hooks, Lowering, compile_configs
+from asmtune.compile import ArtifactCache
 from asmtune.config import Config
-from asmtune.errors import CompileError, SpaceError
-from asmtune.features import Profile, ProfileReader
+from asmtune.errors import CompileError
 from asmtune.fingerprint import versions
-from asmtune.funnel.judge import Judge
+from asmtune.funnel.caps import CapSource, cap_notes, with_caps
+from asmtune.funnel.front import Front, Outcomes
+from asmtune.funnel.persistence import Detection
 from asmtune.funnel.progress import NoProgress, Progress
-from asmtune.funnel.ranking import ranked
+from asmtune.funnel.ranking import Ranker, ranked
+from asmtune.funnel.sketching import Shortlist, check_compile, shortlisted
 from asmtune.problem import Problem
-from asmtune.records import Failure, PruneReport, Verdict
-from asmtune.score import Candidate, Scorer, broken_rules, notes_of
+from asmtune.records import PruneReport, Verdict
+from asmtune.score import Scorer, for_dtypes, notes_of
+from asmtune.score.keep import Keep
 from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.target import Target
 from asmtune.workload import Kernel
 
-Outcomes = MutableMapping[str, Compiled[Profile] | Failure]
+DEFAULT_FAILS: Final = "the default config"
+"""How the note begins that the default config cannot run."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +52,24 @@ class Funnel:
         progress: told how far it is.
         known: outcomes of compiles by digest, shared between problems.
         kernels: TTIR already parsed, likewise.
+        caps: whether to add configs whose `maxnreg` is read off the artifacts, where the
+            space has none.
+        tiles: whether to search a persistent kernel's tile axes.
+        compile: how many to compile, by the scorer's prediction before it; None for all.
+        sketches: like `known`, of what is made to predict before compiling.
     """
 
     target: Target
     scorer: Scorer
     settings: Settings
-    keep: int | None = None
+    keep: Keep | None = None
     progress: Progress = field(default_factory=NoProgress)
     known: Outcomes = field(default_factory=dict)
     kernels: MutableMapping[str, Kernel] = field(default_factory=dict)
+    caps: bool = True
+    tiles: bool = False
+    compile: Keep | None = None
+    sketches: Outcomes = field(default_factory=dict)
 
     def prune(self, problem: Problem, space: Space) -> PruneReport:
         """Judges every config of a space on a problem.
@@ -62,50 +78,80 @@ class Funnel:
             SpaceError: the space has no feasible point, or names what is not there.
             ProblemError: the configs do not fit the kernel.
             CompileError: no config can run; gives the commonest reason.
+            InputError: `keep` or `compile` is auto, and the scorer's error is not known; or
+                `compile` is given, and it cannot rank before compiling.
             StoreError: the artifacts' folder cannot be written.
         """
+        able = for_dtypes(self.scorer, problem.dtypes.values())
+        if able is not self.scorer:
+            return replace(self, scorer=able).prune(problem, space)
+        self._check()
         clock = _Clock()
         with clock.stage("generate"):
-            points = list(space.configs(**problem.shape))
-            if not points:
-                raise SpaceError(space.describe_empty(**problem.shape))
             default = space.first(**problem.shape)
+            searched = self._detection(problem).searched(space, default, tiles=self.tiles)
+            points = searched.space.configs(**problem.shape)
             configs = list(dict.fromkeys((default, *points)))
+        front = self.front(problem)
+        compiled = partial(front.verdicts, moment="assembly", known=self.known)
+        chosen = Shortlist(tuple(configs))
+        if self.compile is not None:
+            with clock.stage("sketch"):
+                chosen = self._shortlist(front, configs, self.compile, default)
         with clock.stage("compile"):
-            verdicts = self.judge(problem, configs)
+            verdicts = [*compiled(chosen.configs), *chosen.dropped]
         if all(verdict.dropped_at for verdict in verdicts):
             raise CompileError(_nothing_runs(problem, self.target, verdicts))
+        if self.caps and "maxnreg" not in space.axes:
+            with clock.stage("caps"):
+                verdicts = with_caps(verdicts, self._cap_source(), compiled)
         with clock.stage("score"):
-            ranking = ranked(verdicts, self.scorer, self.target, self.keep, default)
+            ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, default)
         return PruneReport(
             kernel=problem.name,
             shape=problem.shape,
             dtypes=problem.dtypes,
             target=self.target.name,
             scorer=self.scorer.name,
-            verdicts=tuple(ranking),
+            verdicts=ranking.verdicts,
             seconds=clock.seconds,
             versions=versions(),
-            notes=(*_notes(ranking, default), *notes_of(self.scorer, self.target)),
+            selection=ranking.selection,
+            compiled=chosen.selection,
+            notes=(
+                *_notes(ranking.verdicts, default),
+                *searched.notes,
+                *cap_notes(ranking.verdicts),
+                *notes_of(self.scorer, self.target),
+            ),
         )
 
     def judge(self, problem: Problem, configs: Sequence[Config]) -> list[Verdict]:
         """Verdicts of rules and compiler, not yet scored, in the order of `configs`."""
-        verdicts: dict[int, Verdict] = {}
-        for position, config in enumerate(configs):
-            broken = broken_rules(Candidate(config, self.target), "config", hard=True)
-            if broken:
-                verdicts[position] = Verdict(config, False, "rules", reasons=broken)
-        left = [position for position in range(len(configs)) if position not in verdicts]
-        self.progress.start("compile", len(left))
-        lowering = Lowering(problem, self.target, self.settings.compile_timeout_s)
-        asked = [configs[position] for position in left]
-        judge = Judge(problem, self.target, self.kernels)
-        hooks = Hooks(ProfileReader(self.target), judge.admit, self.known)
-        for index, outcome in compile_configs(lowering, asked, hooks, self.settings):
-            verdicts[left[index]] = judge.verdict(asked[index], outcome)
-            self.progress.advance()
-        return [verdicts[position] for position in range(len(configs))]
+        return self.front(problem).verdicts(configs, "assembly", self.known)
+
+    def front(self, problem: Problem) -> Front:
+        """The front end of a problem, for verdicts before compiling and after."""
+        return Front(problem, self.target, self.settings, self.progress, self.kernels)
+
+    def _check(self) -> None:
+        if self.keep is not None:
+            self.keep.check(self.scorer.name)
+        if self.compile is not None:
+            check_compile(self.compile, self.scorer)
+
+    def _shortlist(
+        self, front: Front, configs: Sequence[Config], budget: Keep, default: Config
+    ) -> Shortlist:
+        sketched = front.verdicts(configs, "sketch", self.sketches)
+        return shortlisted(sketched, Ranker(self.scorer, self.target, "sketch"), budget, default)
+
+    def _detection(self, problem: Problem) -> Detection:
+        return Detection(problem, self.target, self.settings.compile_timeout_s, self.kernels)
+
+    def _cap_source(self) -> CapSource:
+        cache = ArtifactCache(self.settings.artifacts_dir, self.settings.artifacts_bytes)
+        return CapSource(self.target, self.scorer, cache)
 
 
 class _Clock:
@@ -122,18 +168,22 @@ class _Clock:
 
 
 def _nothing_runs(problem: Problem, target: Target, verdicts: Sequence[Verdict]) -> str:
-    reasons = Counter(verdict.reasons[0] for verdict in verdicts)
+    tried = [verdict for verdict in verdicts if verdict.dropped_at != "sketch"]
+    reasons = Counter(verdict.reasons[0] for verdict in tried)
     (reason, count) = reasons.most_common(1)[0]
-    worst = next(v for v in verdicts if v.reasons[0] == reason)
+    worst = next(v for v in tried if v.reasons[0] == reason)
     detail = worst.failure.detail.strip() if worst.failure else reason.text
+    left = len(verdicts) - len(tried)
+    compiled = " that was compiled" if left else ""
+    more = f"; {left} were not compiled: compile more" if left else ""
     return (
-        f"no config of {problem.name} can run on {target.name}: "
-        f"{count} of {len(verdicts)} fail with {reason.rule}, such as {worst.config}: {detail}"
+        f"no config of {problem.name}{compiled} can run on {target.name}: "
+        f"{count} of {len(tried)} fail with {reason.rule}, such as {worst.config}: {detail}{more}"
     )
 
 
 def _notes(verdicts: Sequence[Verdict], default: Config) -> tuple[str, ...]:
     mine = next(verdict for verdict in verdicts if verdict.config == default)
     if mine.dropped_at in ("rules", "compile"):
-        return (f"the default config ({default}) cannot run here: {mine.reasons[0]}",)
+        return (f"{DEFAULT_FAILS} ({default}) cannot run here: {mine.reasons[0]}",)
     return ()

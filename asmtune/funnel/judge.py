@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from typing import Final
 
 from asmtune.compile import Compiled, Request
 from asmtune.config import Config
@@ -11,10 +12,13 @@ from asmtune.features import Profile, launch_features
 from asmtune.guard import required
 from asmtune.problem import Problem
 from asmtune.records import Failure, Reason, Verdict
-from asmtune.score import Candidate, broken_rules
+from asmtune.score import RULES, Candidate, broken_rules
 from asmtune.score.roofline import predict
 from asmtune.target import Target
 from asmtune.workload import Call, Kernel, Work, find_dots
+
+EXACT: Final = tuple(rule for rule in RULES if rule.name == "shared_memory")
+"""Rules that a sketch can apply: it knows the shared memory, and estimates registers."""
 
 
 class Judge:
@@ -46,11 +50,13 @@ class Judge:
         broken = broken_rules(candidate, "ir", hard=True)
         if broken:
             return Failure("rules", broken[0].rule, broken[0].text)
-        self._works[config] = self._work(config, request.ttir)
+        self._works[config] = self.work(config, request.ttir)
         return None
 
-    def verdict(self, config: Config, outcome: Compiled[Profile] | Failure) -> Verdict:
-        """What is known of a config once its compile has ended."""
+    def verdict(
+        self, config: Config, outcome: Compiled[Profile] | Failure, *, estimated: bool = False
+    ) -> Verdict:
+        """What is known of a config once its compile, or if `estimated` its sketch, has ended."""
         if isinstance(outcome, Failure):
             stage = "rules" if outcome.stage == "rules" else "compile"
             reason = Reason(outcome.kind, outcome.detail.strip().split("\n")[0])
@@ -58,21 +64,26 @@ class Judge:
         target = self._target
         features = launch_features(outcome.reading, self._works[config], target)
         candidate = Candidate(config, target, features=features)
-        broken = broken_rules(candidate, "assembly", hard=True)
+        rules = EXACT if estimated else RULES
+        broken = broken_rules(candidate, "assembly", hard=True, rules=rules)
         prediction = predict(features, target)
         return Verdict(
             config,
             kept=not broken,
             dropped_at="rules" if broken else None,
-            reasons=broken or broken_rules(candidate, "assembly", hard=False),
+            reasons=broken or broken_rules(candidate, "assembly", hard=False, rules=rules),
             features=features,
             artifact=outcome.digest,
             predicted_us=round(prediction.us, 2),
             bottleneck=prediction.bottleneck,
         )
 
-    def _work(self, config: Config, ttir: str) -> Work:
-        """Configs of one IR and grid ask for the same work."""
+    def work(self, config: Config, ttir: str) -> Work:
+        """What a launch asks for; the same for all configs of one IR and grid.
+
+        Raises:
+            ProblemError: the grid of the config is none.
+        """
         problem = self._problem
         grid = required(f"grid of {problem.name}", lambda: problem.programs(config))
         launch = (ttir, grid)

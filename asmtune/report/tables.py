@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Group
@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from asmtune.config import Config
-from asmtune.records import PruneReport, Verdict
+from asmtune.records import PruneReport, Selection, Verdict
 from asmtune.replay import CUTS, ReplayReport, ScorerResult
 
 COLUMNS: Final = {
@@ -39,7 +39,36 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
         "pred us and limit: the roofline's time and what takes most of it. "
         "tensor, cp.async, bar and instr count the hot loop once, as the PTX has it."
     )
-    return Group(title, _funnel(reports), _kept(reports), Text(hot, "dim"), *notes)
+    worth = [Text(line) for report in reports for line in _worth(report)]
+    return Group(title, _funnel(reports), *worth, _kept(reports), Text(hot, "dim"), *notes)
+
+
+def _worth(report: PruneReport) -> Iterator[str]:
+    """What the compiled ones and the kept ones are expected to be worth, in words."""
+    if report.compiled is not None:
+        left = sum(verdict.dropped_at == "sketch" for verdict in report.verdicts)
+        told = f"compile {report.compiled.keep}: {report.compiled.ranks} by rank before compiling"
+        told += f", {left} are not compiled"
+        yield f"{report.target}: {told}; {_expected(report, report.compiled, '')}"
+    if report.selection is not None:
+        selection = report.selection
+        more = len(report.kept) - selection.ranks
+        kept = f"{report.target}: keep {selection.keep}: {selection.ranks} by rank"
+        kept += f", {more} more as the default or a near tie of another tile" if more else ""
+        of = "" if report.compiled is None else " that was compiled"
+        yield f"{kept}; {_expected(report, selection, of)}"
+
+
+def _expected(report: PruneReport, selection: Selection, of: str) -> str:
+    """Share kept of the best speed, or of the best `of` a part."""
+    if selection.expected_share is None or selection.chance_dropped is None:
+        when = " before compiling" if selection is report.compiled else ""
+        return f"the error of {report.scorer}{when} was never measured"
+    measured = f"\n  measured with {selection.source}" if selection.source else ""
+    return (
+        f"expected share of the best speed{of} {selection.expected_share:.3f}, "
+        f"chance that the best is dropped {selection.chance_dropped:.0%}{measured}"
+    )
 
 
 def _dtypes(report: PruneReport) -> str:
@@ -96,6 +125,8 @@ def _varying(configs: Sequence[Config]) -> list[str]:
 def _cells(verdict: Verdict | None) -> list[str]:
     if verdict is None or verdict.features is None:
         reason = verdict.reasons[0].rule if verdict and verdict.reasons else "-"
+        if verdict is not None and verdict.dropped_at == "sketch":
+            reason = "not compiled"
         return [reason, "", "", *("" for _ in COLUMNS)]
     rank = f"{verdict.rank}" if verdict.kept else f"({verdict.rank or '-'})"
     time = "" if verdict.predicted_us is None else f"{verdict.predicted_us:.1f}"

@@ -3,8 +3,11 @@
 from asmtune.score.base import (
     Candidate,
     Scorer,
+    for_dtypes,
     make_scorer,
+    moments_of,
     notes_of,
+    ranked_by,
     scorer_names,
     without_kernel,
 )
@@ -16,8 +19,11 @@ __all__ = [
     "Rule",
     "Scorer",
     "broken_rules",
+    "for_dtypes",
     "make_scorer",
+    "moments_of",
     "notes_of",
+    "ranked_by",
     "scorer_names",
     "without_kernel",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -22,7 +22,8 @@ class Candidate:
         config: the config.
         target: the machine.
         dots: matrix products of its TTIR; None before the front end ran.
-        features: of its assembly; None before it was compiled.
+        features: of its assembly or, to predict before compiling, of its sketch; None
+            before either.
     """
 
     config: Config
@@ -32,7 +33,11 @@ class Candidate:
 
 
 class Scorer(Protocol):
-    """Ranks compiled candidates of one problem on one target.
+    """Ranks candidates of one problem on one target, all with features of one moment.
+
+    Where a scorer's error is measured (`score/error.py`), a difference of its scores is the
+    logarithm of the ratio of predicted times: 0.02 means 2% (`learned` adds a share of the
+    roofline's, so that its differences are larger). The scores of others have no scale.
 
     Attributes:
         name: as the command line knows it.
@@ -51,7 +56,7 @@ class Scorer(Protocol):
         ...
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
-        """One number a candidate; higher is better, the scale is the scorer's own."""
+        """One number a candidate; higher is better, by the scale above where there is one."""
         ...
 
 
@@ -65,6 +70,26 @@ class Noting(Protocol):
 
 
 @runtime_checkable
+class StandingBack(Protocol):
+    """A scorer that lets another rank where it cannot be used."""
+
+    @property
+    def ranked_by(self) -> str:
+        """Name of the scorer whose scores it gives."""
+        ...
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """A scorer that ranks before compiling as well, by the features of sketches."""
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """Of "sketch" and "assembly", those at which it ranks."""
+        ...
+
+
+@runtime_checkable
 class Trained(Protocol):
     """A scorer that was trained on timings of kernels."""
 
@@ -73,9 +98,33 @@ class Trained(Protocol):
         ...
 
 
+@runtime_checkable
+class Particular(Protocol):
+    """A scorer that knows only some dtypes."""
+
+    def for_dtypes(self, dtypes: Collection[str]) -> Scorer:
+        """The scorer for a problem with tensors of these dtypes."""
+        ...
+
+
+def for_dtypes(scorer: Scorer, dtypes: Collection[str]) -> Scorer:
+    """A scorer for a problem's dtypes; one that has none in mind is itself."""
+    return scorer.for_dtypes(dtypes) if isinstance(scorer, Particular) else scorer
+
+
 def notes_of(scorer: Scorer, target: Target) -> tuple[str, ...]:
     """What a scorer says of its rankings for a target."""
     return scorer.notes(target) if isinstance(scorer, Noting) else ()
+
+
+def moments_of(scorer: Scorer) -> tuple[str, ...]:
+    """When a scorer can rank: "assembly" after compiling, and "sketch" before where it says so."""
+    return scorer.moments if isinstance(scorer, Foreseeing) else ("assembly",)
+
+
+def ranked_by(scorer: Scorer) -> str:
+    """Name of the scorer whose scores, with their scale and error, a scorer gives."""
+    return scorer.ranked_by if isinstance(scorer, StandingBack) else scorer.name
 
 
 def without_kernel(scorer: Scorer, kernel: str) -> Scorer:

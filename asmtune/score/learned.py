@@ -9,8 +9,8 @@ Where it cannot be used, `roofline` ranks, and a note says why.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.errors import ParseError
+from asmtune.dtypes import canonical_dtype
+from asmtune.errors import ParseError, ProblemError
 from asmtune.fingerprint import digest, version_of
 from asmtune.score.base import Candidate
 from asmtune.score.examples import Examples, TaskRows
@@ -58,14 +59,17 @@ class Learned:
         settings: where the fitted forest is kept, and how many processors fit it.
         sources: files of training rows.
         except_kernel: kernel whose rows are left out, so that it counts as never seen.
+        unseen_dtype: of the problem's, one that no row has; `roofline` then ranks.
     """
 
     settings: Settings = field(default_factory=Settings.from_environment)
     sources: tuple[Path, ...] = tuple(sorted(DATA.glob("*.npz")))
     except_kernel: str | None = None
+    unseen_dtype: str | None = None
 
     name = "learned"
     draws = 1
+    moments = ("sketch", "assembly")
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
         """Minus the predicted slowdown; one that was not compiled comes last."""
@@ -75,6 +79,11 @@ class Learned:
         base = base_columns(compiled, candidates[0].target)
         scores = iter(rank(self._model, base).tolist())
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
+
+    @property
+    def ranked_by(self) -> str:
+        """Name of the scorer whose scores it gives."""
+        return Roofline.name if self._model is None else self.name
 
     def notes(self, target: Target) -> tuple[str, ...]:
         """What a reader must know of a ranking for a target."""
@@ -97,9 +106,19 @@ class Learned:
             return self
         return Learned(self.settings, self.sources, kernel)
 
+    def for_dtypes(self, dtypes: Collection[str]) -> Learned:
+        """The scorer for a problem with tensors of these dtypes."""
+        if isinstance(self._examples, str):
+            return self
+        trained = {_number(task.dtype) for part in self._examples for task in part.tasks}
+        unseen = sorted(dtype for dtype in dtypes if _number(dtype) not in {"", *trained})
+        return replace(self, unseen_dtype=unseen[0]) if unseen else self
+
     @cached_property
     def _examples(self) -> tuple[Examples, ...] | str:
         """The training rows, or why there are none."""
+        if self.unseen_dtype is not None:
+            return f"none of its training rows are of {self.unseen_dtype}"
         if not self.sources:
             return "no training rows are installed"
         try:
@@ -135,6 +154,18 @@ class Learned:
         rows = [path.read_bytes() for path in self.sources]
         versions = [f"{name} {version_of(name)}" for name in ("scikit-learn", "numpy")]
         return digest(schema(), repr(how), *versions, *rows)
+
+
+def _number(dtype: str) -> str:
+    """What makes one dtype as fast as another; "" for integers, which are indices mostly.
+
+    A recording may call its tasks' dtypes as it likes; what is none counts as an integer.
+    """
+    with contextlib.suppress(ProblemError):
+        dtype = canonical_dtype(dtype)
+    if dtype.startswith("fp8"):
+        return "fp8"
+    return dtype if dtype.startswith(("fp", "bf")) else ""
 
 
 def _trim(folder: Path) -> None:

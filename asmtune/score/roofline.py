@@ -19,24 +19,24 @@ from typing import Final
 
 from asmtune.records import Features
 from asmtune.score.base import Candidate
-from asmtune.target import Target
+from asmtune.target import L2_BYTES_PER_CYCLE, Target
 
-LAUNCH_US: Final = 4.0
+LAUNCH_US: Final = 4.5
 """Least time between two events around a launch on an H200."""
 
-L2_BYTES_PER_CYCLE: Final = 64.0
-"""Between one SM and L2, at most (L1's line fill)."""
+START_CYCLES: Final = 80.0
+"""Of an SM to start one program (measured over grids of tiny ones)."""
 
-SERIAL_SHARE: Final = 0.15
+SERIAL_SHARE: Final = 0.12
 """Part of the other units' time that the busiest one does not hide (measured)."""
 
-OVERLAP_SHARE: Final = 0.3
+OVERLAP_SHARE: Final = 0.42
 """Part of the shorter of SM and DRAM time that the longer does not hide (measured)."""
 
 DRAM_SHARE: Final = 0.88
 """Of the datasheet's DRAM rate that a copy reaches, where none was measured (H200: 0.885)."""
 
-SMOOTH_SHARE: Final = 0.3
+SMOOTH_SHARE: Final = 0.15
 """How far waves run into each other: 0 for lock-step, 1 for no tail at all (measured)."""
 
 ADVICE: Final[Mapping[str, tuple[str, str]]] = {
@@ -47,6 +47,7 @@ ADVICE: Final[Mapping[str, tuple[str, str]]] = {
     "special": ("exp2 in place of exp, and scales folded into it", "approximate functions"),
     "L2": ("a larger tile, which reads each operand less often", "GROUP_M, so that tiles share"),
     "DRAM": ("a narrower dtype, or fusing what reads the same data", "nothing: it is at the limit"),
+    "start": ("larger tiles, so that there are fewer programs", "a loop over tiles in a program"),
     "latency": ("more num_stages or more programs an SM (fewer registers)", "more, smaller tiles"),
     "launch": ("a CUDA graph", "fusing it with its neighbour"),
 }
@@ -77,15 +78,16 @@ class Prediction:
 
 
 class Roofline:
-    """Ranks by predicted time; the score is minus microseconds."""
+    """Ranks by predicted time; the score is minus the logarithm of its microseconds."""
 
     name = "roofline"
     draws = 1
+    moments = ("sketch", "assembly")
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
-        """Minus the predicted microseconds; one that was not compiled comes last."""
+        """Minus the logarithm of predicted microseconds; one that was not compiled comes last."""
         return [
-            float("-inf") if c.features is None else -predict(c.features, c.target).us
+            float("-inf") if c.features is None else -math.log(predict(c.features, c.target).us)
             for c in candidates
         ]
 
@@ -103,7 +105,7 @@ def predict(features: Features, target: Target) -> Prediction:
     if full:
         flowing = max(programs / (resident * sms) * wave, latency)
         stepped += SMOOTH_SHARE * (flowing - stepped)
-    sm_us = stepped / target.clock_hz * 1e6
+    sm_us = max(stepped, features["longest_cycles"]) / target.clock_hz * 1e6
     l2_us = programs * features["program_l2_bytes"] / target.l2_bytes_per_s * 1e6
     dram_us = features["unique_bytes"] / dram_rate(target) * 1e6
     inside, outside = max(sm_us, l2_us), dram_us
@@ -119,6 +121,7 @@ def _units(features: Features, target: Target) -> dict[str, float]:  # noqa: ARG
         "L1": features["l1_cycles"],
         "special": features["special_cycles"],
         "L2": features["program_l2_bytes"] / L2_BYTES_PER_CYCLE,
+        "start": START_CYCLES,
     }
 
 

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from asmtune.fingerprint import digest
 from asmtune.records import Features
-from asmtune.score.roofline import L2_BYTES_PER_CYCLE, dram_rate, predict
-from asmtune.target import Target, load_target
+from asmtune.score.roofline import dram_rate, predict
+from asmtune.target import L2_BYTES_PER_CYCLE, Target, load_target
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float32]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Raised when a column or a feature changes its meaning, but not its name."""
 
 LEAST_US: Final = 0.05
@@ -97,6 +97,7 @@ _MICROSECONDS: Final[Mapping[str, _Read]] = {
     ),
     "us_latency": lambda v: v.us(v["latency_cycles"] * np.maximum(1.0, np.ceil(v["waves"]))),
     "us_latency_once": lambda v: v.us(v["latency_cycles"]),
+    "us_longest": lambda v: v.us(v["longest_cycles"]),
     "us_dram": lambda v: v["unique_bytes"] / dram_rate(v.target) * 1e6,
     "us_spill": lambda v: v.us(v["program_spill_bytes"] * v.rounds / SPILL_BYTES_PER_CYCLE),
     "us_l2": lambda v: v["programs"] * v["program_l2_bytes"] / v.target.l2_bytes_per_s * 1e6,

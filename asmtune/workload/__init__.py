@@ -1,5 +1,6 @@
 """What a launch asks for, read from the compiler's first IR (TTIR): pure text in, data out."""
 
+from asmtune.workload.accumulators import accumulator_registers
 from asmtune.workload.analyse import Call, Kernel, analyse
 from asmtune.workload.dots import Dot, find_dots
 from asmtune.workload.syntax import Module
@@ -19,6 +20,7 @@ __all__ = [
     "LoopWork",
     "Module",
     "Work",
+    "accumulator_registers",
     "analyse",
     "find_dots",
     "parse_ttir",

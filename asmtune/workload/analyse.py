@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from asmtune.errors import ParseError
 from asmtune.workload.arguments import Parameter, bind
+from asmtune.workload.conserve import correct, corrections
 from asmtune.workload.costs import (
     BARRIERS,
     Placement,
@@ -135,6 +136,14 @@ class _Count:
         for program in corners:
             machine.run(program, 0.0, room)
         self._runs = self._spread()
+        self._conserve()
+
+    def _conserve(self) -> None:
+        if any(node.loop >= 0 for node, _ in self._tally.unknown.values()):
+            x, y, z = self._call.grid
+            sizes = {place: bound.size_bytes for place, bound in enumerate(self._parameters)}
+            factors = corrections(self._plan, self._tally, self._accesses(), sizes, x * y * z)
+            correct(self._plan, self._tally, self._runs, factors)
 
     def work(self, escaped: set[int]) -> Work:
         accesses = self._accesses()

@@ -12,7 +12,7 @@ from typing import Any, Final
 from asmtune.workload.flow import terminator
 from asmtune.workload.plan import GRID, Plan
 from asmtune.workload.scalars import Unknown, Value, unsigned
-from asmtune.workload.tally import Launch, Tally
+from asmtune.workload.tally import DEFAULT_STEP, Launch, Tally
 from asmtune.workload.tree import Body, Node
 
 _PROBE: Final = 64
@@ -136,7 +136,7 @@ class Machine:
         for bound in (low, high, step):
             if isinstance(bound, Unknown):
                 self._doubt(node, bound)
-                return self._launch.default_trips
+                return self._assumed(step)
         if "unsigned" in node.text[:8]:
             low, high = unsigned(int(low), 64), unsigned(int(high), 64)  # type: ignore[arg-type]
         if low >= high:  # type: ignore[operator]
@@ -145,6 +145,13 @@ class Machine:
             self._doubt(node, Unknown(f"a step of {step}"))
             return self._launch.default_trips
         return -((low - high) // step)  # type: ignore[operator,return-value]
+
+    def _assumed(self, step: Value) -> int:
+        """Trips of a loop with an unknown end: wider steps take fewer."""
+        trips = self._launch.default_trips
+        if isinstance(step, int) and step > 1:
+            trips = trips * DEFAULT_STEP // step
+        return max(1, trips)
 
     def _sample(self, node: Node, low: Value, step: Value, trips: int, weight: float) -> None:
         """Walk trips that differ by the loop's variable only: all, or some at equal distances."""

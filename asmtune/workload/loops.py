@@ -88,7 +88,9 @@ def describe_doubts(plan: Plan, tally: Tally, launch: Launch) -> tuple[Doubt, ..
     for node, reason in tally.unknown.values():
         file, line = plan.tree.line_of(node) or ("", 0)
         is_loop = node.loop >= 0
-        assumed = f"{launch.default_trips} trips" if is_loop else "the side that does more"
         loop = node.loop if is_loop else None
+        entries = tally.entries[node.loop] if is_loop else 0.0
+        trips = tally.trips[node.loop] / entries if entries else launch.default_trips
+        assumed = f"{trips:.3g} trips" if is_loop else "the side that does more"
         found.append(Doubt(node.name, loop, reason.reason, assumed, file, line))
     return tuple(found)

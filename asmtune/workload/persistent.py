@@ -68,14 +68,13 @@ def judge(scene: Scene) -> str:
     """Why a kernel is persistent, in words, or "" if it is not."""
     tree = scene.plan.tree
     tests: tuple[Callable[[Scene, Node], str], ...] = (
-        _walks_tiles, _takes_tiles, _flattened, _recurs, _shares_state
+        _walks_tiles, _takes_tiles, _flattened, _recurs, _shares_state, _feeds_back
     )  # fmt: skip
     for node in tree.loops:
         if node.name == "scf.for" and tree.enclosing_loop(node.body) is not None:
             continue
-        if not any(touch.kind != "read" for touch in scene.within(node)):
-            continue
-        for test in tests:
+        stores = any(touch.kind != "read" for touch in scene.within(node))
+        for test in tests if stores else (_feeds_back,):
             reason = test(scene, node)
             if reason:
                 position = tree.line_of(node)
@@ -192,6 +191,20 @@ def _shares_state(scene: Scene, node: Node) -> str:
     )
     if read & written and waits:
         return "a sequential loop hands state on through memory, on a small grid"
+    return ""
+
+
+def _feeds_back(scene: Scene, node: Node) -> str:
+    """State is a factor of a product that makes the next state: more than a sum over steps."""
+    if not scene.is_small or scene.tally.most[node.loop] < 2:
+        return ""
+    for body in scene.plan.tree.bodies:
+        if is_inside(body, node):
+            for other in body.nodes:
+                # The third operand is what the product is added to.
+                factors = other.operands[:2] if other.name == "tt.dot" else ()
+                if factors and scene.plan.flow.reaching(factors) & set(other.results):
+                    return "a sequential loop multiplies the state that it carries, on a small grid"
     return ""
 
 

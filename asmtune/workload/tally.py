@@ -13,6 +13,9 @@ from asmtune.workload.tree import Node
 DEFAULT_TRIPS: Final = 16
 """Trips assumed for a loop whose bound is not known, such as one loaded from memory."""
 
+DEFAULT_STEP: Final = 64
+"""Step at which such a loop takes as many trips; one in steps of 128 takes half of them."""
+
 
 @dataclass(slots=True)
 class Tally:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.dtypes import torch_dtype
 from asmtune.problem import Problem
 from asmtune.space import Space
+from benchmarks.families import _products
 
 
 @triton.jit
@@ -65,19 +66,7 @@ def space() -> Space:
         "num_warps": (2, 4, 8),
         "num_stages": (2, 3, 4),
     }
-    return (
-        Space(axes)
-        .where(
-            "a thread holds 4 to 128 accumulators",
-            lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 128,
-        )
-        .where(
-            "the stages fit in shared memory",
-            lambda BLOCK_M, BLOCK_N, BLOCK_K, num_stages: (
-                (BLOCK_M + BLOCK_N) * BLOCK_K * 2 * num_stages <= 227 * 1024
-            ),
-        )
-    )
+    return _products.bounded(axes, 128, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.dtypes import torch_dtype
 from asmtune.problem import Problem
 from asmtune.space import Space
+from benchmarks.families import _products
 
 
 @triton.jit
@@ -69,19 +70,7 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (3, 4),
     }
-    return (
-        Space(axes)
-        .where(
-            "a thread holds 4 to 256 accumulators",
-            lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 256,
-        )
-        .where(
-            "the stages fit in shared memory",
-            lambda BLOCK_M, BLOCK_N, BLOCK_K, num_stages: (
-                (BLOCK_M + BLOCK_N) * BLOCK_K * 2 * num_stages <= 227 * 1024
-            ),
-        )
-    )
+    return _products.bounded(axes, 256, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -91,11 +80,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     b = torch.randn(K, N, device=device).to(torch_dtype(dtype))
     arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
 
-    def grid(v: Mapping[str, Any]) -> tuple[int]:
-        tiles = triton.cdiv(v["M"], v["BLOCK_M"]) * triton.cdiv(v["N"], v["BLOCK_N"])
-        return (min(tiles, v["PROGRAMS"]),)
-
-    return Problem(kernel, arguments, grid, shape, "matmul_persistent")
+    return Problem(kernel, arguments, _products.walkers, shape, "matmul_persistent")
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

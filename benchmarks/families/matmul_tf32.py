@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.dtypes import torch_dtype
 from asmtune.problem import Problem
 from asmtune.space import Space
+from benchmarks.families import _products
 
 
 @triton.jit
@@ -63,19 +64,7 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (1, 2, 4),
     }
-    return (
-        Space(axes)
-        .where(
-            "a thread holds 4 to 128 accumulators",
-            lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 128,
-        )
-        .where(
-            "the stages fit in shared memory",
-            lambda BLOCK_M, BLOCK_N, BLOCK_K, num_stages: (
-                (BLOCK_M + BLOCK_N) * BLOCK_K * 4 * num_stages <= 227 * 1024
-            ),
-        )
-    )
+    return _products.bounded(axes, 128, 4)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -84,13 +73,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     a = torch.randn(K, M, device=device, dtype=torch_dtype(dtype))
     b = torch.randn(K, N, device=device, dtype=torch_dtype(dtype))
     arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["M"], v["BLOCK_M"]) * triton.cdiv(v["N"], v["BLOCK_N"]),),
-        shape,
-        "matmul_tf32",
-    )
+    return Problem(kernel, arguments, _products.tiles, shape, "matmul_tf32")
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

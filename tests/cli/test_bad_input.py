@@ -18,6 +18,7 @@ TIMINGS = REPOSITORY / "tests" / "replay_data" / "timings.json"
 
 PRUNE = ("prune-report", "matmul")
 PLAIN = ("prune-report", "{}/plain.py:plain", "--arg", "x_ptr=fp16", "--arg", "n=1000")
+SIZED = ("prune-report", "{}/plain.py:plain", "--arg", "n=1000", "--axis", "BLOCK=128")
 DOUBLED = ("prune-report", "{}/doubled.py")
 
 
@@ -69,9 +70,29 @@ DOUBLED = ("prune-report", "{}/doubled.py")
         ((*PLAIN, "--shape", "n=4"), "--shape and --dtype are for kernel modules"),
         ((*PLAIN, "--axis", "n=4", "--axis", "BLOCK=64"), "both an argument and an axis"),
         ((*PRUNE, "--arg", "M=4"), "--arg is for a plain function"),
+        ((*PRUNE, "--grid", "1"), "--grid is for a plain function"),
+        ((*SIZED, "--arg", "x_ptr=fp16[n"), "a pointer is written as x_ptr=fp16[M,K]"),
+        ((*SIZED, "--arg", "x_ptr=fp16[m]"), "--arg x_ptr 'm': no number is called 'm'; known: n"),
+        ((*SIZED, "--arg", "x_ptr=fp16[2**40,2**40]"), "--arg x_ptr=.*overflow"),
+        ((*PLAIN, "--axis", "BLOCK=128", "--grid", "BLOK"), "'BLOK'.*BLOCK.*mean BLOCK?"),
+        ((*PLAIN, "--axis", "BLOCK=128", "--grid", "x_ptr"), "no number is called 'x_ptr'"),
+        ((*PLAIN, "--axis", "BLOCK=128", "--grid", "n//2000"), "under n=1000, is 0; expected a"),
         # options
-        ((*DOUBLED, "--top", "0"), "--top"),
-        ((*DOUBLED, "--top", "ten"), "--top"),
+        ((*DOUBLED, "--compile", "0"), "compile 0: the least is 1; give auto, a number such as 20"),
+        ((*DOUBLED, "--compile", "some"), "compile 'some' is no number of configs; give auto"),
+        (
+            (*DOUBLED, "--compile", "2", "--scorer", "weights"),
+            "compile 2: weights ranks only what is compiled; compile all, or rank by learned",
+        ),
+        ((*DOUBLED, "--keep", "0"), "keep 0: the least is 1; give auto, a number such as 20"),
+        ((*DOUBLED, "--keep", "-3"), "keep '-3' is no number of configs; give auto"),
+        ((*DOUBLED, "--keep", "150%"), "keep 150%: above 0% and up to 100%; give auto"),
+        ((*DOUBLED, "--keep", "0.0%"), "keep 0%: above 0%"),
+        ((*DOUBLED, "--keep", "abc"), "keep 'abc' is no number of configs; give auto"),
+        (
+            (*DOUBLED, "--keep", "auto", "--scorer", "weights"),
+            "keep auto: the error of weights was never measured.*or rank by learned or roofline",
+        ),
         ((*DOUBLED, "--format", "xml"), "--format"),
         ((*DOUBLED, "--output", "{}/none/report.json"), "No such file or directory"),
         ((*DOUBLED, "--output", "{}"), "Is a directory"),

@@ -39,7 +39,7 @@ def test_table(commands: Commands) -> None:
 
 def test_json(commands: Commands) -> None:
     """As JSON the whole report, and what fell adds up to the candidates."""
-    ran = commands.run(*SMALL, "--format", "json", "--top", "1", "--scorer", "weights")
+    ran = commands.run(*SMALL, "--format", "json", "--keep", "1", "--scorer", "weights")
     assert (ran.code, ran.err) == (0, "")
     (report,) = json.loads(ran.out)["reports"]
     dropped = sum(entry["configs"] for entry in report["dropped"])
@@ -47,6 +47,53 @@ def test_json(commands: Commands) -> None:
     assert dropped + len(kept) == len(report["verdicts"])
     assert kept[0]["rank"] == 1
     assert report["scorer"] == "weights"
+    assert report["selection"] == {
+        "keep": "1",
+        "ranks": 1,
+        "expected_share": None,
+        "chance_dropped": None,
+        "source": None,
+    }
+
+
+def test_keep(commands: Commands) -> None:
+    """By default the scorer's error decides how many are kept, and the report says their worth."""
+    many = ("prune-report", "{}/doubled.py", "--axis", "BLOCK=64,128,256,512", "--format", "json")
+    (report,) = json.loads(commands.run(*many).out)["reports"]
+    selection = report["selection"]
+    assert selection["keep"] == "auto"
+    assert 5 <= selection["ranks"] <= len(report["verdicts"])
+    (half,) = json.loads(commands.run(*many, "--keep", "50%").out)["reports"]
+    assert (half["selection"]["keep"], half["selection"]["ranks"]) == ("50%", 4)
+    assert 0 < half["selection"]["expected_share"] < 1
+    assert 0 < half["selection"]["chance_dropped"] < 1
+    assert half["selection"]["source"].startswith("roofline on ")
+    shown = commands.run(*many[:-2], "--keep", "50%").out
+    assert "keep 50%: 4 by rank" in shown
+    assert f"share of the best speed {half['selection']['expected_share']:.3f}" in shown
+    unmeasured = commands.run(*many[:-2], "--scorer", "weights").out
+    assert "keep 20: 8 by rank" in unmeasured
+
+
+def test_compile(commands: Commands) -> None:
+    """A budget of compiles is stated, has its row among what fell, and stands in the JSON."""
+    blocks = ("prune-report", "{}/doubled.py", "--axis", "BLOCK=64,128,256,512")
+    ran = commands.run(*blocks, "--compile", "25%", "--keep", "1")
+    assert (ran.code, ran.err) == (0, "")
+    cells = [line.replace("│", "┃").split("┃")[:2] for line in ran.out.splitlines()]
+    assert ["sketch", "rank"] in [[cell.strip() for cell in row] for row in cells]
+    assert "compile 25%: 2 by rank before compiling" in ran.out
+    assert "of the best speed that was compiled" in ran.out
+    shown = commands.run(*blocks, "--compile", "2", "--format", "json")
+    (report,) = json.loads(shown.out)["reports"]
+    left = [verdict for verdict in report["verdicts"] if verdict["dropped_at"] == "sketch"]
+    assert (report["compiled"]["keep"], report["compiled"]["ranks"]) == ("2", 2)
+    assert {entry["configs"] for entry in report["dropped"] if entry["stage"] == "sketch"} == {
+        len(left)
+    }
+    assert all(verdict["predicted_us"] > 0 for verdict in left)
+    (whole,) = json.loads(commands.run(*blocks, "--format", "json").out)["reports"]
+    assert whole["compiled"] is None
 
 
 def test_csv(commands: Commands) -> None:
@@ -163,6 +210,32 @@ def test_plain_functions(commands: Commands) -> None:
         assert all(verdict["kept"] for verdict in report["verdicts"])
 
 
+def test_the_grid_of_a_plain_function(commands: Commands) -> None:
+    """A grid counts the programs of each config; without one, and without sizes, that is told."""
+    plain = (
+        "prune-report", "{}/plain.py:plain", "--arg", "n=100000", "--axis", "BLOCK=128,256",
+        "--axis", "num_warps=4", "--format", "json",
+    )  # fmt: skip
+    sized = (*plain, "--arg", "x_ptr=fp16[n // 2, 2]", "--grid", "cdiv(n, BLOCK), num_warps // 2")
+    (report,) = json.loads(commands.run(*sized).out)["reports"]
+    assert report["notes"] == []
+    rows = {v["config"]["BLOCK"]: v["features"] for v in report["verdicts"]}
+    assert {block: row["programs"] for block, row in rows.items()} == {128: 1564, 256: 782}
+    # The tensor is read whole and written whole, whatever the grid's second axis repeats.
+    assert rows[128]["unique_bytes"] == 2 * 2 * 100000
+    guessed = commands.run(*plain, "--arg", "x_ptr=fp16", "--check")
+    assert (guessed.code, guessed.err) == (0, "")
+    (report,) = json.loads(guessed.out)["reports"]
+    assert report["notes"] == [
+        'the grid is taken as one program; give it as --grid "cdiv(n, BLOCK)"',
+        "the size of x_ptr is unknown, so that bytes read twice count twice; "
+        'give it as --arg "x_ptr=fp16[n]"',
+    ]
+    assert {v["features"]["programs"] for v in report["verdicts"]} == {1}
+    told = commands.run("explain", *plain[1:-2], "--arg", "x_ptr=fp16[n]", "--alone")
+    assert told.out.splitlines()[-1] == report["notes"][0]
+
+
 def test_an_autotuned_function(commands: Commands) -> None:
     """The configs of @triton.autotune are the space, unless axes are given."""
     tuned = ("prune-report", "{}/plain.py:tuned", "--arg", "x_ptr=fp16", "--arg", "n=1000")
@@ -208,6 +281,9 @@ def test_replay(commands: Commands) -> None:
     assert "weights" in table.out
     assert "0.447" in table.out
     assert "chance" not in table.out
+    early = commands.run(*replay, "--scorer", "roofline")
+    for name in ("before compiling", "10% compiled", "25% compiled"):
+        assert f"roofline, {name}" in early.out
 
 
 def test_listings(commands: Commands) -> None:
@@ -300,3 +376,21 @@ def test_a_closed_pipe(commands: Commands) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == b""
     assert process.wait(60) == 0
+
+
+def test_tiles_and_caps(commands: Commands) -> None:
+    """A persistent kernel's tiles are kept, and searched on request; caps are left out likewise."""
+    persistent = str(REPOSITORY / "benchmarks" / "families" / "matmul_persistent.py")
+    asked = (
+        "prune-report", persistent, "--shape", "M=640,N=1024,K=1024", "--axis", "BLOCK_M=64",
+        "--axis", "BLOCK_N=64,128", "--axis", "BLOCK_K=32", "--axis", "PROGRAMS=132",
+        "--axis", "FLATTEN=false", "--axis", "num_warps=4", "--axis", "num_stages=3",
+        "--scorer", "weights", "--format", "json",
+    )  # fmt: skip
+    for options, tiles in (((), {64}), (("--tiles",), {64, 128})):
+        ran = commands.run(*asked, "--check", "--no-caps", *options)
+        assert (ran.code, ran.err) == (0, "")
+        (report,) = json.loads(ran.out)["reports"]
+        assert {verdict["config"]["BLOCK_N"] for verdict in report["verdicts"]} == tiles
+        assert all("maxnreg" not in verdict["config"] for verdict in report["verdicts"])
+        assert report["notes"][0].startswith("persistent: a loop walks tiles")

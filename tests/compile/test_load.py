@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from asmtune.compile import Lowering, Request, compile_one
+from asmtune.compile import ArtifactCache, Lowering, Request, compile_one
 from asmtune.compile import load as loading
 from asmtune.config import Config
 from asmtune.records import Artifact, Failure
@@ -71,3 +72,25 @@ def test_a_config_that_does_not_fit(target: Target, settings: Settings) -> None:
     outcome = loading.load(lowering, Config({"BLOCK": 256}, num_warps=3), artifact)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "options"
+
+
+def test_from_the_cache(target: Target, settings: Settings, tmp_path: Path) -> None:
+    """What is cached gives its artifact and a launch; what is lost or failed gives a failure."""
+    lowering, config = Lowering(scale_problem(), target, 30), Config({"BLOCK": 256})
+    artifact = compiled(lowering, config, settings)
+    cache = ArtifactCache(tmp_path / "artifacts", 1 << 20)
+    lost = Failure("launch", "lost", "its artifact is no longer in the cache")
+    assert loading.load_cached(lowering, config, cache, None) == lost
+    assert loading.load_cached(lowering, config, cache, artifact.digest) == lost
+    cache.put(artifact.digest, artifact)
+    found = loading.load_cached(lowering, config, cache, artifact.digest)
+    assert not isinstance(found, Failure)
+    assert found[0] == artifact
+    assert isinstance(found[1], loading.Launch)
+    misfit = Config({"BLOCK": 256}, num_warps=3)
+    refused = loading.load_cached(lowering, misfit, cache, artifact.digest)
+    assert isinstance(refused, Failure)
+    assert refused.kind == "options"
+    remembered = Failure("cubin", "ptxas", "no")
+    cache.put("remembered", remembered)
+    assert loading.load_cached(lowering, config, cache, "remembered") == remembered

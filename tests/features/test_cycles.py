@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from asmtune.config import Config
-from asmtune.features import FEATURES, launch_features
-from asmtune.features.cycles import MMA_SYNC_SHARE
+from asmtune.features import FEATURES, launch_features, locality
+from asmtune.features.cycles import conflict_ways, program_cycles
+from asmtune.features.execution import executions
 from asmtune.kernels import matmul
 from asmtune.problem import Problem
 from asmtune.target import load_target, target_names
+from asmtune.target.rates import MMA_SYNC_SHARE
 from tests.launch_kernels import Launch, column_copy, looped, many_powers, pointers, two_loops
 from tests.sample_kernels import product_problem, scale_problem
 
@@ -130,6 +132,43 @@ def test_mma_sync_is_slower_on_hopper(launch: Launch) -> None:
     a_cycle = target.tensor_flops_per_s["fp16"] / target.sms / target.clock_hz
     best = 2 * 16 * 32 * 512 / a_cycle
     assert reading.cycles.tensor == pytest.approx(best / MMA_SYNC_SHARE[9])
+
+
+@pytest.mark.parametrize(
+    ("machine", "dtype", "ways"),
+    [("H200", "fp32", 16.0), ("H200", "fp16", 1.0), ("A100", "fp32", 1.0), ("A100", "fp16", 1.0)],
+)
+def test_transposing_stores(machine: str, dtype: str, ways: float, launch: Launch) -> None:
+    """Tf32's B must lie by columns for wgmma: narrow stores transpose it and meet in the banks.
+
+    fp16 needs no transposing, and sm_80 transposes where it reads.
+    """
+    problem = matmul.problem({"M": 256, "N": 256, "K": 512}, dtype, "meta")
+    values = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8}
+    reading = launch(problem, Config(values, num_warps=4, num_stages=1), machine)
+    (loop,) = (segment for segment in reading.profile.segments if segment.flops)
+    crossed = conflict_ways(loop)
+    assert max(crossed.values(), default=1.0) == ways
+    assert all(t.bytes == 4 and t.direction == "store" for t in crossed)
+    # What it costs: B's 64 x 32 floats stored, this many times, in each of 16 trips.
+    stored = sum(t.bytes * n for t, n in loop.traffic.items() if t in crossed) * 128
+    assert stored == (64 * 32 * 4 if crossed else 0)
+    assert (
+        reading.cycles.shared >= 16 * stored * ways / reading.target.shared_bytes_per_clock_per_sm
+    )
+
+
+def test_stores_do_not_hit(launch: Launch) -> None:
+    """A line that loads what was read before, and stores, has its loads cached alone."""
+    arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "first": 100, "second": 100}
+    reading = launch(Problem(two_loops, arguments, (4,)), Config({"BLOCK": 1024}), "H200")
+    hits = dict.fromkeys((line for s in reading.profile.segments for line in s.lines), 0.5)
+    runs = executions(reading.profile, reading.work)
+    sums = program_cycles(reading.profile, runs, reading.work, reading.target)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(locality, "_hits", lambda *_: hits)
+        halved = program_cycles(reading.profile, runs, reading.work, reading.target)
+    assert sums.l2_bytes - halved.l2_bytes == 0.5 * 100 * 1024 * 4
 
 
 def test_more_trips_demand_more(launch: Launch) -> None:

@@ -176,6 +176,42 @@ def test_causal_trips(machine: str, block: int, launch: Launch) -> None:
     assert loop.trips == keys / 8 / block
 
 
+@pytest.mark.parametrize("machine", ["A100", "H200"])
+@pytest.mark.parametrize("warps", [1, 4, 8])
+@pytest.mark.parametrize(("rows", "keys"), [(16, 16), (16, 32), (32, 64), (64, 32)])
+def test_duplicated_products(
+    machine: str, rows: int, keys: int, warps: int, launch: Launch
+) -> None:
+    """Warps that outnumber a tile's rows multiply the same again, and shorten no trip.
+
+    Programs that stop at their diagonal run a fraction of a trip more on average.
+    """
+    arguments = {**pointers(torch.float16, "q_ptr", "k_ptr", "v_ptr", "o_ptr"), "N": 1024, "D": 64}
+    problem = Problem(causal_attention, arguments, (1024 // rows,))
+    config = Config({"BLOCK_M": rows, "BLOCK_N": keys}, num_warps=warps)
+    reading = launch(problem, config, machine)
+    (loop,) = reading.work.loops
+    trips = [
+        run.times
+        for segment, run in zip(
+            reading.profile.segments, executions(reading.profile, reading.work), strict=True
+        )
+        if segment.flops
+    ]
+    assert trips == [pytest.approx(loop.iterations)]
+    asked = sum(dot.flops for dot in reading.work.dots)
+    assert reading.cycles.flops >= asked * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("warps", [1, 4, 8])
+def test_duplicated_tiles(warps: int, launch: Launch) -> None:
+    """A tile too small for its warps has as many trips with eight of them as with one."""
+    config = tiled((16, 16, 32, warps))
+    reading = launch(product(1024), config, "H200")
+    runs = executions(reading.profile, reading.work)
+    assert max(run.times for run in runs) == 1024 / 32
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 def test_loops_in_turn(machine: str, launch: Launch) -> None:
     """Two loops one after the other are told apart: one loads, the other stores."""

@@ -10,7 +10,7 @@ import pytest
 
 from asmtune.config import Config
 from asmtune.features import FEATURES
-from asmtune.records import Failure, Features, PruneReport, Reason, Verdict
+from asmtune.records import Failure, Features, PruneReport, Reason, Selection, Verdict
 from asmtune.report.documents import FORMAT, VERSION, report_csv, report_json
 
 
@@ -64,6 +64,7 @@ def report(target: str = "H200") -> PruneReport:
         seconds={"compile": 1.5},
         versions={"triton": "3.6.0"},
         notes=("a note",),
+        selection=Selection("1", 1, 0.9, 0.25, "weights on 2 tasks"),
     )
 
 
@@ -85,6 +86,13 @@ def test_json() -> None:
     assert kept["features"]["spill_words"] == 2
     assert first["verdicts"][2]["failure"]["detail"] == "first\nsecond"
     assert first["notes"] == ["a note"]
+    assert first["selection"] == {
+        "keep": "1",
+        "ranks": 1,
+        "expected_share": 0.9,
+        "chance_dropped": 0.25,
+        "source": "weights on 2 tasks",
+    }
 
 
 def test_json_has_no_nan() -> None:

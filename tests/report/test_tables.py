@@ -10,7 +10,7 @@ from test_documents import features, report
 
 from asmtune.config import Config
 from asmtune.oracle import Row, Task
-from asmtune.records import Reason, Verdict
+from asmtune.records import Reason, Selection, Verdict
 from asmtune.replay import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
 from asmtune.report.tables import COLUMNS, mapping_table, prune_table, replay_table
 
@@ -39,6 +39,38 @@ def test_what_fell() -> None:
     ):
         assert row in rows
     assert "a note" in shown(prune_table([report()]))
+
+
+def test_what_the_kept_are_worth() -> None:
+    """Ranks kept, those on top, and the scorer's own error stand below the losses."""
+    kept = Selection("auto", 1, 0.9876, 0.125, "weights on 9 tasks of 3 kernels recorded on a GPU")
+    text = shown(prune_table([replace(report(), selection=kept)]))
+    assert "H200: keep auto: 1 by rank; expected share of the best speed 0.988" in text
+    assert "chance that the best is dropped 12%" in text
+    assert "measured with weights on 9 tasks of 3 kernels" in text
+    fewer = replace(kept, keep="5%", ranks=0, expected_share=None, chance_dropped=None)
+    text = shown(prune_table([replace(report(), selection=fewer)]))
+    assert "keep 5%: 0 by rank, 1 more as the default or a near tie of another tile" in text
+    assert "the error of weights was never measured" in text
+    assert "by rank" not in shown(prune_table([replace(report(), selection=None)]))
+
+
+def test_what_was_compiled() -> None:
+    """A budget of compiles, how many it left out, and that what is kept is of the rest."""
+    left = Verdict(
+        Config({"BLOCK": 4}), False, "sketch", reasons=(Reason("rank", "x"),), predicted_us=3.0
+    )
+    told = Selection("25%", 3, 0.9, 0.25, "weights on 9 tasks of 3 kernels recorded on a GPU")
+    base = replace(report(), verdicts=(*report().verdicts, left), selection=replace(told, ranks=1))
+    text = shown(prune_table([replace(base, compiled=told)]))
+    assert "H200: compile 25%: 3 by rank before compiling, 1 are not compiled; expected" in text
+    assert "expected share of the best speed that was compiled 0.900" in text
+    assert ["sketch", "rank", "-1"] in [cells(line) for line in text.splitlines()]
+    unknown = replace(told, expected_share=None, chance_dropped=None)
+    text = shown(prune_table([replace(base, compiled=unknown)]))
+    assert "the error of weights before compiling was never measured" in text
+    other = replace(report("A100"), verdicts=(replace(report().verdicts[0], config=left.config),))
+    assert "not compiled" in shown(prune_table([base, other]), 300)
 
 
 def test_the_kept() -> None:

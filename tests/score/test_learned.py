@@ -18,7 +18,16 @@ from asmtune.config import Config
 from asmtune.errors import ParseError
 from asmtune.features import FEATURES
 from asmtune.records import Features
-from asmtune.score import Candidate, examples, learned, make_scorer, notes_of, without_kernel
+from asmtune.score import (
+    Candidate,
+    examples,
+    for_dtypes,
+    learned,
+    make_scorer,
+    notes_of,
+    ranked_by,
+    without_kernel,
+)
 from asmtune.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.score.learned import DATA, Learned, fit, rank
 from asmtune.score.roofline import Roofline
@@ -205,12 +214,25 @@ def test_notes(source: Path, target: Target, empty_settings: Settings) -> None:
     """On another target it ranks all the same, and says that only the H200 has been checked."""
     scorer, other = Learned(empty_settings, (source,)), load_target("A100")
     assert notes_of(scorer, target) == ()
+    assert ranked_by(scorer) == "learned"
     (note,) = notes_of(scorer, other)
     assert "only the H200 has been checked" in note
     assert other.name in note
     task = candidates(7, other)
     assert scorer.score(task) != Roofline().score(task)
     assert notes_of(make_scorer("roofline"), other) == ()
+
+
+def test_dtypes(source: Path, target: Target, empty_settings: Settings) -> None:
+    """A floating-point type that no row has goes to the roofline, and a note names it."""
+    scorer = Learned(empty_settings, (source,))
+    assert scorer.for_dtypes(("fp16", "i32", "i64", "i1")) is scorer
+    other = scorer.for_dtypes(("fp16", "fp64"))
+    assert ranked_by(other) == "roofline"
+    assert "none of its training rows are of fp64" in notes_of(other, target)[0]
+    task = candidates(7, target)
+    assert other.score(task) == Roofline().score(task)
+    assert for_dtypes(make_scorer("roofline"), ("fp64",)).name == "roofline"
 
 
 @pytest.mark.parametrize("case", ["schema", "absent", "damaged", "none"])
@@ -227,6 +249,7 @@ def test_without_rows(
     scorer, task = Learned(Settings(cache_dir=tmp_path / "cache"), sources), candidates(7, target)
     assert scorer.score(task) == Roofline().score(task)
     assert scorer.for_kernel("a") is scorer
+    assert ranked_by(scorer) == "roofline"
     (note,) = scorer.notes(target)
     assert note.startswith("ranked by roofline, since learned cannot be used: ")
     says = {"schema": "other features", "none": "no training rows are installed"}

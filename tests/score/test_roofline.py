@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,17 @@ from asmtune.kernels import matmul
 from asmtune.problem import Problem
 from asmtune.records import Features
 from asmtune.score import Candidate, make_scorer
-from asmtune.score.roofline import ADVICE, DRAM_SHARE, LAUNCH_US, Prediction, dram_rate, predict
+from asmtune.score.roofline import (
+    ADVICE,
+    DRAM_SHARE,
+    LAUNCH_US,
+    OVERLAP_SHARE,
+    SERIAL_SHARE,
+    START_CYCLES,
+    Prediction,
+    dram_rate,
+    predict,
+)
 from asmtune.target import load_target, target_names
 from tests.launch_kernels import Launch, chain, many_powers, pointers
 from tests.sample_kernels import scale, tensor
@@ -118,18 +129,26 @@ def test_by_hand() -> None:
         "programs_per_sm": 2.0,
         "latency_cycles": 500.0,
     }
-    assert us(values) == pytest.approx(4000 / H200.clock_hz * 1e6 + LAUNCH_US)
+    program = 1000.0 + SERIAL_SHARE * START_CYCLES
+    assert us(values) == pytest.approx(4 * program / H200.clock_hz * 1e6 + LAUNCH_US)
     # A chain longer than what the programs keep busy takes its own time a wave.
     assert us(values, latency_cycles=5000.0) == pytest.approx(
         10000 / H200.clock_hz * 1e6 + LAUNCH_US
     )
+    # A launch ends no earlier than its longest program.
+    assert us(values, longest_cycles=20000.0) == pytest.approx(
+        20000 / H200.clock_hz * 1e6 + LAUNCH_US
+    )
     # A grid of less than a wave: its fullest SM has three programs.
     few = {**values, "programs": 2.5 * H200.sms, "programs_per_sm": 4.0}
-    assert us(few) == pytest.approx(3000 / H200.clock_hz * 1e6 + LAUNCH_US)
-    # DRAM beside it: the longer one, and a share of the other.
+    assert us(few) == pytest.approx(3 * program / H200.clock_hz * 1e6 + LAUNCH_US)
+    # DRAM beside it: the longer one, and a share of the other, which starts the program.
     rate = H200.measured_dram_bytes_per_s
     assert rate is not None
-    assert us({"unique_bytes": rate / 1e3, "programs": 1.0}) == pytest.approx(1000 + LAUNCH_US)
+    start = START_CYCLES / H200.clock_hz * 1e6
+    assert us({"unique_bytes": rate / 1e3, "programs": 1.0}) == pytest.approx(
+        1000 + OVERLAP_SHARE * start + LAUNCH_US
+    )
 
 
 def test_dram_rate() -> None:
@@ -193,11 +212,11 @@ def test_times_are_near_the_limits(launch: Launch) -> None:
 
 
 def test_scores() -> None:
-    """The score is minus the predicted time; what was not compiled comes last."""
+    """The score is minus the logarithm of the predicted time; what was not compiled comes last."""
     slow = features({"programs": 1.0, "latency_cycles": 1e6})
     fast = features({"programs": 1.0, "latency_cycles": 1e3})
     candidates = [Candidate(Config({}), H200, features=found) for found in (None, slow, fast)]
     scores = make_scorer("roofline").score(candidates)
     assert scores[0] == float("-inf")
-    assert scores[1:] == [-predict(slow, H200).us, -predict(fast, H200).us]
-    assert scores[0] < scores[1] < scores[2] < 0
+    assert scores[1:] == [-math.log(predict(found, H200).us) for found in (slow, fast)]
+    assert scores[0] < scores[1] < scores[2]

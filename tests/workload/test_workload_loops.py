@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -157,20 +158,46 @@ def test_long_loop_with_varying_inner_bound_is_sampled(n: int) -> None:
     assert found.exact == (n == 50)
 
 
-def test_bound_from_memory_is_said_and_assumed() -> None:
-    """Nobody knows how long a jagged row is."""
+@pytest.mark.parametrize(("block", "trips"), [(64, 16), (128, 8), (4096, 1)])
+def test_bound_from_memory_is_said_and_assumed(block: int, trips: int) -> None:
+    """Nobody knows how long a jagged row is; the wider the step, the fewer trips it takes."""
     pointers = {"x_ptr": pointer(), "starts_ptr": pointer(I32), "y_ptr": pointer()}
-    text = lower(kernels.jagged, **pointers, BLOCK=128)
+    text = lower(kernels.jagged, **pointers, BLOCK=block)
     kernel = Kernel(text)
     found = kernel.work(call((8,)))
     (loop,) = found.loops
     (doubt,) = found.doubts
-    assert loop.trips == DEFAULT_TRIPS
+    assert loop.trips == trips
     assert loop.unknown == doubt.reason == "loaded from memory"
     assert (doubt.loop, doubt.line) == (loop.id, loop.line)
-    assert str(DEFAULT_TRIPS) in doubt.assumed
+    assert doubt.assumed == f"{trips} trips"
     assert not found.exact
     assert found.evaluated == 1  # where the bound is loaded from does not matter
+
+
+@pytest.mark.parametrize("block", [64, 256])
+def test_what_is_read_once_tells_the_trips(block: int) -> None:
+    """Jagged rows that lie in 8 x 4096 numbers have 4096 each on average."""
+    pointers = {"x_ptr": pointer(), "starts_ptr": pointer(I32), "y_ptr": pointer()}
+    text = lower(kernels.jagged, **pointers, BLOCK=block)
+    sizes = {"x_ptr": 8 * 4096 * 4, "starts_ptr": 36, "y_ptr": 32}
+    launch = replace(call((8,)), tensor_bytes=sizes, names=tuple(pointers))
+    found = Kernel(text).work(launch)
+    assert found.loops[0].trips == 4096 / block
+    assert found.bytes_read == pytest.approx(8 * 4096 * 4 + 2 * 8 * 4)
+    assert found.doubts[0].assumed == f"{4096 // block} trips"
+
+
+def test_what_is_written_once_tells_the_trips() -> None:
+    """A loop without a known end that stores 32 of 1024 numbers a trip takes 4 in each of 8."""
+    pointers = {"y_ptr": pointer(), "n_ptr": pointer(I32)}
+    text = lower(kernels.jagged_stores, **pointers, BLOCK=32)
+    launch = replace(call((8,)), tensor_bytes={"y_ptr": 1024 * 4}, names=tuple(pointers))
+    found = Kernel(text).work(launch)
+    outer, inner = found.loops
+    assert (outer.trips, outer.least, outer.most) == (4, 4, 4)
+    assert (inner.trips, inner.entries) == (3, 4)
+    assert found.bytes_written == 1024 * 4
 
 
 def test_wait_for_memory_is_said_and_assumed() -> None:

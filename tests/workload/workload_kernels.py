@@ -267,6 +267,19 @@ def jagged(x_ptr, starts_ptr, y_ptr, BLOCK: tl.constexpr):
     tl.store(y_ptr + row, tl.sum(acc, 0))
 
 
+@triton.jit
+def jagged_stores(y_ptr, n_ptr, BLOCK: tl.constexpr):
+    """Store as long as a number in memory says, with a loop of three trips inside."""
+    n = tl.load(n_ptr)
+    at = tl.program_id(0)
+    while at < n:
+        acc = tl.zeros((BLOCK,), tl.float32)
+        for i in range(3):
+            acc += i * at
+        tl.store(y_ptr + at * BLOCK + tl.arange(0, BLOCK), acc)
+        at += 8
+
+
 @triton.jit(noinline=True)
 def store_twice(ptr, value, BLOCK: tl.constexpr):
     """Store through a pointer that the caller hands over."""

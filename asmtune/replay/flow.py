@@ -1,0 +1,145 @@
+"""The funnel over recorded timings.
+
+A scorer ranks the timed configs of a task; what matters is the best speed
+among its first k, over the best speed of all. One that can rank before
+compiling is judged there too, and where it says what to compile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from asmtune.funnel import Funnel
+from asmtune.oracle import Oracle
+from asmtune.replay.judging import Judged, judged_moments
+from asmtune.replay.results import (
+    CUTS,
+    Agreement,
+    ReplayReport,
+    ScorerResult,
+    TaskResult,
+    kept_of,
+)
+from asmtune.score import Candidate, Scorer, for_dtypes, moments_of, without_kernel
+
+BEFORE: Final = "{}, before compiling"
+"""Name of a scorer's result on sketches."""
+
+BUDGETS: Final = (10, 25)
+"""Percent of a task's configs that are compiled, the best by sketch, in further results."""
+
+WITHIN: Final = "{}, {}% compiled"
+"""Name of a scorer's result where it chose what to compile, and ranked that alone."""
+
+
+def replay(
+    oracle: Oracle, kernels: Path, funnel: Funnel, scorers: Sequence[Scorer]
+) -> ReplayReport:
+    """Ranks every task's recorded configs by every scorer.
+
+    A scorer that was trained ranks each kernel as if it had never seen it. One that
+    ranks before compiling has further results: `BEFORE`, and one a budget, `WITHIN`.
+
+    Args:
+        oracle: recorded timings.
+        kernels: folder with a module `KERNEL.py` for each kernel of the file.
+        funnel: compiles and reads; its own scorer is not asked.
+        scorers: to compare.
+
+    Raises:
+        OracleError: a kernel's module is missing.
+        ProblemError: a module cannot be loaded, or its arguments do not fit.
+    """
+    agreement = Agreement()
+    results: dict[str, list[TaskResult]] = {
+        name: [] for scorer in scorers for name in _names(scorer)
+    }
+    unseen: dict[tuple[str, str], Scorer] = {}
+    early = any("sketch" in moments_of(scorer) for scorer in scorers)
+    for found in judged_moments(oracle, kernels, funnel, early=early):
+        task = found.task
+        for row, verdict in zip(task.rows, found.compiled, strict=True):
+            agreement.add(row, verdict)
+        timed = _Timed.of(found, funnel)
+        for scorer in scorers:
+            key = (scorer.name, task.kernel)
+            if key not in unseen:
+                unseen[key] = without_kernel(scorer, task.kernel)
+            able = for_dtypes(unseen[key], (task.dtype,))
+            kept = _kept(timed, able, early="sketch" in moments_of(scorer))
+            for name, share in zip(_names(scorer), kept, strict=True):
+                results[name].append(TaskResult(task, share))
+    return ReplayReport(
+        device=oracle.device,
+        target=funnel.target.name,
+        scorers=tuple(ScorerResult(name, tuple(r)) for name, r in results.items()),
+        agreement=agreement,
+    )
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """The timed configs of a task: milliseconds, and what is known of them at each moment."""
+
+    times: Sequence[float]
+    compiled: Sequence[Candidate]
+    sketched: Sequence[Candidate]
+
+    @classmethod
+    def of(cls, found: Judged, funnel: Funnel) -> _Timed:
+        """Of a task's rows, without those that failed."""
+        rows = found.task.rows
+        at = [index for index, row in enumerate(rows) if row.ms is not None]
+        candidates = [
+            [
+                Candidate(rows[i].config, funnel.target, features=verdicts[i].features)
+                for i in (at if verdicts else ())
+            ]
+            for verdicts in (found.compiled, found.sketched)
+        ]
+        return cls([ms for row in rows if (ms := row.ms) is not None], *candidates)
+
+
+def _names(scorer: Scorer) -> tuple[str, ...]:
+    """Names of a scorer's results."""
+    if "sketch" not in moments_of(scorer):
+        return (scorer.name,)
+    budgets = (WITHIN.format(scorer.name, budget) for budget in BUDGETS)
+    return (scorer.name, BEFORE.format(scorer.name), *budgets)
+
+
+def _kept(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str, float]]:
+    """Share of the best speed kept by each cut, for each of `_names`."""
+    shares = [_averaged(timed.times, timed.compiled, scorer)]
+    if early:
+        before = scorer.score(timed.sketched)
+        shares.append(kept_of(timed.times, before))
+        best_first = sorted(range(len(before)), key=lambda i: -before[i])
+        for percent in BUDGETS:
+            count = math.ceil(len(before) * percent / 100)
+            shares.append(_within(timed, scorer, best_first[:count]))
+    return shares
+
+
+def _averaged(
+    times: Sequence[float], candidates: Sequence[Candidate], scorer: Scorer
+) -> dict[str, float]:
+    """Over the scorer's draws."""
+    sums = dict.fromkeys(CUTS, 0.0)
+    for draw in range(scorer.draws):
+        for cut, share in kept_of(times, scorer.score(candidates, draw)).items():
+            sums[cut] += share
+    return {cut: total / scorer.draws for cut, total in sums.items()}
+
+
+def _within(timed: _Timed, scorer: Scorer, chosen: Sequence[int]) -> dict[str, float]:
+    """Of some configs alone, ranked by their assembly as if there were no others."""
+    scores = [float("-inf")] * len(timed.times)
+    ranked = scorer.score([timed.compiled[i] for i in chosen])
+    for index, score in zip(chosen, ranked, strict=True):
+        scores[index] = score
+    return kept_of(timed.times, scores, frozenset(chosen))

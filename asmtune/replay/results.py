@@ -1,0 +1,132 @@
+"""What a replay finds: shares of the best speed kept, and how far what was told agrees."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from asmtune.oracle import Row, Task
+from asmtune.records import Verdict
+
+CUTS: Final = ("top1", "top5", "top10", "top5pct", "top10pct")
+"""How many of the ranked configs would be timed; of n, p percent are max(1, n p // 100)."""
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """One scorer on one task.
+
+    Attributes:
+        task: the task.
+        kept: share of the best speed kept, in (0, 1], by cut.
+    """
+
+    task: Task
+    kept: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ScorerResult:
+    """One scorer on all tasks."""
+
+    scorer: str
+    tasks: tuple[TaskResult, ...]
+
+    def summary(self, kernel: str | None = None) -> dict[str, float]:
+        """Geometric means by cut, and the worst task at top 10, of one kernel or of all."""
+        tasks = [r for r in self.tasks if kernel is None or r.task.kernel == kernel]
+        means = {cut: geometric_mean(r.kept[cut] for r in tasks) for cut in CUTS}
+        return {**means, "worst_top10": min(r.kept["top10"] for r in tasks)}
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Kernels in the file's order."""
+        return tuple(dict.fromkeys(r.task.kernel for r in self.tasks))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What was told without a GPU, against what was recorded on one.
+
+    Attributes:
+        failures: configs by (told, recorded), each "runs" or "fails".
+        resources: configs by (name, "equal" or "differs"), of "regs", "spills", "shared".
+    """
+
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    resources: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, row: Row, verdict: Verdict) -> None:
+        """Counts one config."""
+        told = "runs" if verdict.kept else "fails"
+        self.failures[told, "runs" if row.error is None else "fails"] += 1
+        names = {"regs": "regs_per_thread", "spills": "spill_words", "shared": "shared_bytes"}
+        if verdict.features is not None:
+            for name, recorded in row.resources.items():
+                same = verdict.features[names[name]] == recorded
+                self.resources[name, "equal" if same else "differs"] += 1
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """Outcome of a replay: each scorer's regret, and the agreement of what needs no scorer."""
+
+    device: str
+    target: str
+    scorers: tuple[ScorerResult, ...]
+    agreement: Agreement
+
+    def to_json(self) -> dict[str, object]:
+        """`{"scorers": {NAME: {"all": {...}, "kernels": {KERNEL: {...}}}}, ...}`."""
+        told = self.agreement.failures
+        return {
+            "scorers": {
+                result.scorer: {
+                    "all": _rounded(result.summary()),
+                    "kernels": {k: _rounded(result.summary(k)) for k in result.kernels},
+                }
+                for result in self.scorers
+            },
+            "failures": {f"told {a}, recorded {b}": n for (a, b), n in sorted(told.items())},
+            "resources": {f"{a} {b}": n for (a, b), n in sorted(self.agreement.resources.items())},
+            "device": self.device,
+            "target": self.target,
+        }
+
+
+def kept_of(
+    times: Sequence[float], scores: Sequence[float], among: Collection[int] | None = None
+) -> dict[str, float]:
+    """Share of the best speed that each cut of a ranking keeps.
+
+    Args:
+        times: of each config.
+        scores: higher is better.
+        among: positions of those that may be timed; None for all. Cuts and the best speed are
+            of all.
+    """
+    best = min(times)
+    # sorted() is stable: ties keep the file's order.
+    order = sorted(range(len(times)), key=lambda i: -scores[i])
+    order = [i for i in order if among is None or i in among]
+    cuts = cut_sizes(len(times))
+    return {cut: best / min(times[i] for i in order[:count]) for cut, count in cuts.items()}
+
+
+def cut_sizes(timed: int) -> dict[str, int]:
+    """How many configs each cut keeps of `timed`."""
+    sizes = (1, 5, 10, max(1, timed * 5 // 100), max(1, timed * 10 // 100))
+    return dict(zip(CUTS, sizes, strict=True))
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """The geometric mean of positive numbers."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs))
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items()}

@@ -1,0 +1,204 @@
+"""What the assembly is worth: the learned scorer with groups of its features taken away.
+
+    python -m benchmarks.ablate ORACLE --kernels DIR [--recording FILE --kernels DIR]...
+        [--output FILE]
+
+Needs no GPU. Each kernel of ORACLE is ranked by a model that has seen the others alone,
+and those of the further recordings, if any are given; the shipped rows cannot take part,
+since they hold columns and no features. A group is taken away from the profile that all
+features are weighed from, so that whatever derives from it, the roofline's time included,
+is weighed anew without it. Nothing else changes: the same rows, the same fit. The first
+run compiles every recorded config, as benchmarks.replay_oracle does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asmtune.config import Config
+from asmtune.features import FEATURES, Profile, launch_features
+from asmtune.features.profile import Segment
+from asmtune.occupancy import occupancy
+from asmtune.oracle import load_oracle
+from asmtune.replay import CUTS, ScorerResult
+from asmtune.report.progress import ProgressBar
+from asmtune.score import make_scorer
+from asmtune.score.examples import TaskRows
+from asmtune.score.learned import fit, rank
+from asmtune.score.vectors import Scale, base_columns
+from asmtune.settings import Settings
+from asmtune.target import Target, load_target, match_device
+from asmtune.train import unseen_result
+from benchmarks.launches import Launch, Reader, TimedTask, read
+from benchmarks.provenance import RESULTS, write
+
+INSTRUCTIONS: Final = frozenset({"text", "instructions", "work"})
+RESOURCES: Final = frozenset({"resources", "occupancy"})
+"""Headings of the catalog of features."""
+
+NOTHING: Final = Segment(None, True, 0, {}, {}, {}, 0, 0, frozenset())
+"""A kernel without an instruction."""
+
+SIZES: Final = 8
+"""Constexprs that are columns of their own, the largest first."""
+
+
+Columns = Callable[[Sequence[Launch], Target], NDArray[np.float32]]
+
+
+def _weighed(profile: Callable[[Launch, Target], Profile]) -> Columns:
+    """The learned scorer's columns, from what is left of each launch's profile."""
+    return lambda launches, target: base_columns(
+        [launch_features(profile(launch, target), launch.work, target) for launch in launches],
+        target,
+    )
+
+
+def _at_zero(profile: Profile, groups: frozenset[str]) -> Profile:
+    """Without the features of some headings."""
+    taken = {name: 0.0 for name in profile.static if FEATURES[name].group in groups}
+    return replace(profile, static={**profile.static, **taken})
+
+
+def without_instructions(profile: Profile) -> Profile:
+    """What stays: config, registers, spills, shared memory, occupancy."""
+    # Loops go with the branches they are made of, and trips with the loops.
+    return replace(_at_zero(profile, INSTRUCTIONS), segments=(NOTHING,))
+
+
+def without_resources(profile: Profile, target: Target) -> Profile:
+    """What stays: config and instructions; an SM holds what its warp and block slots allow."""
+    # One program an SM, which is mostly wrong, would mislead the roofline's share, and so
+    # take away more than the group: top 1 kept less with it than with the slots (measured).
+    bare = _at_zero(profile, RESOURCES)
+    slots = occupancy(target, profile.num_warps, 1, 0)
+    assumed = {"programs_per_sm": float(slots.programs_per_sm), "occupancy": slots.fraction}
+    return replace(bare, static={**bare.static, **assumed})
+
+
+def tile_columns(launches: Sequence[Launch], target: Target) -> NDArray[np.float32]:  # noqa: ARG001
+    """A row a launch: its config's numbers, whatever their names, and the programs."""
+    # The scorer takes the first column for the roofline's time: here nothing is known of it.
+    rows = [(0.0, *_sizes(launch.config), math.log(launch.work.programs)) for launch in launches]
+    return np.array(rows, dtype=np.float32)
+
+
+def _sizes(config: Config) -> tuple[float, ...]:
+    values = [v for v in config.kwargs.values() if type(v) in (int, float)]  # a flag is no size
+    logs = sorted((math.log1p(v) for v in values if v > 0), reverse=True)
+    own = (*logs, *[0.0] * SIZES)[:SIZES]
+    options = (config.num_warps, config.num_stages, config.num_ctas, config.maxnreg or 0)
+    return (*own, sum(logs), *map(float, options))
+
+
+ABLATIONS: Final[Mapping[str, Columns]] = {
+    "all features": _weighed(lambda launch, _: launch.compiled),
+    "without instruction counts": _weighed(lambda launch, _: without_instructions(launch.compiled)),
+    "without registers, spills and occupancy": _weighed(
+        lambda launch, target: without_resources(launch.compiled, target)
+    ),
+    "tile sizes only": tile_columns,
+    "before compiling": _weighed(lambda launch, _: launch.sketched),
+}
+"""What is left to learn from, by name."""
+
+
+def ablated(tasks: Iterable[TimedTask], columns: Columns, target: Target) -> list[TaskRows]:
+    """Tasks as the learned scorer sees them through some columns."""
+    made = []
+    for timed in tasks:
+        times = np.asarray(timed.milliseconds, dtype=np.float64)
+        base = columns(timed.launches, target)
+        slowdown = np.log(times / times.min()).astype(np.float32)
+        about = (timed.task.kernel, timed.task.shape, timed.task.dtype)
+        made.append(TaskRows(*about, base, Scale.of(base), slowdown))
+    return made
+
+
+def unseen(name: str, own: Sequence[TaskRows], more: Sequence[TaskRows], jobs: int) -> ScorerResult:
+    """What is kept of each kernel of `own` by a model of all other kernels, those of `more` too."""
+    ranked = []
+    for kernel in dict.fromkeys(task.kernel for task in own):
+        seen = [task.thinned() for task in (*own, *more) if task.kernel != kernel]
+        forest = fit(seen, jobs, "")
+        ranked += [(t, rank(forest, t.base).tolist()) for t in own if t.kernel == kernel]
+    return replace(unseen_result(ranked), scorer=name)
+
+
+def _numbers(result: ScorerResult, kernel: str | None = None) -> dict[str, float]:
+    return {cut: round(share, 4) for cut, share in result.summary(kernel).items()}
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("oracle", type=Path, help="recorded timings whose kernels are ranked")
+    parser.add_argument("--recording", type=Path, action="append", default=[], help="to learn from")
+    parser.add_argument("--kernels", type=Path, action="append", required=True, help="one a file")
+    parser.add_argument("--output", type=Path, default=RESULTS / "ablation.json")
+    options = parser.parse_args()
+    files = 1 + len(options.recording)
+    if len(options.kernels) != files:
+        parser.error(f"{len(options.kernels)} --kernels for {files} files: give one for each")
+    return options
+
+
+def report(
+    own: Sequence[TimedTask], more: Sequence[TimedTask], target: Target, jobs: int
+) -> dict[str, Any]:
+    """What each ablation keeps, over all kernels of `own` and by kernel; says it as it goes."""
+    print(f"{'':42}" + "".join(f"{cut:>13}" for cut in (*CUTS, "worst_top10")))
+    scorers = {}
+    for name, columns in ABLATIONS.items():
+        tasks = ablated(own, columns, target)
+        result = unseen(name, tasks, ablated(more, columns, target), jobs)
+        total = _numbers(result)
+        print(f"{name:42}" + "".join(f"{share:13.4f}" for share in total.values()), flush=True)
+        scorers[name] = {"all": total, "kernels": {k: _numbers(result, k) for k in result.kernels}}
+    return {
+        "scorers": scorers,
+        "tasks": len(own),
+        "rows": sum(len(task.milliseconds) for task in own),
+        "tasks_to_learn_from": len(own) + len(more),
+        "kernels_to_learn_from": len({timed.task.kernel for timed in (*own, *more)}),
+    }
+
+
+def main() -> None:
+    """Ablates and writes."""
+    options = _options()
+    start = time.perf_counter()
+    oracles = [load_oracle(path) for path in (options.oracle, *options.recording)]
+    devices = list(dict.fromkeys(oracle.device for oracle in oracles))
+    if len(devices) > 1:
+        raise SystemExit(f"files of several devices ({', '.join(devices)}): one at a time")
+    target = match_device(devices[0]) or load_target(devices[0])
+    settings = Settings.from_environment()
+    with ProgressBar() as progress:
+        reader = Reader(target, make_scorer("chance"), settings, progress=progress)
+        pairs = zip(oracles, options.kernels, strict=True)
+        own, *more = [list(read(oracle, kernels, reader)) for oracle, kernels in pairs]
+    result = report(own, [task for tasks in more for task in tasks], target, settings.jobs)
+    seconds = round(time.perf_counter() - start, 1)
+    write(
+        options.output,
+        {
+            **result,
+            "files": [path.name for path in (options.oracle, *options.recording)],
+            "measured_on": devices[0],
+            "target": target.name,
+            "seconds": seconds,
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The place of each row's largest element: values and places carried through a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    y_ptr,
+    rows,
+    cols,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """ROWS rows a program, in blocks of BLOCK columns; the first of equals."""
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    top = tl.full([ROWS, BLOCK], float("-inf"), tl.float32)
+    where = tl.zeros([ROWS, BLOCK], tl.int32)
+    for i in tl.range(0, cols, BLOCK, num_stages=STAGES):
+        c = i + tl.arange(0, BLOCK)
+        inside = (r[:, None] < rows) & (c[None, :] < cols)
+        at = r[:, None].to(tl.int64) * cols + c[None, :]
+        x = tl.load(x_ptr + at, mask=inside, other=float("-inf")).to(tl.float32)
+        where = tl.where(x > top, c[None, :], where)
+        top = tl.maximum(top, x)
+    best = tl.max(top, 1)
+    y = tl.min(tl.where(top == best[:, None], where, cols), 1)
+    tl.store(y_ptr + r, y, mask=r < rows)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp16",)
+
+SHAPES = (
+    {"rows": 2048, "cols": 32000},
+    {"rows": 64, "cols": 50257},
+    {"rows": 100000, "cols": 100},
+)
+
+
+def space() -> Space:
+    """Rows, columns, stages and warps."""
+    axes = {
+        "ROWS": (1, 4, 16),
+        "BLOCK": (64, 128, 256, 512, 1024, 2048),
+        "num_warps": (1, 2, 4, 8, 16),
+        "STAGES": (1, 3),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 32 elements",
+        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random rows."""
+    rows, cols = shape["rows"], shape["cols"]
+    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
+    y = torch.empty(rows, device=device, dtype=torch.int32)
+    arguments = {"x_ptr": x, "y_ptr": y, "rows": rows, "cols": cols}
+    return Problem(
+        kernel, arguments, lambda v: (triton.cdiv(rows, v["ROWS"]),), shape, "argmax_rows"
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same by PyTorch: the first of equals."""
+    x = arguments["x_ptr"].float()
+    places = torch.arange(x.shape[1]).expand_as(x)
+    return places.masked_fill(x < x.amax(1, keepdim=True), x.shape[1]).amin(1).double()

@@ -1,0 +1,87 @@
+"""Depthwise causal convolution of four taps, with SiLU, channels last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    w_ptr,
+    y_ptr,
+    time,
+    width,
+    TAPS: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    BLOCK_C: tl.constexpr,
+):
+    """BLOCK_T steps of BLOCK_C channels of one sequence a program."""
+    t = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
+    c = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
+    base = tl.program_id(2).to(tl.int64) * time * width
+    acc = tl.zeros([BLOCK_T, BLOCK_C], tl.float32)
+    for tap in tl.static_range(TAPS):
+        s = t - (TAPS - 1 - tap)
+        inside = (s[:, None] >= 0) & (s[:, None] < time) & (c[None, :] < width)
+        x = tl.load(x_ptr + base + s[:, None] * width + c[None, :], mask=inside, other=0.0)
+        w = tl.load(w_ptr + c * TAPS + tap, mask=c < width, other=0.0)
+        acc += x.to(tl.float32) * w.to(tl.float32)[None, :]
+    y = (acc * tl.sigmoid(acc)).to(y_ptr.dtype.element_ty)
+    inside = (t[:, None] < time) & (c[None, :] < width)
+    tl.store(y_ptr + base + t[:, None] * width + c[None, :], y, mask=inside)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("bf16",)
+
+SHAPES = (
+    {"batch": 8, "time": 2048, "width": 4096},
+    {"batch": 1, "time": 512, "width": 1024},
+    {"batch": 5, "time": 1001, "width": 1777},
+)
+
+
+def space() -> Space:
+    """Steps, channels and warps."""
+    axes = {
+        "BLOCK_T": (1, 4, 16, 64, 128),
+        "BLOCK_C": (32, 64, 128, 256, 512),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 32 elements",
+        lambda BLOCK_T, BLOCK_C, num_warps: 1 <= BLOCK_T * BLOCK_C // (num_warps * 32) <= 32,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random sequences and taps."""
+    batch, time, width = shape["batch"], shape["time"], shape["width"]
+    kind = torch_dtype(dtype)
+    x = torch.randn(batch, time, width, device=device).to(kind)
+    arguments = {"x_ptr": x, "w_ptr": torch.randn(width, 4, device=device).to(kind)}
+    arguments |= {"y_ptr": torch.empty_like(x), "time": time, "width": width, "TAPS": 4}
+
+    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
+        return triton.cdiv(width, v["BLOCK_C"]), triton.cdiv(time, v["BLOCK_T"]), batch
+
+    return Problem(kernel, arguments, grid, shape, "conv1d_causal")
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    x, w = arguments["x_ptr"].double().mT, arguments["w_ptr"].double()
+    x = torch.nn.functional.pad(x, (w.shape[1] - 1, 0))
+    y = torch.nn.functional.conv1d(x, w[:, None], groups=len(w))
+    return torch.nn.functional.silu(y).mT

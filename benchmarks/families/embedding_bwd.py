@@ -1,0 +1,83 @@
+"""Embedding backward: gradients added atomically to the rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    dy_ptr,
+    index_ptr,
+    y_ptr,
+    rows,
+    cols,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """ROWS lookups a program, BLOCK columns of each; adds to y, which starts at 0."""
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    index = tl.load(index_ptr + r, mask=r < rows, other=0)
+    inside = (r[:, None] < rows) & (c[None, :] < cols)
+    dy = tl.load(dy_ptr + r[:, None] * cols + c[None, :], mask=inside, other=0.0)
+    y = y_ptr + index[:, None] * cols + c[None, :]
+    tl.atomic_add(y, dy.to(tl.float32), mask=inside, sem="relaxed")
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("bf16",)
+
+SHAPES = (
+    {"rows": 16384, "cols": 1024, "vocabulary": 32000},
+    {"rows": 512, "cols": 768, "vocabulary": 100},
+    {"rows": 100001, "cols": 65, "vocabulary": 5000},
+)
+
+
+def space() -> Space:
+    """Rows, columns and warps."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16, 32),
+        "BLOCK": (32, 64, 128, 256, 512, 1024),
+        "num_warps": (1, 2, 4, 8),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 32 elements",
+        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random gradients and indices, and a table at zero."""
+    rows, cols, vocabulary = shape["rows"], shape["cols"], shape["vocabulary"]
+    arguments = {
+        "dy_ptr": torch.randn(rows, cols, device=device).to(torch_dtype(dtype)),
+        "index_ptr": torch.randint(0, vocabulary, (rows,), device=device),
+        "y_ptr": torch.zeros(vocabulary, cols, device=device),
+        "rows": rows,
+        "cols": cols,
+    }
+    return Problem(
+        kernel,
+        arguments,
+        lambda v: (triton.cdiv(rows, v["ROWS"]), triton.cdiv(cols, v["BLOCK"])),
+        shape,
+        "embedding_bwd",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    y = torch.zeros_like(arguments["y_ptr"], dtype=torch.float64)
+    return y.index_add_(0, arguments["index_ptr"], arguments["dy_ptr"].double())

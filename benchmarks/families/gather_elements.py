@@ -1,0 +1,83 @@
+"""One element of its row for every place, by int32 indices: gathers that share no line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    index_ptr,
+    y_ptr,
+    rows,
+    cols,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """A tile of places a program."""
+    r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = (r[:, None] < rows) & (c[None, :] < cols)
+    at = r[:, None] * cols + c[None, :]
+    index = tl.load(index_ptr + at, mask=inside, other=0)
+    x = tl.load(x_ptr + r[:, None] * cols + index, mask=inside)
+    tl.store(y_ptr + at, x, mask=inside)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp32",)
+
+SHAPES = (
+    {"rows": 1024, "cols": 16384},
+    {"rows": 128, "cols": 1024},
+    {"rows": 33, "cols": 300001},
+)
+
+
+def space() -> Space:
+    """Tile, warps."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16),
+        "BLOCK": (32, 64, 128, 256, 512, 1024),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 16 elements",
+        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 16,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random rows and places."""
+    rows, cols = shape["rows"], shape["cols"]
+    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
+    arguments = {
+        "x_ptr": x,
+        "index_ptr": torch.randint(0, cols, (rows, cols), device=device, dtype=torch.int32),
+        "y_ptr": torch.empty_like(x),
+        "rows": rows,
+        "cols": cols,
+    }
+    return Problem(
+        kernel,
+        arguments,
+        lambda v: (triton.cdiv(cols, v["BLOCK"]), triton.cdiv(rows, v["ROWS"])),
+        shape,
+        "gather_elements",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same by PyTorch."""
+    return arguments["x_ptr"].gather(1, arguments["index_ptr"].long()).double()

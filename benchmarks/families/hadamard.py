@@ -1,0 +1,81 @@
+"""Walsh-Hadamard transform of rows in registers: halves added, subtracted and interleaved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    y_ptr,
+    rows,
+    cols,
+    LEVELS: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """ROWS rows of 2 ** LEVELS elements a program; the two halves meet at every level."""
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = tl.arange(0, 1 << LEVELS)
+    at = r[:, None] * cols + c[None, :]
+    x = tl.load(x_ptr + at, mask=r[:, None] < rows, other=0.0).to(tl.float32)
+    for _ in tl.static_range(LEVELS):
+        halves = tl.permute(tl.reshape(x, [ROWS, 2, 1 << (LEVELS - 1)]), (0, 2, 1))
+        low, high = tl.split(halves)
+        x = tl.reshape(tl.join(low + high, low - high), [ROWS, 1 << LEVELS])
+    tl.store(y_ptr + at, x.to(y_ptr.dtype.element_ty), mask=r[:, None] < rows)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp16",)
+
+SHAPES = (
+    {"rows": 65536, "levels": 8},
+    {"rows": 500, "levels": 10},
+    {"rows": 100001, "levels": 6},
+)
+
+
+def space() -> Space:
+    """Rows, warps and a cap on registers."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16, 32, 64, 128),
+        "num_warps": (1, 2, 4, 8, 16),
+        "maxnreg": (None, 32, 64, 128),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 64 elements",
+        lambda ROWS, levels, num_warps: 1 <= ROWS * 2**levels // (num_warps * 32) <= 64,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random rows."""
+    rows, cols = shape["rows"], 2 ** shape["levels"]
+    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "rows": rows, "cols": cols}
+    return Problem(
+        kernel,
+        arguments | {"LEVELS": shape["levels"]},
+        lambda v: (triton.cdiv(rows, v["ROWS"]),),
+        shape,
+        "hadamard",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """By the matrix, in float64."""
+    matrix = torch.ones(1, 1, dtype=torch.float64)
+    for _ in range(arguments["LEVELS"]):
+        matrix = torch.kron(torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64), matrix)
+    return arguments["x_ptr"].double() @ matrix

@@ -1,0 +1,100 @@
+"""LayerNorm backward, the gradients of weight and bias: column sums by parts, added atomically."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    dy_ptr,
+    x_ptr,
+    mean_ptr,
+    rstd_ptr,
+    y_ptr,
+    rows,
+    cols,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PARTS: tl.constexpr,
+):
+    """BLOCK columns of every PARTS-th block of rows a program; adds to y, which starts at 0."""
+    c = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    dw = tl.zeros([ROWS, BLOCK], tl.float32)
+    db = tl.zeros([ROWS, BLOCK], tl.float32)
+    for i in range(tl.program_id(1) * ROWS, rows, PARTS * ROWS):
+        r = i + tl.arange(0, ROWS)
+        inside = (r[:, None] < rows) & (c[None, :] < cols)
+        at = r[:, None] * cols + c[None, :]
+        dy = tl.load(dy_ptr + at, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
+        mean = tl.load(mean_ptr + r, mask=r < rows, other=0.0)
+        rstd = tl.load(rstd_ptr + r, mask=r < rows, other=0.0)
+        dw += dy * (x - mean[:, None]) * rstd[:, None]
+        db += dy
+    tl.atomic_add(y_ptr + c, tl.sum(dw, 0), mask=c < cols, sem="relaxed")
+    tl.atomic_add(y_ptr + cols + c, tl.sum(db, 0), mask=c < cols, sem="relaxed")
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("bf16",)
+
+SHAPES = (
+    {"rows": 8192, "cols": 4096},
+    {"rows": 512, "cols": 1024},
+    {"rows": 30001, "cols": 767},
+)
+
+
+def space() -> Space:
+    """Rows and columns of a block, parts and warps."""
+    axes = {
+        "ROWS": (1, 4, 16, 64),
+        "BLOCK": (32, 64, 128, 256),
+        "PARTS": (4, 16, 64),
+        "num_warps": (1, 4, 8),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 32 elements",
+        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random rows with their own moments, and a result at zero."""
+    rows, cols = shape["rows"], shape["cols"]
+    x, dy = (torch.randn(rows, cols, device=device).to(torch_dtype(dtype)) for _ in range(2))
+    arguments = {
+        "dy_ptr": dy,
+        "x_ptr": x,
+        "mean_ptr": x.float().mean(1),
+        "rstd_ptr": torch.rsqrt(x.float().var(1, correction=0) + 1e-5),
+        "y_ptr": torch.zeros(2, cols, device=device),
+        "rows": rows,
+        "cols": cols,
+    }
+    return Problem(
+        kernel,
+        arguments,
+        lambda v: (triton.cdiv(cols, v["BLOCK"]), v["PARTS"]),
+        shape,
+        "layernorm_bwd_dw",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    mean, rstd = arguments["mean_ptr"].double(), arguments["rstd_ptr"].double()
+    dy = arguments["dy_ptr"].double()
+    hat = (arguments["x_ptr"].double() - mean[:, None]) * rstd[:, None]
+    return torch.stack(((dy * hat).sum(0), dy.sum(0)))

@@ -1,0 +1,81 @@
+"""Max pooling of 3 x 3 with a stride of 2, one output element after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    y_ptr,
+    total,
+    height,
+    width,
+    out_height,
+    out_width,
+    BLOCK: tl.constexpr,
+):
+    """BLOCK outputs of all images and channels a program; one element of padding."""
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    column = o % out_width
+    row = o // out_width % out_height
+    plane = o // (out_width * out_height)
+    top = tl.full([BLOCK], float("-inf"), tl.float32)
+    for tap in tl.static_range(9):
+        h = row * 2 - 1 + tap // 3
+        w = column * 2 - 1 + tap % 3
+        inside = (o < total) & (h >= 0) & (h < height) & (w >= 0) & (w < width)
+        x = tl.load(x_ptr + (plane * height + h) * width + w, mask=inside, other=float("-inf"))
+        top = tl.maximum(top, x.to(tl.float32))
+    tl.store(y_ptr + o, top.to(y_ptr.dtype.element_ty), mask=o < total)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp16",)
+
+SHAPES = (
+    {"planes": 4096, "height": 112, "width": 112},
+    {"planes": 64, "height": 56, "width": 56},
+    {"planes": 999, "height": 75, "width": 101},
+)
+
+
+def space() -> Space:
+    """Outputs, warps and a cap on registers."""
+    axes = {
+        "BLOCK": (32, 64, 128, 256, 512, 1024, 2048, 4096),
+        "num_warps": (1, 2, 4, 8, 16),
+        "maxnreg": (None, 32, 64),
+    }
+    return Space(axes).where(
+        "a thread has 1 to 16 outputs",
+        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 16,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random images."""
+    planes, height, width = shape["planes"], shape["height"], shape["width"]
+    x = torch.randn(planes, height, width, device=device).to(torch_dtype(dtype))
+    y = x.new_empty(planes, (height + 1) // 2, (width + 1) // 2)
+    arguments = {"x_ptr": x, "y_ptr": y, "total": y.numel(), "height": height, "width": width}
+    arguments |= {"out_height": y.shape[1], "out_width": y.shape[2]}
+    return Problem(
+        kernel, arguments, lambda v: (triton.cdiv(v["total"], v["BLOCK"]),), shape, "max_pool"
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same by PyTorch."""
+    return torch.nn.functional.max_pool2d(arguments["x_ptr"].double()[None], 3, 2, 1)[0]

@@ -1,0 +1,90 @@
+"""fp8 (e4m3) with a scale for every 128 of a row, in tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    scale_ptr,
+    y_ptr,
+    rows,
+    groups,
+    ROWS: tl.constexpr,
+    GROUPS: tl.constexpr,
+):
+    """ROWS rows and GROUPS groups of 128 a program."""
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    g = tl.program_id(1) * GROUPS + tl.arange(0, GROUPS)
+    which = r[:, None] * groups + g[None, :]
+    inside = (r[:, None] < rows) & (g[None, :] < groups)
+    at = which[:, :, None] * 128 + tl.arange(0, 128)[None, None, :]
+    x = tl.load(x_ptr + at, mask=inside[:, :, None], other=0.0).to(tl.float32)
+    scale = tl.maximum(tl.max(tl.abs(x), 2), 1e-8) / 448.0
+    tl.store(scale_ptr + which, scale, mask=inside)
+    y = (x / scale[:, :, None]).to(y_ptr.dtype.element_ty)
+    tl.store(y_ptr + at, y, mask=inside[:, :, None])
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("bf16",)
+
+SHAPES = (
+    {"rows": 8192, "groups": 56},
+    {"rows": 64, "groups": 16},
+    {"rows": 30001, "groups": 5},
+)
+
+
+def space() -> Space:
+    """Rows, groups and warps."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16, 32),
+        "GROUPS": (1, 2, 4, 8, 16),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 2 to 64 elements",
+        lambda ROWS, GROUPS, num_warps: 2 <= ROWS * GROUPS * 4 // num_warps <= 64,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Rows that fp8 holds exactly: Triton's interpreter cuts where the machine rounds."""
+    rows, groups = shape["rows"], shape["groups"]
+    x = torch.randn(rows, groups * 128, device=device).to(torch.float8_e4m3fn).float()
+    x[:, ::128] = 448.0
+    x = (x * 2.0 ** (torch.arange(rows, device=device)[:, None] % 5 - 4)).to(torch_dtype(dtype))
+    arguments = {
+        "x_ptr": x,
+        "scale_ptr": torch.empty(rows, groups, device=device),
+        "y_ptr": torch.empty(x.shape, device=device, dtype=torch.float8_e4m3fn),
+        "rows": rows,
+        "groups": groups,
+    }
+    return Problem(
+        kernel,
+        arguments,
+        lambda v: (triton.cdiv(rows, v["ROWS"]), triton.cdiv(groups, v["GROUPS"])),
+        shape,
+        "quantise_blocks",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float32."""
+    x = arguments["x_ptr"].float().unflatten(1, (-1, 128))
+    scale = x.abs().amax(2, keepdim=True) / 448
+    return (x / scale).to(torch.float8_e4m3fn).double().flatten(1)

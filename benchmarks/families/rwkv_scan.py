@@ -1,0 +1,86 @@
+"""A recurrence with a matrix as its state, one time step after the other; a small grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    r_ptr,
+    k_ptr,
+    v_ptr,
+    w_ptr,
+    y_ptr,
+    time,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """BLOCK values of one head a program: S = S diag(w) + v k', y = S r."""
+    base = tl.program_id(1).to(tl.int64) * time * D
+    d, c = tl.arange(0, D), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    state = tl.zeros([BLOCK, D], tl.float32)
+    for t in tl.range(0, time, num_stages=STAGES):
+        at = base + t * D
+        k = tl.load(k_ptr + at + d).to(tl.float32)
+        v = tl.load(v_ptr + at + c).to(tl.float32)
+        w = tl.load(w_ptr + at + d).to(tl.float32)
+        r = tl.load(r_ptr + at + d).to(tl.float32)
+        state = state * w[None, :] + v[:, None] * k[None, :]
+        y = tl.sum(state * r[None, :], 1)
+        tl.store(y_ptr + at + c, y.to(y_ptr.dtype.element_ty))
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp32",)
+
+SHAPES = (
+    {"heads": 64, "time": 512, "D": 64},
+    {"heads": 8, "time": 1000, "D": 64},
+    {"heads": 300, "time": 256, "D": 128},
+)
+
+
+def space() -> Space:
+    """Values, stages of the loop and warps."""
+    axes = {
+        "BLOCK": (4, 8, 16, 32, 64),
+        "STAGES": (1, 2, 3, 4),
+        "num_warps": (1, 2, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 64 of the state",
+        lambda BLOCK, D, num_warps: 1 <= BLOCK * D // (num_warps * 32) <= 64,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random heads; w lies between 0.8 and 1."""
+    heads, time, D = shape["heads"], shape["time"], shape["D"]
+    kind = torch_dtype(dtype)
+    r, k, v = (torch.randn(heads, time, D, device=device).to(kind) for _ in range(3))
+    w = (0.8 + 0.2 * torch.rand(heads, time, D, device=device)).to(kind)
+    arguments = {"r_ptr": r, "k_ptr": k, "v_ptr": v, "w_ptr": w, "y_ptr": torch.empty_like(r)}
+    arguments |= {"time": time, "D": D}
+    return Problem(kernel, arguments, lambda v: (D // v["BLOCK"], heads), shape, "rwkv_scan")
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """Step by step in float64."""
+    r, k, v, w = (arguments[f"{name}_ptr"].double() for name in ("r", "k", "v", "w"))
+    state, results = torch.zeros(r.shape[0], r.shape[2], r.shape[2], dtype=r.dtype), []
+    for t in range(r.shape[1]):
+        state = state * w[:, t, None] + v[:, t, :, None] * k[:, t, None]
+        results.append((state @ r[:, t, :, None])[..., 0])
+    return torch.stack(results, 1)

@@ -1,0 +1,74 @@
+"""Short rows sorted in registers and shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    y_ptr,
+    rows,
+    cols,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """ROWS whole rows a program, ascending."""
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = tl.arange(0, BLOCK)
+    inside = (r[:, None] < rows) & (c[None, :] < cols)
+    at = r[:, None] * cols + c[None, :]
+    x = tl.load(x_ptr + at, mask=inside, other=float("inf"))
+    tl.store(y_ptr + at, tl.sort(x, 1), mask=inside)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp32",)
+
+SHAPES = (
+    {"rows": 65536, "cols": 64},
+    {"rows": 1000, "cols": 128},
+    {"rows": 30001, "cols": 100},
+)
+
+
+def space() -> Space:
+    """Rows, block, warps and a cap on registers."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16, 32),
+        "BLOCK": (64, 128, 256),
+        "num_warps": (1, 2, 4, 8),
+        "maxnreg": (None, 64),
+    }
+    return (
+        Space(axes)
+        .where("a block holds a row", lambda BLOCK, cols: cols <= BLOCK < 4 * cols)
+        .where(
+            "a thread holds 1 to 16 elements",
+            lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 16,
+        )
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random rows."""
+    rows, cols = shape["rows"], shape["cols"]
+    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "rows": rows, "cols": cols}
+    return Problem(kernel, arguments, lambda v: (triton.cdiv(rows, v["ROWS"]),), shape, "sort_rows")
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same by PyTorch."""
+    return arguments["x_ptr"].sort(1).values.double()

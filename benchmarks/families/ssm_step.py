@@ -1,0 +1,100 @@
+"""One step of a selective state space model: the state updated, and what it gives out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    state_ptr,
+    x_ptr,
+    dt_ptr,
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    new_ptr,
+    y_ptr,
+    width,
+    STATE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """BLOCK channels of one sequence a program: h = exp(dt a) h + dt b x, y = c h."""
+    d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    s = tl.arange(0, STATE)
+    batch = tl.program_id(1)
+    inside = d[:, None] < width
+    at = (batch * width + d[:, None]) * STATE + s[None, :]
+    h = tl.load(state_ptr + at, mask=inside, other=0.0)
+    a = tl.load(a_ptr + d[:, None] * STATE + s[None, :], mask=inside, other=0.0)
+    x = tl.load(x_ptr + batch * width + d, mask=d < width, other=0.0).to(tl.float32)
+    dt = tl.load(dt_ptr + batch * width + d, mask=d < width, other=0.0).to(tl.float32)
+    dt = tl.where(dt > 20.0, dt, tl.log(1.0 + tl.exp(dt)))
+    b = tl.load(b_ptr + batch * STATE + s).to(tl.float32)
+    c = tl.load(c_ptr + batch * STATE + s).to(tl.float32)
+    h = h * tl.exp(dt[:, None] * a) + (dt * x)[:, None] * b[None, :]
+    tl.store(new_ptr + at, h, mask=inside)
+    y = tl.sum(h * c[None, :], 1)
+    tl.store(y_ptr + batch * width + d, y.to(y_ptr.dtype.element_ty), mask=d < width)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp16",)
+
+SHAPES = (
+    {"batch": 256, "width": 4096, "state": 16},
+    {"batch": 8, "width": 2048, "state": 128},
+    {"batch": 77, "width": 1999, "state": 64},
+)
+
+
+def space() -> Space:
+    """Channels, warps and a cap on registers."""
+    axes = {
+        "BLOCK": (1, 2, 4, 8, 16, 32, 64, 128, 256),
+        "num_warps": (1, 2, 4, 8, 16),
+        "maxnreg": (None, 32, 64),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 64 of the state",
+        lambda BLOCK, state, num_warps: 1 <= BLOCK * state // (num_warps * 32) <= 64,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random states and inputs."""
+    batch, width, state = shape["batch"], shape["width"], shape["state"]
+    kind = torch_dtype(dtype)
+    x, dt = (torch.randn(batch, width, device=device).to(kind) for _ in range(2))
+    b, c = (torch.randn(batch, state, device=device).to(kind) for _ in range(2))
+    h = torch.randn(batch, width, state, device=device)
+    arguments = {"state_ptr": h, "x_ptr": x, "dt_ptr": dt}
+    arguments |= {"a_ptr": -torch.rand(width, state, device=device), "b_ptr": b, "c_ptr": c}
+    arguments |= {"new_ptr": torch.empty_like(h), "y_ptr": torch.empty_like(x), "width": width}
+    return Problem(
+        kernel,
+        arguments | {"STATE": state},
+        lambda v: (triton.cdiv(width, v["BLOCK"]), batch),
+        shape,
+        "ssm_step",
+    )
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    h, x, dt, a, b, c = (
+        arguments[f"{name}_ptr"].double() for name in ("state", "x", "dt", "a", "b", "c")
+    )
+    dt = torch.nn.functional.softplus(dt)
+    h = h * torch.exp(dt[..., None] * a) + (dt * x)[..., None] * b[:, None]
+    return (h * c[:, None]).sum(2)

@@ -1,0 +1,93 @@
+"""A seven-point stencil in three dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    y_ptr,
+    depth,
+    height,
+    width,
+    BLOCK_H: tl.constexpr,
+    BLOCK_W: tl.constexpr,
+    EACH: tl.constexpr,
+):
+    """A tile of EACH planes a program; zero outside."""
+    h = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)[:, None]
+    w = tl.program_id(0) * BLOCK_W + tl.arange(0, BLOCK_W)[None, :]
+    inside = (h < height) & (w < width)
+    plane = height * width
+    first = tl.program_id(2) * EACH
+    for z in range(first, min(first + EACH, depth)):
+        x = x_ptr + z * plane + h * width + w
+        y = -6.0 * tl.load(x, mask=inside, other=0.0)
+        y += tl.load(x - 1, mask=inside & (w > 0), other=0.0)
+        y += tl.load(x + 1, mask=inside & (w < width - 1), other=0.0)
+        y += tl.load(x - width, mask=inside & (h > 0), other=0.0)
+        y += tl.load(x + width, mask=inside & (h < height - 1), other=0.0)
+        y += tl.load(x - plane, mask=inside & (z > 0), other=0.0)
+        y += tl.load(x + plane, mask=inside & (z < depth - 1), other=0.0)
+        tl.store(y_ptr + z * plane + h * width + w, y, mask=inside)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("fp32",)
+
+SHAPES = (
+    {"depth": 256, "height": 256, "width": 256},
+    {"depth": 64, "height": 64, "width": 64},
+    {"depth": 99, "height": 131, "width": 301},
+)
+
+
+def space() -> Space:
+    """Tile, planes and warps."""
+    axes = {
+        "BLOCK_H": (1, 2, 4, 8, 16),
+        "BLOCK_W": (32, 64, 128, 256),
+        "EACH": (1, 8),
+        "num_warps": (1, 2, 4, 8),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 16 elements",
+        lambda BLOCK_H, BLOCK_W, num_warps: 1 <= BLOCK_H * BLOCK_W // (num_warps * 32) <= 16,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """A random cube."""
+    depth, height, width = shape["depth"], shape["height"], shape["width"]
+    x = torch.randn(depth, height, width, device=device).to(torch_dtype(dtype))
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "depth": depth}
+    arguments |= {"height": height, "width": width}
+
+    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
+        high = triton.cdiv(height, v["BLOCK_H"])
+        return triton.cdiv(width, v["BLOCK_W"]), high, triton.cdiv(depth, v["EACH"])
+
+    return Problem(kernel, arguments, grid, shape, "stencil_cube")
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    x = arguments["x_ptr"].double()
+    y = -6 * x
+    for dim in range(3):
+        low, high = (x.narrow(dim, at, x.shape[dim] - 1) for at in (0, 1))
+        y.narrow(dim, 1, x.shape[dim] - 1).add_(low)
+        y.narrow(dim, 0, x.shape[dim] - 1).add_(high)
+    return y

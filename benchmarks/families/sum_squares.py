@@ -1,0 +1,70 @@
+"""The sum of squares of a vector into one number: few programs, one atomic addition each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    y_ptr,
+    total,
+    BLOCK: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Every PROGRAMS-th block; adds to y, which starts at 0."""
+    acc = tl.zeros([BLOCK], tl.float32)
+    for i in tl.range(tl.program_id(0) * BLOCK, total, PROGRAMS * BLOCK, num_stages=STAGES):
+        c = i + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + c, mask=c < total, other=0.0).to(tl.float32)
+        acc += x * x
+    tl.atomic_add(y_ptr, tl.sum(acc, 0), sem="relaxed")
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("bf16",)
+
+SHAPES = (
+    {"total": 134217728},
+    {"total": 1048576},
+    {"total": 20000003},
+)
+
+
+def space() -> Space:
+    """Block, programs, stages of the loop and warps."""
+    axes = {
+        "BLOCK": (512, 1024, 2048, 4096),
+        "PROGRAMS": (132, 264, 1056),
+        "STAGES": (1, 4),
+        "num_warps": (1, 4, 8, 16),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 64 elements",
+        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 64,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """A random vector, and a sum at zero."""
+    total = shape["total"]
+    x = torch.randn(total, device=device).to(torch_dtype(dtype))
+    arguments = {"x_ptr": x, "y_ptr": torch.zeros(1, device=device), "total": total}
+    return Problem(kernel, arguments, lambda v: (v["PROGRAMS"],), shape, "sum_squares")
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same in float64."""
+    return arguments["x_ptr"].double().square().sum()[None]

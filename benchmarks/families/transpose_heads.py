@@ -1,0 +1,83 @@
+"""(batch, time, heads, D) to (batch, heads, D, time): a transpose inside of every head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import torch_dtype
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def kernel(
+    x_ptr,
+    y_ptr,
+    time,
+    heads,
+    D,
+    BLOCK_T: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BEFORE: tl.constexpr,
+):
+    """A tile of one head a program; BEFORE transposes the tile, else the stores are strided."""
+    t = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
+    d = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
+    batch, head = tl.program_id(2) // heads, tl.program_id(2) % heads
+    inside = (t[:, None] < time) & (d[None, :] < D)
+    x = x_ptr + ((batch * time + t[:, None]) * heads + head) * D + d[None, :]
+    y = y_ptr + tl.program_id(2) * time * D
+    tile = tl.load(x, mask=inside)
+    if BEFORE:
+        there = (d[:, None] < D) & (t[None, :] < time)
+        tl.store(y + d[:, None] * time + t[None, :], tl.trans(tile), mask=there)
+    else:
+        tl.store(y + d[None, :] * time + t[:, None], tile, mask=inside)
+
+
+OUTPUT = "y_ptr"
+
+DTYPES = ("bf16",)
+
+SHAPES = (
+    {"batch": 8, "time": 2048, "heads": 16, "D": 128},
+    {"batch": 1, "time": 512, "heads": 8, "D": 64},
+    {"batch": 3, "time": 1777, "heads": 7, "D": 100},
+)
+
+
+def space() -> Space:
+    """Tile, where to transpose, and warps."""
+    axes = {
+        "BLOCK_T": (8, 16, 32, 64, 128),
+        "BLOCK_D": (16, 32, 64, 128),
+        "BEFORE": (False, True),
+        "num_warps": (1, 2, 4, 8),
+    }
+    return Space(axes).where(
+        "a thread holds 1 to 32 elements",
+        lambda BLOCK_T, BLOCK_D, num_warps: 1 <= BLOCK_T * BLOCK_D // (num_warps * 32) <= 32,
+    )
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """Random heads."""
+    batch, time, heads, D = (shape[name] for name in ("batch", "time", "heads", "D"))
+    x = torch.randn(batch, time, heads, D, device=device).to(torch_dtype(dtype))
+    arguments = {"x_ptr": x, "y_ptr": x.new_empty(batch, heads, D, time)}
+    arguments |= {"time": time, "heads": heads, "D": D}
+
+    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
+        return triton.cdiv(time, v["BLOCK_T"]), triton.cdiv(D, v["BLOCK_D"]), batch * heads
+
+    return Problem(kernel, arguments, grid, shape, "transpose_heads")
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The same by PyTorch."""
+    return arguments["x_ptr"].permute(0, 2, 3, 1).double()

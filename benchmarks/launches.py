@@ -1,0 +1,100 @@
+"""Recorded timings with what the features of each config are weighed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from asmtune.compile import Compiled, Lowering
+from asmtune.config import Config
+from asmtune.features import Profile
+from asmtune.funnel import Funnel
+from asmtune.funnel.front import Front, Outcomes
+from asmtune.funnel.judge import Judge
+from asmtune.oracle import Oracle, Task
+from asmtune.problem import Problem
+from asmtune.records import Failure, Verdict
+from asmtune.replay import judged
+from asmtune.score.learned import FEWEST
+from asmtune.workload import Work
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One compiled config in one launch.
+
+    Attributes:
+        config: the config.
+        compiled: read off its assembly.
+        sketched: read off its TTGIR.
+        work: of the launch.
+    """
+
+    config: Config
+    compiled: Profile
+    sketched: Profile
+    work: Work
+
+
+@dataclass(frozen=True)
+class TimedTask:
+    """The timed configs of a task that compile.
+
+    Attributes:
+        task: the task.
+        milliseconds: of each launch.
+        launches: the configs, in the file's order.
+    """
+
+    task: Task
+    milliseconds: Sequence[float]
+    launches: Sequence[Launch]
+
+
+@dataclass(frozen=True)
+class Reader(Funnel):
+    """A funnel that knows which problem it judged last.
+
+    Attributes:
+        fronts: the last problem's front end.
+    """
+
+    fronts: list[Front] = field(default_factory=list)
+
+    def front(self, problem: Problem) -> Front:
+        """The front end of a problem, which is kept until the next."""
+        self.fronts[:] = [super().front(problem)]
+        return self.fronts[0]
+
+
+def read(oracle: Oracle, kernels: Path, reader: Reader) -> Iterator[TimedTask]:
+    """The tasks of a file that the learned scorer ranks, with their launches.
+
+    Raises:
+        OracleError: a kernel's module is missing.
+        ProblemError: a module cannot be loaded, or its arguments do not fit.
+    """
+    for task, compiled in judged(oracle, kernels, reader):
+        front = reader.fronts[0]
+        sketched = front.verdicts([v.config for v in compiled], "sketch", reader.sketches)
+        lowering = Lowering(front.problem, reader.target, reader.settings.compile_timeout_s)
+        judge = Judge(front.problem, reader.target, reader.kernels)
+        milliseconds, launches = [], []
+        for row, *moments in zip(task.rows, compiled, sketched, strict=True):
+            config = moments[0].config
+            built = _profile(moments[0], reader.known)
+            early = _profile(moments[1], reader.sketches)
+            request = lowering.request(config)
+            if row.ms is None or built is None or early is None or isinstance(request, Failure):
+                continue
+            milliseconds.append(row.ms)
+            launches.append(Launch(config, built, early, judge.work(config, request.ttir)))
+        if len(launches) >= FEWEST:
+            yield TimedTask(task, milliseconds, launches)
+
+
+def _profile(verdict: Verdict, known: Outcomes) -> Profile | None:
+    """What the features of a verdict were weighed from."""
+    outcome = known.get(verdict.artifact or "")
+    return outcome.reading if isinstance(outcome, Compiled) else None

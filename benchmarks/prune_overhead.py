@@ -1,0 +1,180 @@
+"""How much of a cold prune report's time passes outside the compiler.
+
+    python -m benchmarks.prune_overhead [--scorer NAME]... [--output FILE]
+
+Needs no GPU, and a machine that does nothing else. A fresh process with empty
+caches judges the fp16 GEMM's whole space on 4096^3 for an H200. Inside the
+compiler are the stages that the artifacts tell of, and Triton's binder and
+front end in the calling process. All else is outside: the start of processes,
+features, scores, files, pipes, and a worker that waits:
+
+    outside = 1 - inside / (wall-clock time * workers)
+
+The stages are told in wall-clock time, which a busy machine lengthens, so that
+the CPU time of the processes stands beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import RESULTS, write
+
+SHAPE = {"M": 4096, "N": 4096, "K": 4096}
+SCORERS = ("roofline",)
+
+
+class Stopwatch:
+    """CPU seconds that functions took in the threads that called them."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    def watch(self, owner: type, name: str) -> None:
+        """Counts a method's time from now on."""
+        original: Callable[..., Any] = getattr(owner, name)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = time.thread_time()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self.seconds[name] += time.thread_time() - start
+
+        setattr(owner, name, timed)
+
+
+def judged(scorer: str) -> dict[str, Any]:
+    """One report in this process, and where its time went."""
+    from asmtune.compile.toolchain import Toolchain
+    from asmtune.funnel import Funnel
+    from asmtune.kernels import matmul
+    from asmtune.report.documents import report_json
+    from asmtune.score import make_scorer
+    from asmtune.settings import Settings
+    from asmtune.target import load_target
+
+    front_end, settings = Stopwatch(), Settings.from_environment()
+    front_end.watch(Toolchain, "specialise")
+    front_end.watch(Toolchain, "front_end")
+    funnel = Funnel(load_target("H200"), make_scorer(scorer), settings)
+    report = funnel.prune(matmul.problem(SHAPE, "fp16", "meta"), matmul.space())
+    report_json([report])
+    end, cpu = time.monotonic(), cpu_seconds()
+    stages: Counter[str] = Counter()
+    artifacts = 0
+    for seconds in stage_seconds(settings.artifacts_dir):
+        stages.update(seconds)
+        artifacts += 1
+    return {
+        "end": end,
+        "candidates": len(report.verdicts),
+        "artifacts": artifacts,
+        "workers": settings.jobs,
+        "funnel_s": dict(report.seconds),
+        "stages_s": dict(stages),
+        "front_end_s": dict(front_end.seconds),
+        "cpu_s": cpu,
+    }
+
+
+def stage_seconds(folder: Path) -> Iterator[dict[str, float]]:
+    """The stages of each artifact; those that shared another's PTX tell only of their own."""
+    from asmtune.compile import ArtifactCache
+    from asmtune.records import Artifact
+
+    cache = ArtifactCache(folder, 1 << 40)
+    for path in folder.glob("*/*.json.gz"):
+        found = cache.get(path.name.removesuffix(".json.gz"))
+        if isinstance(found, Artifact):
+            yield dict(found.seconds)
+
+
+def cpu_seconds() -> dict[str, float]:
+    """CPU time so far: of this process, of the workers, and of the compilers that they run."""
+    own = time.process_time()
+    living = processes()
+    workers = {number for number, (parent, _) in living.items() if parent == os.getpid()}
+    return {
+        "this_process": own,
+        "workers": sum(living[number][1] for number in workers),
+        "compilers": sum(used for parent, used in living.values() if parent in workers),
+    }
+
+
+def processes() -> dict[int, tuple[int, float]]:
+    """Parent, and seconds of CPU with those of its children that have ended, of each process."""
+    tick, found = os.sysconf("SC_CLK_TCK"), {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            fields = path.read_text().rpartition(")")[2].split()
+            used = sum(map(int, fields[11:15])) / tick
+            found[int(path.parent.name)] = (int(fields[1]), used)
+    return found
+
+
+def measured(scorer: str) -> dict[str, Any]:
+    """One report in a fresh process with empty caches."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {
+            **os.environ,
+            "ASMTUNE_CACHE_DIR": f"{folder}/asmtune",
+            "TRITON_CACHE_DIR": f"{folder}/triton",
+        }
+        command = [sys.executable, "-m", "benchmarks.prune_overhead", "--judge", scorer]
+        start = time.monotonic()
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    told = json.loads(done.stdout)
+    wall = told.pop("end") - start
+    inside = sum(told["stages_s"].values()) + sum(told["front_end_s"].values())
+    cpu = told["cpu_s"]
+    compiling = cpu["compilers"] + sum(told["front_end_s"].values())
+    result = {
+        **told,
+        "wall_s": wall,
+        "inside_s": inside,
+        "outside": 1 - inside / (wall * told["workers"]),
+        "cpu_outside_the_compilers": 1 - compiling / sum(cpu.values()),
+    }
+    return {"scorer": scorer, **_rounded(result)}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def main() -> None:
+    """Measures a report by each scorer and writes the result."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--scorer", action="append", help="roofline by default; repeatable")
+    parser.add_argument("--output", type=Path, default=RESULTS / "prune_overhead.json")
+    parser.add_argument("--judge", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.judge:
+        print(json.dumps(judged(options.judge)))
+        return
+    result = {
+        "target": "H200",
+        "shape": SHAPE,
+        "dtype": "fp16",
+        "reports": [measured(scorer) for scorer in options.scorer or SCORERS],
+    }
+    write(options.output, result)
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

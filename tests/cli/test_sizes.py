@@ -1,0 +1,129 @@
+"""Sizes on the command line: arithmetic, its limits, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import triton
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.cli.sizes import Sizes
+from asmtune.errors import InputError
+
+LARGE = 2**62
+NAMES = {"n": 100, "BLOCK": 32, "eps": 1e-5, "cap": None}
+
+numbers = st.integers(0, 40).map(str) | st.sampled_from(["n", "BLOCK"])
+pairs = ["+", "-", "*", "//", "%"]
+functions = ["cdiv", "min", "max"]
+
+
+def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Expressions one step larger."""
+    return (
+        st.tuples(inner, st.sampled_from(pairs), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})")
+        | st.tuples(st.sampled_from(functions), inner, inner).map("{0[0]}({0[1]}, {0[2]})".format)
+        | inner.map("-{}".format)
+        | inner.map("({} ** 2)".format)
+        | inner.map("next_power_of_2({})".format)
+    )
+
+
+def sizes(text: str, values: dict[str, Any] = NAMES, most: int = 3) -> tuple[int, ...]:
+    """The sizes that a text gives, its names checked."""
+    made = Sizes("--grid", text, (LARGE,) * most)
+    made.check_names(values)
+    return made(values)
+
+
+@given(st.recursive(numbers, grown, max_leaves=6))
+def test_it_counts_as_python_does(text: str) -> None:
+    """An expression has the value that Python and Triton's helpers give it, or is refused."""
+    helpers = {"cdiv": triton.cdiv, "next_power_of_2": triton.next_power_of_2}
+    try:
+        expected = eval(text, {"__builtins__": {"min": min, "max": max}, **helpers}, dict(NAMES))
+    except ZeroDivisionError:
+        expected = None
+    try:
+        found, told = sizes(text)[0], ""
+    except InputError as error:
+        found, told = None, str(error)
+    # Triton gives next_power_of_2 of 0 as 0; here it has no value.
+    if expected is None or not 1 <= expected <= LARGE or "next_power_of_2 of" in told:
+        assert found is None
+    else:
+        assert found == expected or "is beyond 64 bits" in told
+
+
+def test_up_to_three() -> None:
+    """Commas part the sizes, and each has its own names."""
+    assert sizes("cdiv(n, BLOCK)*cdiv(n + 1,BLOCK), 7") == (16, 7)
+    assert sizes(" (2**5, next_power_of_2(n),n%BLOCK) ") == (32, 128, 4)
+    assert sizes("max(1, n // 1000, 0)") == (1,)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "invalid syntax, at position 1"),
+        ("cdiv(n, BLOCK", "'\\(' was never closed, at position 5"),
+        ("n, cdiv(BLOK, 2)", "no number is called 'BLOK'; known: n, BLOCK, .*BLOCK\\? .*n 9\\)"),
+        ("2 + cdvi(n, 2)", "no function is called 'cdvi'; known: .*mean cdiv\\? \\(position 5\\)"),
+        ("n / BLOCK", "/ gives fractions; write // or cdiv\\(a, b\\) \\(position 1\\)"),
+        ("n.real", "n.real is not allowed; write whole numbers, names"),
+        ("triton.cdiv(n, 2)", "triton.cdiv\\(n, 2\\) is not allowed"),
+        ("__import__('os')", "no function is called '__import__'"),
+        ("cdiv(n, 'a')", "'a' is not allowed; .*\\(position 9\\)"),
+        ("cdiv(*n)", "cdiv takes 2 arguments, not 1"),
+        ("cdiv(x=n)", "is not allowed"),
+        ("cdiv", "no number is called 'cdiv'"),
+        ("(lambda: 1)()", "is not allowed"),
+        ("[n for n in x]", "is not allowed"),
+        ("n[0]", "is not allowed"),
+        ("n if n else 1", "is not allowed"),
+        ("(n := 3)", "is not allowed"),
+        ("f'{n}'", "is not allowed"),
+        ("~n", "is not allowed"),
+        ("n << 99", "is not allowed"),
+        ("True", "is not allowed"),
+        ("1.0", "1.0 is not allowed"),
+        ("é + n.a", "n.a is not allowed; .*\\(position 5\\)"),
+        ("eps", "eps is 1e-05, no whole number"),
+        ("cap", "cap is None, no whole number"),
+        ("n - 100", "n - 100, under n=100, is 0; expected a whole number from 1 to"),
+        ("1 - n", "is -99; expected"),
+        ("n // (BLOCK - 32)", "under n=100 BLOCK=32: integer division"),
+        ("2 ** -1", "2 \\*\\* -1 is no whole number"),
+        ("next_power_of_2(0)", "next_power_of_2 of 0"),
+        ("2**9**9**9", "is beyond 64 bits"),
+        ("(10**9)**9**2", "is beyond 64 bits"),
+        ("n**60 - n**60 + 1", "n \\*\\* 60 is beyond 64 bits"),
+        ("1,2,3,4", "4 sizes; expected 1 to 3"),
+        ("()", "0 sizes; expected 1 to 3"),
+        ("1" * 201, "201 characters, over 200"),
+        ("(" * 199, "never closed|too many nested"),
+        ("9" * 200, "is beyond 64 bits"),
+    ],
+)
+def test_refusals(text: str, says: str) -> None:
+    """Anything but arithmetic on known whole numbers is refused in one line that says where."""
+    with pytest.raises(InputError, match=says) as caught:
+        sizes(text)
+    assert str(caught.value).startswith(f"--grid {text!r}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_deep_but_short() -> None:
+    """What the length allows is evaluated, however deep it nests."""
+    assert sizes("-" * 198 + "5") == (5,)
+    assert sizes("(" * 99 + "5" + ")" * 99) == (5,)
+
+
+def test_each_size_has_its_limit() -> None:
+    """A size over the limit of its own place is refused with that limit."""
+    grid = Sizes("--grid", "n, n", (1000, 99))
+    assert grid({"n": 99}) == (99, 99)
+    with pytest.raises(InputError, match="is 100; expected a whole number from 1 to 99"):
+        grid({"n": 100})

@@ -1,0 +1,170 @@
+"""Sketches are the first part of a compile: the same TTGIR, memory and warps, and no more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.compile import (
+    ArtifactCache,
+    Compiled,
+    Hooks,
+    Lowering,
+    Request,
+    compile_configs,
+    compile_one,
+    sketch_configs,
+    sketch_one,
+)
+from asmtune.compile.sandbox import Sandbox
+from asmtune.config import Config
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Failure, Sketch
+from asmtune.settings import Settings
+from asmtune.target import Target, load_target
+from tests.asm.fixture_kernels import tma_gemm
+from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
+
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+MACHINES = ("A100", "H200", "B200", "RTX5090")
+
+
+def descriptors(specialise: bool) -> Problem:
+    """A product through tensor descriptors, its loop's warps specialised or not."""
+    pointers = {name: tensor(torch.float16) for name in ("a_ptr", "b_ptr", "c_ptr")}
+    return Problem(tma_gemm, {**pointers, "M": 512, "N": 512, "K": 512, "WS": specialise}, (4, 4))
+
+
+def request_of(problem: Problem, config: Config, name: str) -> Request:
+    """What a back end is asked for a config."""
+    request = Lowering(problem, load_target(name), 30).request(config)
+    assert isinstance(request, Request), request
+    return request
+
+
+KERNELS: Mapping[str, tuple[Problem, Config]] = {
+    "a product": (product_problem(), Config(TILE, num_stages=3)),
+    "a capped product": (product_problem(), Config(TILE, num_warps=8, maxnreg=96)),
+    "a reduction": (row_sum_problem(), Config({"BLOCK": 512}, num_warps=8)),
+    "no shared memory": (scale_problem(), Config({"BLOCK": 512})),
+    "descriptors": (descriptors(specialise=False), Config({"BM": 64, "BN": 64, "BK": 64})),
+    "specialised warps": (descriptors(specialise=True), Config({"BM": 128, "BN": 128, "BK": 64})),
+}
+
+
+def bare(ttgir: str) -> list[str]:
+    """The text's lines without values' names: Triton numbers those of partitions anew each time."""
+    return sorted(re.sub(r"%[\w#:]+|loc\(#\w+\)", "", line) for line in ttgir.splitlines())
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_as_the_whole_compile_has_it(
+    name: str, machine: str, settings: Settings, shared_sandbox: Sandbox
+) -> None:
+    """TTGIR, shared memory, tensor memory and warps are those of the artifact."""
+    request = request_of(*KERNELS[name], machine)
+    artifact = compile_one(request, settings)
+    sketch = shared_sandbox.sketch(request, 60)
+    assert isinstance(artifact, Artifact), artifact
+    assert isinstance(sketch, Sketch), sketch
+    assert bare(sketch.ttgir) == bare(artifact.outputs["ttgir"])
+    assert sketch.shared_bytes == artifact.shared_bytes
+    for key, value in sketch.metadata.items():
+        assert artifact.metadata[key] == value, key
+    assert (sketch.digest, sketch.arch) == (artifact.digest, artifact.arch)
+
+
+def whole(made: Any) -> Any:
+    """What to read off a sketch or an artifact: all of it."""
+    return made
+
+
+def test_one_child_does_both(shared_sandbox: Sandbox) -> None:
+    """A compile after a sketch of the same request, and before one, changes neither."""
+    request = request_of(product_problem(), Config(TILE, num_stages=4), "H200")
+    first = shared_sandbox.sketch(request, 60)
+    built = shared_sandbox.compile(request, 60)
+    assert isinstance(built, Artifact)
+    assert shared_sandbox.sketch(request, 60) == first
+
+
+def refuse_wide(config: Config, request: Request) -> Failure | None:
+    """Keeps tiles of 128 columns from the back end."""
+    return Failure("rules", "options", "wide") if config.kwargs["BLOCK_N"] == 128 else None
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_flow_of_a_compile(
+    jobs: int, empty_settings: Settings, settings: Settings, target: Target
+) -> None:
+    """Positions, digests, refusals and outcomes known are those of `compile_configs`."""
+    configs = [
+        Config({**TILE, "BLOCK_N": n}, num_stages=stages) for n in (64, 128) for stages in (2, 3)
+    ]
+    chosen = replace(empty_settings, jobs=jobs)
+    known: dict[str, Any] = {}
+    lowering = Lowering(product_problem(), target, 30)
+    sketched = dict(sketch_configs(lowering, configs, Hooks(whole, refuse_wide, known), chosen))
+    built = dict(compile_configs(lowering, configs, Hooks(whole, refuse_wide), settings))
+    assert sorted(sketched) == sorted(built) == [0, 1, 2, 3]
+    for position, outcome in sketched.items():
+        other = built[position]
+        if isinstance(outcome, Failure):
+            assert outcome == other
+        else:
+            assert isinstance(other, Compiled)
+            assert outcome.digest == other.digest
+            assert outcome.reading.ttgir == other.reading.outputs["ttgir"]
+            assert known[outcome.digest] is outcome
+    again = dict(sketch_configs(lowering, configs, Hooks(whole, refuse_wide, known), chosen))
+    assert again == sketched
+
+
+def test_nothing_is_kept(empty_settings: Settings, target: Target) -> None:
+    """A sketch leaves no artifact behind that a launch could take for one."""
+    request = request_of(scale_problem(), Config({"BLOCK": 256}), "H200")
+    assert isinstance(sketch_one(request, empty_settings), Sketch)
+    assert not list(Path(empty_settings.artifacts_dir).glob("**/*.json.gz"))
+
+
+def test_an_artifact_stands_for_its_sketch(empty_settings: Settings, settings: Settings) -> None:
+    """Where an artifact or a lasting failure lies on disk, no pass runs."""
+    request = request_of(scale_problem(), Config({"BLOCK": 512}), "H200")
+    built = compile_one(request, settings)
+    assert isinstance(built, Artifact)
+    marked = replace(built, outputs={**built.outputs, "ttgir": "kept"})
+    cache = ArtifactCache(empty_settings.artifacts_dir, 1 << 30)
+    cache.put(request.digest, marked)
+    found = sketch_one(request, empty_settings)
+    assert isinstance(found, Sketch)
+    assert (found.ttgir, found.shared_bytes) == ("kept", built.shared_bytes)
+    failure = Failure("cubin", "ptxas", "too much")
+    cache.put(request.digest, failure)
+    assert sketch_one(request, empty_settings) == failure
+
+
+def test_the_deadline_holds(empty_settings: Settings) -> None:
+    """A sketch that takes too long is ended, and is a failure like a compile's."""
+    request = request_of(product_problem(), Config(TILE, num_stages=5), "H200")
+    sandbox = Sandbox(1 << 34)
+    try:
+        outcome = sandbox.sketch(request, 1e-4)
+    finally:
+        sandbox.close()
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "timeout"
+
+
+def test_what_does_not_parse_is_a_failure(shared_sandbox: Sandbox) -> None:
+    """Text that Triton cannot read is a failure, and the child lives on."""
+    request = request_of(scale_problem(), Config({"BLOCK": 512}), "H200")
+    broken = shared_sandbox.sketch(replace(request, ttir="module {"), 60)
+    assert isinstance(broken, Failure)
+    assert isinstance(shared_sandbox.sketch(request, 60), Sketch)

@@ -1,0 +1,316 @@
+"""The chain of latencies: what waits for what, and what a loop's trip takes in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.config import Config
+from asmtune.features.chain import chain_cycles
+from asmtune.features.steps import BARRIER_LATENCY, PRODUCT_LATENCY, Action, Step
+from asmtune.kernels import matmul
+from asmtune.problem import Problem
+from tests.launch_kernels import Launch, pointers
+from tests.workload.workload_kernels import tma_gemm
+
+LATE = 1000.0
+
+
+def step(
+    action: Action, reads: str = "", writes: str = "", latency: float = 0.0, busy: float = 0.0
+) -> Step:
+    """A step; registers are separated by blanks."""
+    return Step(action, tuple(reads.split()), tuple(writes.split()), latency, busy)
+
+
+def wait(action: Action, still: int) -> Step:
+    """A wait for all groups but the newest `still`."""
+    return Step(action, (), (), 0.0, 0.0, still)
+
+
+def once(*steps: Step, warps: int = 4, stages: int = 1) -> float:
+    """Cycles of straight code until its last instruction starts."""
+    return chain_cycles(steps, warps, stages, repeats=False)
+
+
+def trip(*steps: Step, warps: int = 4, stages: int = 1) -> float:
+    """Cycles of a late trip of a loop."""
+    return chain_cycles(steps, warps, stages, repeats=True)
+
+
+def load(to: str, address: str = "p", busy: float = 0.0) -> Step:
+    """A load from global memory."""
+    return step(Action.GLOBAL_LOAD, address, to, LATE, busy)
+
+
+def use(name: str) -> Step:
+    """An instruction that needs a register."""
+    return step(Action.COMPUTE, name, f"{name}_used", 4.0)
+
+
+def test_dependent_chain_adds_up() -> None:
+    """Each instruction that needs the one before starts that one's latency later."""
+    chain = [step(Action.COMPUTE, f"r{i}", f"r{i + 1}", 5.0) for i in range(10)]
+    assert once(*chain) == 9 * 5.0
+    # In a loop the first of a trip has nothing to wait for but the last of the trip before.
+    assert trip(*chain) == 9 * 5.0
+    assert trip(*chain, step(Action.COMPUTE, "r10", "r0", 5.0)) == 11 * 5.0
+
+
+def test_independent_loads_overlap() -> None:
+    """Any number of loads cost one latency; only the way to memory takes them in turn."""
+    for number in (1, 8):
+        loads = [load(f"v{i}") for i in range(number)]
+        assert once(*loads, *(use(f"v{i}") for i in range(number))) == LATE
+    queued = [load(f"v{i}", busy=20.0) for i in range(8)]
+    assert once(*queued, use("v7")) == 8 * 20.0 + LATE
+
+
+def test_pointer_chasing() -> None:
+    """Loads whose address is loaded follow each other."""
+    chain = [load(f"p{i + 1}", f"p{i}") for i in range(4)]
+    assert once(*chain, use("p4")) == 4 * LATE
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_a_load_waits_for_the_store_before(steps: int) -> None:
+    """Unrolled steps that store what they loaded expose one latency each; others one in all."""
+    code = []
+    for i in range(steps):
+        code += [load(f"v{i}"), step(Action.GLOBAL_STORE, f"p v{i}")]
+    assert once(*code) == steps * LATE
+    early = [load(f"v{i}") for i in range(steps)]
+    late = [step(Action.GLOBAL_STORE, f"p v{i}") for i in range(steps)]
+    assert once(*early, *late) == LATE
+
+
+def test_atomics_are_in_order() -> None:
+    """An atomic reads and writes, so that it waits for stores, and loads wait for it."""
+    atomic = step(Action.ATOMIC, "p v", "old", 900.0)
+    assert once(load("v"), step(Action.GLOBAL_STORE, "p v"), atomic, use("old")) == LATE + 900
+    assert once(load("v"), atomic, load("w", "p"), use("w")) == 2 * LATE
+
+
+@pytest.mark.parametrize("warps", [1, 4])
+def test_barriers_order_memory(warps: int) -> None:
+    """A read after a barrier waits for the write before it, and for the warps, if several."""
+    write = step(Action.SHARED, "p v", "", 32.0)
+    read = step(Action.SHARED, "p", "w", 32.0)
+    meet = step(Action.BARRIER)
+    met = BARRIER_LATENCY if warps > 1 else 0.0
+    assert once(load("v"), write, read, use("w"), warps=warps) == LATE
+    assert once(load("v"), write, meet, read, use("w"), warps=warps) == LATE + met + 32.0
+    # Arithmetic passes the barrier.
+    assert once(load("v"), write, meet, use("p"), warps=warps) == LATE
+
+
+def test_tensor_cores_take_turns() -> None:
+    """Products of one warp follow each other at the tensor cores' rate, then latency counts."""
+    products = [step(Action.MMA, f"a{i}", f"c{i}", 34.0, 16.0) for i in range(4)]
+    assert once(*products, use("c3")) == 4 * 16.0 + 34.0
+    summed = [step(Action.MMA, f"a{i} c", "c", 34.0, 16.0) for i in range(4)]
+    assert once(*summed, use("c")) == 4 * (16.0 + 34.0)
+
+
+def test_asynchronous_products_take_turns() -> None:
+    """Products beside the warp queue at the tensor cores, and the last one's latency shows."""
+    products = [step(Action.PRODUCT, "a", "", 0.0, 128.0) for _ in range(3)]
+    ended = (step(Action.PRODUCT_COMMIT), wait(Action.PRODUCT_WAIT, 0))
+    assert once(*products, *ended) == 3 * 128.0 + PRODUCT_LATENCY
+    # Nothing waits for them otherwise.
+    assert once(*products, use("a")) == 0.0
+
+
+def pipeline(depth: int, work: float, busy: float = 0.0) -> list[Step]:
+    """A loop's body that waits for one tile, works on it, and asks for one `depth` trips on."""
+    return [
+        wait(Action.COPY_WAIT, depth - 1),
+        step(Action.SHARED, "p", "a", 32.0),
+        step(Action.MMA, "a", "c", 30.0, work),
+        use("c"),
+        step(Action.COPY, "p", "", LATE, busy),
+        step(Action.COPY_COMMIT),
+    ]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 6])
+def test_pipelines_share_the_latency(depth: int) -> None:
+    """A copy that is waited for `depth` trips later costs each of them its part."""
+    assert trip(*pipeline(depth, 0.0)) == pytest.approx(LATE / depth)
+
+
+@given(work=st.integers(0, 3000), busy=st.integers(0, 3000))
+def test_deeper_pipelines_take_less(work: int, busy: int) -> None:
+    """Each stage more shortens the trip, until the link or the tensor cores bound it."""
+    trips = [trip(*pipeline(depth, work, busy)) for depth in (1, 2, 3)]
+    for shallow, deep in pairwise(trips):
+        assert deep <= shallow * (1 + 1e-9)
+    # A few trips are walked, so that the last one's queue is not yet full.
+    assert trips[-1] >= 0.75 * max(work, busy)
+
+
+@pytest.mark.parametrize(("still", "waited"), [(0, 3), (1, 2), (2, 1), (3, 0), (9, 0)])
+def test_wait_group(still: int, waited: int) -> None:
+    """`wait_group n` waits for all groups but the newest n, whatever is not yet in a group."""
+    code = []
+    for group in range(1, 4):
+        code += [step(Action.COPY, "p", "", 100.0 * group), step(Action.COPY_COMMIT)]
+    code.append(step(Action.COPY, "p", "", 5000.0))
+    assert once(*code, wait(Action.COPY_WAIT, still), use("x")) == 100.0 * waited
+    # A group that was waited for is gone; the next wait counts those that are left.
+    assert once(*code, wait(Action.COPY_WAIT, still), wait(Action.COPY_WAIT, 0)) == 300.0
+
+
+def test_a_pending_product() -> None:
+    """With one wgmma left pending the work beside it is free; without, both add up."""
+
+    def body(still: int) -> list[Step]:
+        return [
+            step(Action.COMPUTE, "x", "y", 150.0),
+            step(Action.COMPUTE, "y", "x", 150.0),
+            step(Action.PRODUCT, "y", "", 0.0, 256.0),
+            step(Action.PRODUCT_COMMIT),
+            wait(Action.PRODUCT_WAIT, still),
+        ]
+
+    assert trip(*body(1)) < trip(*body(0))
+    assert trip(*body(1)) >= 256.0
+    assert once(*body(0)) == 150.0 + 256.0 + PRODUCT_LATENCY
+    assert once(*body(1)) == 150.0
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+def test_bulk_waits(stages: int) -> None:
+    """A bulk copy's wait, whose barrier tells no depth, is for the trip `stages - 1` before."""
+    body = [wait(Action.BULK_WAIT, 0), step(Action.BULK, "p", "", LATE)]
+    found = chain_cycles(body, 4, stages, repeats=True)
+    if stages == 1:
+        assert found == 0.0  # what is asked for after the wait is no part of it
+    else:
+        assert found == pytest.approx(LATE / (stages - 1), rel=0.2)
+
+
+STEPS = st.lists(
+    st.builds(
+        step,
+        st.sampled_from(
+            [
+                Action.COMPUTE,
+                Action.GLOBAL_LOAD,
+                Action.GLOBAL_STORE,
+                Action.SHARED,
+                Action.ATOMIC,
+                Action.BARRIER,
+                Action.COPY,
+                Action.COPY_COMMIT,
+                Action.COPY_WAIT,
+                Action.MMA,
+                Action.PRODUCT,
+                Action.PRODUCT_COMMIT,
+                Action.PRODUCT_WAIT,
+            ]
+        ),
+        st.sampled_from(["", "r0", "r1", "r0 r1", "r2 r3"]),
+        st.sampled_from(["", "r0", "r1", "r2", "r3"]),
+        st.integers(0, 1000).map(float),
+        st.integers(0, 100).map(float),
+    ),
+    max_size=24,
+)
+COMMITS = (Action.COPY_COMMIT, Action.PRODUCT_COMMIT)
+
+
+@given(code=STEPS, added=STEPS, place=st.integers(0, 24))
+def test_more_steps_never_shorten(code: Sequence[Step], added: Sequence[Step], place: int) -> None:
+    """Code with steps added takes as long or longer, if they overwrite nothing.
+
+    A commit may close a group early, so that none is added.
+    """
+    extra = [item._replace(writes=("fresh",)) for item in added if item.action not in COMMITS]
+    assert once(*code[:place], *extra, *code[place:]) >= once(*code)
+
+
+@given(code=STEPS, more=st.integers(1, 500), place=st.integers(0, 23))
+def test_slower_steps_never_shorten(code: Sequence[Step], more: int, place: int) -> None:
+    """A longer latency of any one instruction never makes the whole shorter."""
+    slower = [
+        item._replace(latency=item.latency + more) if index == place else item
+        for index, item in enumerate(code)
+    ]
+    assert once(*slower) >= once(*code)
+
+
+@given(
+    code=STEPS,
+    reads=st.lists(st.sampled_from(["r0", "r1", "r2 r3"]), max_size=6),
+    order=st.randoms(use_true_random=False),
+    repeats=st.booleans(),
+)
+def test_order_of_independent_arithmetic(
+    code: Sequence[Step], reads: Sequence[str], order: object, repeats: bool
+) -> None:
+    """Arithmetic that needs nothing of each other may stand in any order."""
+    block = [step(Action.COMPUTE, text, f"n{i}", 7.0) for i, text in enumerate(reads)]
+    shuffled = list(block)
+    order.shuffle(shuffled)  # type: ignore[attr-defined]
+    end = [use(f"n{i}") for i in range(len(block))]
+    plain, mixed = (
+        chain_cycles([*code, *part, *end], 4, 2, repeats=repeats) for part in (block, shuffled)
+    )
+    assert plain == mixed
+
+
+@given(code=STEPS, repeats=st.booleans())
+def test_names_do_not_matter(code: Sequence[Step], repeats: bool) -> None:
+    """Registers by other names give the same."""
+    renamed = [
+        item._replace(reads=[f"x{r}" for r in item.reads], writes=[f"x{w}" for w in item.writes])
+        for item in code
+    ]
+    found = [chain_cycles(part, 4, 2, repeats=repeats) for part in (code, renamed)]
+    assert found[0] == found[1] >= 0.0
+
+
+def hot_chain(problem: Problem, config: Config, machine: str, launch: Launch) -> float:
+    """Cycles of a trip of the loop that multiplies."""
+    segments = launch(problem, config, machine).profile.segments
+    return max(segments, key=lambda s: (bool(s.depth), sum(s.flops.values()))).chain
+
+
+@pytest.mark.parametrize("machine", ["A100", "H200"])
+@pytest.mark.parametrize("tile", [(64, 64, 32, 4), (128, 128, 64, 8), (16, 32, 128, 2)])
+def test_stages_of_a_product(machine: str, tile: tuple[int, int, int, int], launch: Launch) -> None:
+    """Compiled with more stages, a product's trip takes less, until something else bounds it.
+
+    One stage copies nothing ahead, by plain loads, and may be faster than two, which
+    wait for each copy as well.
+    """
+    m, n, k, warps = tile
+    values = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}
+    problem = matmul.problem({"M": 256, "N": 256, "K": 1024}, "fp16", "meta")
+    trips = [
+        hot_chain(problem, Config(values, num_warps=warps, num_stages=stages), machine, launch)
+        for stages in range(1, 6)
+    ]
+    assert trips[1:] == sorted(trips[1:], reverse=True)
+    assert trips[2] == pytest.approx(trips[1] / 2, rel=0.5)
+    assert min(trips) == trips[-1] > 0
+
+
+def test_stages_of_bulk_copies(launch: Launch) -> None:
+    """Bulk copies are waited for by barriers, of which the stages tell the trip."""
+    sizes = {"M": 512, "N": 512, "K": 512, "WS": False}
+    arguments = {**pointers(torch.float16, "a_ptr", "b_ptr", "c_ptr"), **sizes}
+    problem = Problem(tma_gemm, arguments, (4, 4))
+    tile = {"BM": 128, "BN": 128, "BK": 64}
+    trips = [
+        hot_chain(problem, Config(tile, num_warps=4, num_stages=stages), "H200", launch)
+        for stages in range(2, 6)
+    ]
+    assert trips == sorted(trips, reverse=True)
+    assert trips[0] > trips[1] > trips[2]

@@ -1,0 +1,126 @@
+"""What L1 still holds, and what the IR asks for of what threads move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.config import Config
+from asmtune.features.cycles import program_cycles
+from asmtune.features.execution import executions
+from asmtune.features.launch import LaunchReading
+from asmtune.features.locality import Locality
+from asmtune.problem import Problem
+from tests.launch_kernels import Launch, column_copy, pointers
+from tests.sample_kernels import scale_problem
+
+
+@triton.jit
+def centred(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
+    """Subtract a row's mean: reads the row twice, block by block."""
+    row = tl.program_id(0) * N
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, N, BLOCK):
+        total += tl.load(x_ptr + row + start + tl.arange(0, BLOCK))
+    mean = tl.sum(total, 0) / N
+    for start in range(0, N, BLOCK):
+        at = row + start + tl.arange(0, BLOCK)
+        tl.store(y_ptr + at, tl.load(x_ptr + at) - mean)
+
+
+def rows(width: int, programs: int = 4096, machine: str = "H200") -> tuple[Problem, Config, str]:
+    """A launch of `centred` in fp32."""
+    arguments = {**pointers(torch.float32, "x_ptr", "y_ptr", extent=1 << 28), "N": width}
+    return Problem(centred, arguments, (programs,)), Config({"BLOCK": 1024}), machine
+
+
+def locality(reading: LaunchReading) -> Locality:
+    """What is known of a launch's memory."""
+    runs = executions(reading.profile, reading.work)
+    return Locality.of(reading.profile, runs, reading.work, reading.target)
+
+
+def test_a_row_read_twice_hits(launch: Launch) -> None:
+    """Where the resident programs' rows fit into L1, half of the reads hit; the rest misses."""
+    reading = launch(*rows(1024))
+    assert set(locality(reading).hits.values()) == {0.5}
+    # One row read and one written, though the text reads it twice.
+    assert reading.cycles.l2_bytes == pytest.approx(2 * 1024 * 4)
+
+
+def test_rows_beyond_l1_miss(launch: Launch) -> None:
+    """Where resident programs' rows exceed L1, fewer reads hit the longer they are."""
+    found = []
+    for width in (1 << 10, 1 << 13, 1 << 15, 1 << 17):
+        reading = launch(*rows(width))
+        resident = reading.resident * width * 4
+        (hits,) = set(locality(reading).hits.values())
+        assert (hits == 0.5) == (resident <= reading.target.shared_bytes_per_sm)
+        found.append(hits)
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < 0.01
+    assert launch(*rows(1 << 17)).cycles.l2_bytes == pytest.approx(3 * (1 << 17) * 4, rel=0.01)
+
+
+def test_few_programs_share_l1(launch: Launch) -> None:
+    """A grid smaller than the places leaves each program more of L1."""
+    many, few = (launch(*rows(1 << 14, programs)) for programs in (1 << 14, 132))
+    assert max(locality(few).hits.values()) > max(locality(many).hits.values())
+
+
+def test_shared_memory_leaves_less_l1(launch: Launch) -> None:
+    """Shared memory is taken from L1's capacity."""
+    reading = launch(*rows(1 << 12))
+    taken = {**reading.profile.static, "shared_bytes": 28_000.0}
+    profile = replace(reading.profile, static=taken)
+    hits = Locality.of(
+        profile, executions(profile, reading.work), reading.work, reading.target
+    ).hits
+    assert max(hits.values()) < max(locality(reading).hits.values())
+
+
+def test_a_row_read_once_misses(launch: Launch) -> None:
+    """What is read once has no hits."""
+    reading = launch(scale_problem(1 << 20), Config({"BLOCK": 1024}), "H200")
+    assert not any(locality(reading).hits.values())
+
+
+@pytest.mark.parametrize(("block", "warps"), [(32, 4), (16, 8), (64, 1)])
+def test_threads_without_an_element(block: int, warps: int, launch: Launch) -> None:
+    """Bytes are those that the IR asks for, where threads outnumber the elements."""
+    reading = launch(scale_problem(1 << 12), Config({"BLOCK": block}, num_warps=warps), "H200")
+    share = min(1.0, block / (32 * warps))
+    assert set(locality(reading).shares.values()) <= {share, 1.0}
+    moved = 2 * block * 2
+    sector = 2 * 32 * warps * share
+    assert moved <= reading.cycles.l2_bytes <= max(moved, 2 * sector)
+
+
+def test_strides_are_by_line(launch: Launch) -> None:
+    """A column's elements are a pitch apart; contiguous ones are not listed."""
+    found = {}
+    for pitch in (1, 4096):
+        arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "pitch": pitch}
+        problem = Problem(column_copy, arguments, (64,))
+        found[pitch] = locality(launch(problem, Config({"BLOCK": 1024}), "H200")).strides
+    assert found[1] == {}
+    assert set(found[4096].values()) == {4096}
+
+
+@given(width=st.sampled_from([1 << n for n in range(10, 18)]), programs=st.integers(1, 1 << 16))
+def test_hits_are_shares(launch: Launch, width: int, programs: int) -> None:
+    """For any launch hits and shares lie between 0 and 1, and hits cut L2's bytes by just that."""
+    reading = launch(*rows(width, programs))
+    lines = locality(reading)
+    for found in (lines.hits, lines.shares):
+        assert all(0.0 <= value <= 1.0 for value in found.values())
+    runs = executions(reading.profile, reading.work)
+    again = program_cycles(reading.profile, runs, reading.work, reading.target)
+    (hits,) = set(lines.hits.values())
+    assert again.l2_bytes == pytest.approx((2 * (1.0 - hits) + 1) * width * 4)

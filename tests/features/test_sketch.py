@@ -1,0 +1,280 @@
+"""Profiles before compiling: what TTGIR tells, against the assembly and against known totals."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.asm import OpClass
+from asmtune.compile import Lowering, Request, compile_one, sketch_one
+from asmtune.config import Config
+from asmtune.errors import ParseError
+from asmtune.features import Profile, ProfileReader, launch_features
+from asmtune.features.launch import LaunchReading
+from asmtune.features.sketch import SketchReader
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Sketch
+from asmtune.score.roofline import predict
+from asmtune.score.vectors import base_columns
+from asmtune.settings import Settings
+from asmtune.target import load_target
+from asmtune.workload import Call, Work, analyse
+from tests.asm.fixture_kernels import fused_math, lock_add, nested, tma_gemm
+from tests.launch_kernels import looped, persistent, pointers
+from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
+
+MACHINES = ("A100", "H200", "B200", "RTX5090")
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+
+Both = Callable[[Problem, Config, str], tuple[Profile, Profile, Work]]
+"""Profiles before and after compiling, and the work of the launch."""
+
+
+@pytest.fixture(scope="session")
+def both(settings: Settings) -> Both:
+    """Compiles a config, and reads its sketch and its artifact."""
+
+    def read(problem: Problem, config: Config, name: str) -> tuple[Profile, Profile, Work]:
+        target = load_target(name)
+        request = Lowering(problem, target, 60).request(config)
+        assert isinstance(request, Request), request
+        artifact = compile_one(request, settings)
+        assert isinstance(artifact, Artifact), artifact
+        sketch = sketch_one(request, settings)
+        assert isinstance(sketch, Sketch), sketch
+        call = Call(problem.bind(config), problem.programs(config), processors=target.sms)
+        work = analyse(request.ttir, call)
+        return SketchReader(target)(sketch), ProfileReader(target)(artifact), work
+
+    return read
+
+
+def total(profile: Profile, kind: OpClass) -> int:
+    """Instructions of a class over all segments."""
+    return sum(segment.classes.get(kind, 0) for segment in profile.segments)
+
+
+def moved(profile: Profile, space: str) -> Counter[tuple[str, bool]]:
+    """Bytes of a thread's memory instructions, by direction and whether they are copies."""
+    found: Counter[tuple[str, bool]] = Counter()
+    for segment in profile.segments:
+        for traffic, number in segment.traffic.items():
+            if traffic.space == space:
+                found[traffic.direction, traffic.copies] += traffic.bytes * number
+    return found
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("stages", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "warps"), [(64, 64, 32, 4), (128, 64, 64, 8), (64, 128, 32, 4), (32, 64, 64, 2)]
+)
+def test_flops_are_the_kernels(
+    m: int, n: int, k: int, warps: int, stages: int, machine: str, both: Both
+) -> None:
+    """Products of a launch add up to 2 M N K, by the tensor instruction that the assembly has."""
+    tile = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
+    config = Config(tile, num_warps=warps, num_stages=stages)
+    sketched, built, work = both(looped(256, 256, 512, (m, n)), config, machine)
+    reading = LaunchReading.of(sketched, work, load_target(machine))
+    assert reading.cycles.flops * work.programs == 2 * 256 * 256 * 512
+    kinds = {kind for segment in built.segments for kind in segment.flops}
+    assert {kind for segment in sketched.segments for kind in segment.flops} == kinds
+
+
+@pytest.mark.parametrize("machine", ["H200", "B200"])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn]
+)
+def test_flops_of_every_type(dtype: torch.dtype, machine: str, both: Both) -> None:
+    """Operand types and FLOPs are the assembly's."""
+    tile = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
+    sketched, built, _ = both(product_problem(dtype), Config(tile, num_stages=3), machine)
+    assert sum((Counter(s.flops) for s in sketched.segments), Counter()) == sum(
+        (Counter(s.flops) for s in built.segments), Counter()
+    )
+
+
+def test_every_feature_is_there(both: Both) -> None:
+    """A sketch's features have the assembly's names, and both scorers take them as they are."""
+    target = load_target("H200")
+    sketched, built, work = both(product_problem(), Config(TILE, num_stages=3), "H200")
+    assert set(sketched.static) == set(built.static)
+    features = [launch_features(profile, work, target) for profile in (sketched, built)]
+    assert set(features[0]) == set(features[1])
+    assert base_columns(features, target).shape[0] == 2
+    assert predict(features[0], target).us > 0
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("size", [256, 512, 2048])
+def test_bytes_of_a_copy(size: int, machine: str, both: Both) -> None:
+    """Elements loaded and stored once a thread, in instructions as wide as the assembly's."""
+    sketched, built, _ = both(scale_problem(), Config({"BLOCK": size}), machine)
+    (only,), (other,) = sketched.segments, built.segments
+    widths = {(t.direction, t.bytes): n for t, n in only.traffic.items()}
+    assert widths == {(t.direction, t.bytes): n for t, n in other.traffic.items()}
+    assert moved(sketched, "global")["load", False] == size * 2 // 128
+
+
+@pytest.mark.parametrize("n", [4096, 1000, 999])
+def test_masks_narrow_accesses(n: int, both: Both) -> None:
+    """Where a mask's bound is no multiple of 16, an instruction moves one element."""
+    sketched, built, _ = both(scale_problem(n), Config({"BLOCK": 1024}), "H200")
+    assert {t.bytes for t in sketched.segments[0].traffic} == {
+        t.bytes for t in built.segments[0].traffic
+    }
+
+
+@pytest.mark.parametrize("machine", ["A100", "H200"])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_copies_of_a_pipeline(stages: int, machine: str, both: Both) -> None:
+    """Asynchronous copies, before the loop and in it, are the assembly's, byte for byte."""
+    sketched, built, _ = both(product_problem(), Config(TILE, num_stages=stages), machine)
+    assert moved(sketched, "global") == moved(built, "global")
+    for mine, theirs in zip(sketched.segments, built.segments, strict=True):
+        assert mine.classes.get(OpClass.ASYNC_COPY) == theirs.classes.get(OpClass.ASYNC_COPY)
+        assert mine.operand_bytes == theirs.operand_bytes
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+@pytest.mark.parametrize("block", [128, 1024])
+def test_reductions(warps: int, block: int, both: Both) -> None:
+    """Shuffles of a reduction are the assembly's; over several warps it meets at barriers."""
+    sketched, built, _ = both(row_sum_problem(), Config({"BLOCK": block}, num_warps=warps), "H200")
+    assert total(sketched, OpClass.SHUFFLE) == total(built, OpClass.SHUFFLE)
+    # Triton 3.9 begins a thread's own sum from nothing.
+    assert total(sketched, OpClass.FLOAT) == pytest.approx(total(built, OpClass.FLOAT), rel=0.06)
+    assert bool(total(sketched, OpClass.BARRIER)) == (warps > 1)
+    assert bool(moved(sketched, "shared")) == (warps > 1)
+
+
+def test_layouts_are_changed_through_shared_memory(both: Both) -> None:
+    """The product's tile goes from the accumulator's layout to the store's: bytes as built."""
+    sketched, built, _ = both(product_problem(), Config(TILE, num_stages=3), "H200")
+    mine, theirs = moved(sketched, "shared"), moved(built, "shared")
+    assert mine["store", False] == theirs["store", False] > 0
+    assert mine["load", False] == theirs["load", False]
+
+
+def test_bulk_copies_tell_their_bytes(both: Both) -> None:
+    """Bytes of descriptors' copies are those that the assembly's barriers wait for."""
+    tensors = {name: tensor(torch.float16) for name in ("a_ptr", "b_ptr", "c_ptr")}
+    problem = Problem(tma_gemm, {**tensors, "M": 512, "N": 512, "K": 512, "WS": False}, (8, 8))
+    config = Config({"BM": 64, "BN": 64, "BK": 64}, num_stages=3)
+    sketched, built, _ = both(problem, config, "H200")
+    loop = next(s for s in sketched.segments if s.depth == 1 and s.flops)
+    other = next(s for s in built.segments if s.depth == 1 and s.flops)
+    assert loop.tma_bytes == other.tma_bytes == 2 * 64 * 64 * 2
+
+
+def test_specialised_warps(both: Both) -> None:
+    """Partitions of specialised warps are read: one multiplies, one copies, all are counted."""
+    tensors = {name: tensor(torch.float16) for name in ("a_ptr", "b_ptr", "c_ptr")}
+    problem = Problem(tma_gemm, {**tensors, "M": 512, "N": 512, "K": 512, "WS": True}, (4, 4))
+    config = Config({"BM": 128, "BN": 128, "BK": 64}, num_stages=3)
+    sketched, built, work = both(problem, config, "B200")
+    assert sketched.num_warps == built.num_warps > 4
+    assert sum(segment.tma_bytes for segment in sketched.segments)
+    reading = LaunchReading.of(sketched, work, load_target("B200"))
+    assert reading.cycles.flops * work.programs == 2 * 512**3
+
+
+@pytest.mark.parametrize("cap", [None, 64, 168])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_is_exact(cap: int | None, machine: str, both: Both) -> None:
+    """Shared memory, options and the programs that it allows are the artifact's."""
+    config = Config(TILE, num_stages=3, num_warps=8, maxnreg=cap)
+    sketched, built, _ = both(product_problem(), config, machine)
+    for name in ("shared_bytes", "programs_per_sm_by_shared", "maxnreg", "num_warps", "num_stages"):
+        assert sketched.static[name] == built.static[name], name
+    most = min(cap or 255, 255)
+    assert 16 <= sketched.static["regs_per_thread"] <= most
+
+
+def test_caps_spill(both: Both) -> None:
+    """A tile that does not fit under a cap spills, more under a tighter one."""
+    tile = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}
+    words = [
+        both(product_problem(), Config(tile, maxnreg=cap), "H200")[0].static["spill_words"]
+        for cap in (None, 120, 96)
+    ]
+    assert words[0] == 0 < words[1] < words[2]
+
+
+def sketch_of(problem: Problem, config: Config, settings: Settings, name: str) -> Sketch:
+    """A config's sketch."""
+    request = Lowering(problem, load_target(name), 60).request(config)
+    assert isinstance(request, Request), request
+    sketch = sketch_one(request, settings)
+    assert isinstance(sketch, Sketch), sketch
+    return sketch
+
+
+def test_what_is_not_known_is_counted(settings: Settings) -> None:
+    """An operation or a layout without a name here costs the stated default."""
+    sketch = sketch_of(row_sum_problem(), Config({"BLOCK": 512}), settings, "H200")
+    reader = SketchReader(load_target("H200"))
+    known = reader(sketch)
+    for old, new in (("arith.addf", "arith.unheard"), ("#ttg.blocked<", "#ttg.unheard<")):
+        text = sketch.ttgir.replace(old, new)
+        assert text != sketch.ttgir
+        strange = reader(Sketch(sketch.digest, sketch.arch, text, sketch.metadata))
+        assert set(strange.static) == set(known.static)
+        assert strange.static["instructions"] > 0
+    text = sketch.ttgir.replace("arith.addf", "arith.unheard")
+    strange = reader(Sketch(sketch.digest, sketch.arch, text, sketch.metadata))
+    assert total(strange, OpClass.INTEGER) > total(known, OpClass.INTEGER)
+
+
+def test_damaged_text_is_a_parse_error(settings: Settings) -> None:
+    """TTGIR that ends too early is refused by a line that says where."""
+    sketch = sketch_of(row_sum_problem(), Config({"BLOCK": 512}), settings, "H200")
+    half = sketch.ttgir[: sketch.ttgir.index("scf.for") + 200]
+    with pytest.raises(ParseError):
+        SketchReader(load_target("H200"))(Sketch("", "sm_90", half, sketch.metadata))
+
+
+def test_a_reader_goes_to_a_worker(settings: Settings) -> None:
+    """A reader pickles, and reads the same on the other side."""
+    sketch = sketch_of(scale_problem(), Config({"BLOCK": 512}), settings, "H200")
+    reader = SketchReader(load_target("H200"))
+    assert pickle.loads(pickle.dumps(reader))(sketch) == reader(sketch)
+
+
+UNSEEN: dict[str, tuple[Any, dict[str, Any], Config]] = {
+    "nested loops": (nested, {"n": 5, "m": 7}, Config({"BLOCK": 256})),
+    "a spin lock": (lock_add, {}, Config({"BLOCK": 256})),
+    "special functions": (fused_math, {"n": 999}, Config({"BLOCK": 1024})),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", UNSEEN)
+def test_other_kernels(name: str, machine: str, both: Both) -> None:
+    """Kernels of other kinds are cut into the loops that they have, and counted."""
+    kernel, arguments, config = UNSEEN[name]
+    tensors = pointers(torch.float32, "x_ptr", "y_ptr")
+    if kernel is lock_add:
+        tensors["lock_ptr"] = tensor(torch.int32, 1)
+    sketched, built, work = both(Problem(kernel, {**tensors, **arguments}, (4,)), config, machine)
+    if kernel is nested:
+        assert [s.parent for s in sketched.segments] == [None, 0, 1]
+    target = load_target(machine)
+    mine, theirs = (launch_features(profile, work, target) for profile in (sketched, built))
+    for feature in ("special_cycles", "issue_cycles"):
+        assert mine[feature] == pytest.approx(theirs[feature], rel=0.6), feature
+    assert bool(total(sketched, OpClass.ATOMIC)) == bool(total(built, OpClass.ATOMIC))
+
+
+@pytest.mark.parametrize("flatten", [False, True])
+def test_persistent_loops_match(flatten: bool, both: Both) -> None:
+    """The loops of a persistent kernel are found by their lines, as in the assembly."""
+    sketched, _, work = both(persistent(256, 512, 3, flatten), Config(TILE), "H200")
+    reading = LaunchReading.of(sketched, work, load_target("H200"))
+    assert reading.cycles.flops * work.programs == pytest.approx(2 * 256 * 256 * 512)

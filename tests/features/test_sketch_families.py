@@ -1,0 +1,42 @@
+"""Kernels of many kinds are sketched without an exception, and their loops are found."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+from asmtune.compile import Lowering, Request, sketch_one
+from asmtune.features import launch_features
+from asmtune.features.sketch import SketchReader
+from asmtune.kernel_module import from_python_module
+from asmtune.records import Sketch
+from asmtune.settings import Settings
+from asmtune.target import load_target
+from asmtune.workload import Call, analyse
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "families"
+FAMILIES = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if m.name[0] != "_")
+
+
+@pytest.mark.parametrize("machine", ["H200", "B200"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families(family: str, machine: str, settings: Settings) -> None:
+    """The default config of every kernel module that ships gives finite features."""
+    module = from_python_module(importlib.import_module(f"benchmarks.families.{family}"))
+    target = load_target(machine)
+    problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
+    config = next(iter(module.space().configs(**problem.shape)))
+    request = Lowering(problem, target, 60).request(config)
+    if not isinstance(request, Request):
+        pytest.skip(f"this Triton's front end refuses it: {request}")
+    sketch = sketch_one(request, settings)
+    assert isinstance(sketch, Sketch), sketch
+    profile = SketchReader(target)(sketch)
+    call = Call(problem.bind(config), problem.programs(config), processors=target.sms)
+    features = launch_features(profile, analyse(request.ttir, call), target)
+    assert all(math.isfinite(value) for value in features.values())
+    assert features["issue_cycles"] > 0

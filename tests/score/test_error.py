@@ -1,0 +1,242 @@
+"""A scorer's error: what its cuts keep of unseen kernels, and the file that ships."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asmtune.errors import ParseError
+from asmtune.score.error import COUNTS, FLOOR, GAPS, MOST, Cut, ErrorTable, RankedTask, gaps_of
+from asmtune.score.error_file import ERROR_FILE, Errors, shipped_errors
+
+NUMBERS = st.floats(0.0, 3.0, allow_nan=False)
+
+
+@st.composite
+def tasks(draw: st.DrawFn) -> list[RankedTask]:
+    """Ranked tasks of a few kernels, each with a config of slowdown 0."""
+    made = []
+    for kernel in draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=5)):
+        size = draw(st.integers(1, 40))
+        numbers = st.lists(NUMBERS, min_size=size, max_size=size)
+        scores, slow = draw(numbers), draw(numbers)
+        made.append(RankedTask(kernel, scores, [value - min(slow) for value in slow]))
+    return made
+
+
+def kept_by_hand(task: RankedTask, count: float, gap: float) -> list[int]:
+    """The configs that a cut keeps, in the words of its definition."""
+    order = sorted(range(len(task.scores)), key=lambda i: -task.scores[i])
+    best = max(task.scores)
+    within = [i for i in order if best - task.scores[i] <= gap or order.index(i) < FLOOR]
+    return [i for i in within if order.index(i) < count]
+
+
+@given(tasks())
+@settings(max_examples=40, deadline=None)
+def test_the_table_by_hand(ranked: list[RankedTask]) -> None:
+    """Each cell is the mean over kernels of the mean over tasks of what its cut kept."""
+    table = ErrorTable.of(ranked)
+    assert (table.tasks, table.kernels) == (len(ranked), len({task.kernel for task in ranked}))
+    for count, gap in ((1, 0.0), (7, 0.1), (20, 0.5), (math.inf, 0.3), (10, math.inf)):
+        shares, dropped = [], []
+        for kernel in {task.kernel for task in ranked}:
+            own = [task for task in ranked if task.kernel == kernel]
+            fastest = [min(t.slowdown[i] for i in kept_by_hand(t, count, gap)) for t in own]
+            shares.append(sum(math.exp(-slow) for slow in fastest) / len(own))
+            dropped.append(sum(slow > 0.01 for slow in fastest) / len(own))
+        cut = table.cut(count, gap)
+        assert (cut.count, cut.gap) == (count, gap)
+        assert cut.share == pytest.approx(sum(shares) / len(shares))
+        assert cut.dropped == pytest.approx(sum(dropped) / len(dropped))
+
+
+@given(tasks())
+@settings(max_examples=40, deadline=None)
+def test_larger_cuts_keep_more(ranked: list[RankedTask]) -> None:
+    """Along both limits the share and the number kept grow, the chance falls; all keep all."""
+    table = ErrorTable.of(ranked)
+    for line in (*table.cuts, *zip(*table.cuts, strict=True)):
+        for less, more in pairwise(line):
+            assert less.share <= more.share
+            assert less.dropped >= more.dropped
+            assert less.kept <= more.kept
+    everything = table.cut()
+    assert (everything.share, everything.dropped) == (1.0, 0.0)
+
+
+@given(tasks(), st.floats(0.5, 1.0))
+@settings(max_examples=40, deadline=None)
+def test_the_cheapest_cut_that_is_enough(ranked: list[RankedTask], share: float) -> None:
+    """No other cut within the ceiling keeps the share with fewer; where none does, the best."""
+    table = ErrorTable.of(ranked)
+    chosen = table.cut_for(share)
+    allowed = [cut for row in table.cuts for cut in row if cut.count <= MOST]
+    assert chosen in allowed
+    if chosen.share >= share:
+        assert not any(cut.share >= share and cut.kept < chosen.kept for cut in allowed)
+    else:
+        assert chosen.share == max(cut.share for cut in allowed)
+
+
+def test_the_ceiling() -> None:
+    """Where the best comes far down, no cut is chosen that costs more ranks than the ceiling."""
+    slow = [0.2] * 150 + [0.0] + [0.2] * 150
+    table = ErrorTable.of([RankedTask("a", [-0.01 * i for i in range(len(slow))], slow)])
+    assert table.cut(200).share == 1.0
+    chosen = table.cut_for(0.99)
+    assert chosen.count <= MOST
+    assert (chosen.share, chosen.kept) == (pytest.approx(math.exp(-0.2)), 1)
+
+
+def test_kernels_weigh_the_same() -> None:
+    """A kernel of many tasks counts once."""
+    good, bad = RankedTask("a", [2, 1], [0.0, 1.0]), RankedTask("b", [1, 2], [0.0, math.log(2)])
+    assert ErrorTable.of([good] * 9 + [bad]).cut(1).share == pytest.approx(0.75)
+
+
+def test_within_noise_of_the_best() -> None:
+    """A first pick 1% behind the best is the best; one 2% behind has dropped it."""
+    for slow, dropped in ((0.009, 0.0), (0.02, 1.0)):
+        assert ErrorTable.of([RankedTask("a", [2, 1], [slow, 0.0])]).cut(1).dropped == dropped
+
+
+def test_between_the_limits() -> None:
+    """A cut between those measured is taken for the next smaller one."""
+    table = ErrorTable.of([RankedTask("a", [-0.01 * i for i in range(50)], [0.0] * 50)])
+    assert (table.cut(29, 0.19).count, table.cut(29, 0.19).gap) == (25, 0.15)
+    assert table.counts == COUNTS
+    assert table.gaps == GAPS
+
+
+def test_the_size_of_a_cut() -> None:
+    """Ranks within the gap, five at least, as many as the count and as there are at most."""
+    gaps = [0.0, 0.1, 0.2, 0.2, 0.2, 0.2, 0.3, 0.9]
+    sizes = {(100, 0.0): 5, (100, 0.2): 6, (100, 5.0): 8, (7, 5.0): 7, (2, 0.2): 2}
+    for (count, gap), size in sizes.items():
+        assert Cut(count, gap, 1.0, 0.0, 1.0).size(gaps) == size
+    assert Cut(math.inf, math.inf, 1.0, 0.0, 1.0).size(gaps[:3]) == 3
+
+
+def test_gaps() -> None:
+    """Each score's distance to the best, also where the last, or all, are infinitely bad."""
+    bad = float("-inf")
+    assert gaps_of([3.0, 1.5, bad]) == [0.0, 1.5, math.inf]
+    assert gaps_of([bad, bad]) == [0.0, 0.0]
+    assert gaps_of([]) == []
+
+
+def errors() -> Errors:
+    """Tables of one scorer at both moments."""
+    ranked = [
+        RankedTask("a", [-0.01 * i for i in range(60)], [abs(i - 12) * 0.02 for i in range(60)]),
+        RankedTask("b", [-0.05 * i for i in range(30)], [i * 0.01 for i in range(30)]),
+    ]
+    both = {("mine", "assembly"): ranked, ("mine", "sketch"): ranked[:1]}
+    tables = {key: ErrorTable.of(own) for key, own in both.items()}
+    return Errors("NVIDIA H200", {"measured": {"file": {"triton": "3.6.0"}}}, tables)
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    """A file gives back its tables to four digits, and equal tables give equal bytes."""
+    path, again = tmp_path / "error.json", tmp_path / "again.json"
+    errors().save(path)
+    loaded = Errors.load(path)
+    assert loaded.provenance == errors().provenance
+    assert set(loaded.tables) == set(errors().tables)
+    for key, table in errors().tables.items():
+        other = loaded.tables[key]
+        assert (other.tasks, other.kernels) == (table.tasks, table.kernels)
+        for count, gap in product(COUNTS, GAPS):
+            cut = other.cut(count, gap)
+            assert (cut.count, cut.gap) == (count, gap)
+            assert cut.share == pytest.approx(table.cut(count, gap).share, abs=1e-4)
+            assert cut.dropped == pytest.approx(table.cut(count, gap).dropped, abs=1e-4)
+    loaded.save(again)
+    assert again.read_bytes() == path.read_bytes()
+    assert [entry.name for entry in tmp_path.iterdir() if entry.suffix == ".part"] == []
+    assert loaded.source("mine") == "mine on 2 tasks of 2 kernels recorded on NVIDIA H200"
+
+
+def _cell(value: Any) -> Any:
+    def change(document: dict[str, Any]) -> None:
+        document["tables"][0]["share"][3][3] = value
+
+    return change
+
+
+def _drop(name: str) -> Any:
+    return lambda document: document["tables"][0].pop(name)
+
+
+def _set(name: str, value: Any) -> Any:
+    return lambda document: document["tables"][0].__setitem__(name, value)
+
+
+DAMAGE = {
+    "another format": (lambda d: d.update(format="x"), "not asmtune-scorer-error"),
+    "another version": (lambda d: d.update(version=2), "of version 1"),
+    "no device": (lambda d: d.pop("device"), "no 'device'"),
+    "a device of numbers": (lambda d: d.update(device=3), "is no text"),
+    "a table twice": (lambda d: d["tables"].append(d["tables"][0]), "two tables"),
+    "no tables": (lambda d: d.update(tables=None), "NoneType"),
+    "no shares": (_drop("share"), "no 'share'"),
+    "a text": (_cell("0.9"), "is no number"),
+    "a truth": (_cell(True), "is no number"),
+    "not a number": (_cell(float("nan")), "is no number"),
+    "out of range": (_cell(1.5), "out of its range"),
+    "a step down": (_cell(0.0), "a larger cut keeps less"),
+    "fewer rows": (lambda d: d["tables"][0]["dropped"].pop(), "dropped is not"),
+    "gaps without an end": (lambda d: d["tables"][0]["gaps"].pop(), "does not end in null"),
+    "gaps out of order": (lambda d: d["tables"][0]["gaps"].insert(1, 9.0), "does not go up"),
+    "no tasks": (_set("tasks", 0), "not a whole number"),
+    "half a kernel": (_set("kernels", 1.5), "not a whole number"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_a_damaged_file(case: str, tmp_path: Path) -> None:
+    """What is missing or wrong is named in one line, with the file and what to do."""
+    path = tmp_path / "error.json"
+    errors().save(path)
+    document = json.loads(path.read_text())
+    change, says = DAMAGE[case]
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(ParseError) as caught:
+        Errors.load(path)
+    assert says in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "asmtune train --error" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b"3"])
+def test_what_is_no_such_file(content: bytes, tmp_path: Path) -> None:
+    """Other contents, and no file at all, are refused likewise."""
+    path = tmp_path / "error.json"
+    with pytest.raises(ParseError, match="No such file"):
+        Errors.load(path)
+    path.write_bytes(content)
+    with pytest.raises(ParseError, match="scorers' errors"):
+        Errors.load(path)
+
+
+def test_the_shipped_tables() -> None:
+    """They are of the scorers that have a scale, on an H200, of many kernels, and small."""
+    assert ERROR_FILE.stat().st_size < 1 << 16
+    shipped = shipped_errors()
+    assert shipped.device == "NVIDIA H200"
+    assert {("learned", "assembly"), ("roofline", "assembly")} <= set(shipped.tables)
+    assert all(v["triton"] == "3.6.0" for v in shipped.provenance["measured"].values())
+    for table in shipped.tables.values():
+        assert table.kernels > 30
+        assert table.cut().share == 1.0
+        assert 0.7 < table.cut(1).share < 1.0

@@ -1,0 +1,122 @@
+"""How many to keep: the forms of it, and what each selects of a ranking."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.errors import InputError
+from asmtune.score import keep
+from asmtune.score.error import ErrorTable, RankedTask
+from asmtune.score.error_file import Errors
+from asmtune.score.keep import AIM, UNMEASURED, Keep
+
+GAPS = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=300).map(
+    lambda gaps: [0.0, *sorted(gaps)]
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "text"),
+    [
+        ("auto", Keep(), "auto"),
+        (" 20 ", Keep(20), "20"),
+        (7, Keep(7), "7"),
+        ("5%", Keep(percent=5.0), "5%"),
+        ("2.5%", Keep(percent=2.5), "2.5%"),
+        ("100%", Keep(percent=100.0), "100%"),
+        (Keep(3), Keep(3), "3"),
+    ],
+)
+def test_forms(given: str | int | Keep, made: Keep, text: str) -> None:
+    """auto, a number and a share are read, and written as they are read."""
+    assert Keep.of(given) == made
+    assert str(made) == text
+    assert Keep.of(str(made)) == made
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["0", "-3", "150%", "0%", "abc", "", "5 %", "%", "1.5", "1e3", "٣", "9" * 5000, 0, -1, True,
+     "Auto", "auto\n20"],
+)  # fmt: skip
+def test_no_forms(value: str | int) -> None:
+    """Anything else is refused in one line that says what to give."""
+    with pytest.raises(InputError, match=r"^keep .*; give auto, a number such as 20") as caught:
+        Keep.of(value)
+    assert "\n" not in str(caught.value)
+
+
+@given(GAPS, st.integers(1, 400))
+def test_a_number(gaps: list[float], count: int) -> None:
+    """A number keeps so many, or all there are, which cannot drop the best."""
+    selection = Keep(count).select(gaps, "roofline")
+    assert selection.ranks == min(count, len(gaps))
+    assert selection.expected_share is not None
+    assert selection.chance_dropped is not None
+    if count >= len(gaps):
+        assert (selection.expected_share, selection.chance_dropped) == (1.0, 0.0)
+
+
+@given(GAPS, st.floats(0.001, 100.0))
+def test_a_share(gaps: list[float], percent: float) -> None:
+    """A share is rounded up, so that one config is kept at least."""
+    selection = Keep(percent=percent).select(gaps, "weights")
+    assert selection.ranks == math.ceil(len(gaps) * percent / 100)
+    assert 1 <= selection.ranks <= len(gaps)
+
+
+@given(GAPS)
+def test_more_is_worth_more(gaps: list[float]) -> None:
+    """The expected share grows with the number kept, and the chance of a loss falls."""
+    found = [Keep(count).select(gaps, "learned") for count in range(1, len(gaps) + 1)]
+    shares = [selection.expected_share or 0.0 for selection in found]
+    dropped = [selection.chance_dropped or 0.0 for selection in found]
+    assert shares == sorted(shares)
+    assert dropped == sorted(dropped, reverse=True)
+
+
+def told(*slow_first: float) -> Errors:
+    """The error of a scorer, "mine", whose rankings begin with these slowdowns."""
+    slow = [*slow_first, 0.0, *([0.5] * 50)]
+    scores = [-0.09 * rank for rank in range(len(slow))]
+    table = ErrorTable.of([RankedTask("a", scores, slow)])
+    return Errors("a GPU", {}, {("mine", "assembly"): table})
+
+
+def test_auto_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the best came eighth, 0.63 behind, auto keeps up to ten within 0.7 of the first."""
+    monkeypatch.setattr(keep, "shipped_errors", lambda: told(*[0.3] * 7))
+    steep = [0.01 * rank for rank in range(5)] + [1.0] * 95
+    flat = [0.001 * rank for rank in range(100)]
+    assert Keep().select(steep, "mine").ranks == 5
+    selection = Keep().select(flat, "mine")
+    assert (selection.ranks, selection.expected_share, selection.chance_dropped) == (10, 1.0, 0.0)
+    assert selection.source == "mine on 1 tasks of 1 kernels recorded on a GPU"
+
+
+@given(GAPS)
+def test_auto_reaches_its_aim(gaps: list[float]) -> None:
+    """By the tables that ship, auto states its aim or more, and keeps five or all."""
+    for scorer in ("learned", "roofline"):
+        selection = Keep().select(gaps, scorer)
+        assert selection.expected_share is not None
+        assert selection.expected_share >= AIM
+        assert selection.ranks >= min(5, len(gaps))
+        assert selection.keep == "auto"
+
+
+def test_a_scorer_without_a_table() -> None:
+    """Its number is kept without a word of its worth; auto is refused, and not the default."""
+    selection = Keep(2).select([0.0, 1.0, 2.0], "weights")
+    assert (selection.expected_share, selection.chance_dropped) == (None, None)
+    with pytest.raises(InputError, match=r"error of weights was never.*by learned or roofline"):
+        Keep().select([0.0, 1.0, 2.0], "weights")
+    with pytest.raises(InputError, match="error of chance was never"):
+        Keep().check("chance")
+    assert Keep.default("weights") == Keep(UNMEASURED)
+    assert Keep.default("roofline") == Keep()
+    Keep(3).check("weights")

@@ -1,0 +1,233 @@
+"""The ablation: a group that is taken away is gone, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from asmtune.config import Config
+from asmtune.features import Profile
+from asmtune.funnel import Funnel
+from asmtune.oracle import load_oracle
+from asmtune.replay import CUTS
+from asmtune.score import make_scorer
+from asmtune.settings import Settings
+from asmtune.target import Target
+from asmtune.train import leave_one_kernel_out, task_rows
+from benchmarks import ablate
+from benchmarks.ablate import ABLATIONS, ablated, report, unseen
+from benchmarks.launches import Launch, Reader, TimedTask, read
+
+DATA = Path(__file__).parent / "replay_data"
+ALL, NO_COUNTS, NO_RESOURCES, TILES, BEFORE = ABLATIONS
+
+RESOURCES = frozenset(
+    {
+        "regs_per_thread",
+        "spill_words",
+        "stack_bytes",
+        "shared_bytes",
+        "code_bytes",
+        "programs_per_sm",
+        "programs_per_sm_by_registers",
+        "programs_per_sm_by_shared",
+        "occupancy",
+    }
+)
+OPTIONS = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg"})
+
+Change = Callable[[Launch, float], Launch]
+
+
+@pytest.fixture(scope="module")
+def timings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The timings with five configs of `barriers`, so that it has a task of its own."""
+    document = json.loads((DATA / "timings.json").read_text())
+    rows = document["tasks"][0]["rows"]
+    rows.append({**rows[0], "config": {**rows[0]["config"], "num_warps": 8}})
+    path = tmp_path_factory.mktemp("ablate") / "more.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.fixture(scope="module")
+def timed(timings: Path, target: Target, settings: Settings) -> list[TimedTask]:
+    """Its tasks with their launches."""
+    reader = Reader(target, make_scorer("chance"), settings)
+    return list(read(load_oracle(timings), DATA / "kernels", reader))
+
+
+def test_all_features_is_the_learned_scorer(
+    timings: Path, timed: Sequence[TimedTask], target: Target, settings: Settings
+) -> None:
+    """With nothing taken away, rows and what is kept of unseen kernels are the scorer's own."""
+    funnel = Funnel(target, make_scorer("chance"), settings)
+    plain = list(task_rows(load_oracle(timings), DATA / "kernels", funnel))
+    mine = ablated(timed, ABLATIONS[ALL], target)
+    for rows, expected in zip(mine, plain, strict=True):
+        assert (rows.kernel, rows.shape, rows.dtype) == (
+            expected.kernel,
+            expected.shape,
+            expected.dtype,
+        )
+        np.testing.assert_array_equal(rows.vectors, expected.vectors)
+        np.testing.assert_array_equal(rows.slowdown, expected.slowdown)
+    kept = [task.kept for task in unseen(ALL, mine, [], 1).tasks]
+    assert kept == [task.kept for task in leave_one_kernel_out(plain, 1).tasks]
+
+
+def changed_static(profile: Profile, names: frozenset[str], by: float) -> Profile:
+    """Other values for some features."""
+    values = {name: v * by + 1 if name in names else v for name, v in profile.static.items()}
+    return replace(profile, static=values)
+
+
+def other_resources(launch: Launch, by: float) -> Launch:
+    """The same instructions with other registers, spills, shared memory and occupancy."""
+    return replace(launch, compiled=changed_static(launch.compiled, RESOURCES, by))
+
+
+def other_instructions(launch: Launch, by: float) -> Launch:
+    """The same resources with other instructions, in number and in latency."""
+    names = frozenset(launch.compiled.static) - RESOURCES - OPTIONS
+    profile = changed_static(launch.compiled, names, by)
+    segments = tuple(
+        replace(
+            part,
+            classes={kind: n * round(by) for kind, n in part.classes.items()},
+            traffic={kind: n * round(by) for kind, n in part.traffic.items()},
+            operand_bytes=round(by),
+            chain=part.chain * by,
+        )
+        for part in profile.segments
+    )
+    return replace(launch, compiled=replace(profile, segments=segments))
+
+
+def other_assembly(launch: Launch, by: float) -> Launch:
+    """All of that at once."""
+    return other_instructions(other_resources(launch, by), by)
+
+
+def other_sketch(launch: Launch, by: float) -> Launch:
+    """The same assembly, from another TTGIR."""
+    return replace(launch, sketched=other_assembly(launch, by).compiled)
+
+
+def other_names(launch: Launch, by: float) -> Launch:
+    """The same sizes under other names, with flags and texts beside them."""
+    sizes = {f"X{n}": value for n, value in enumerate(launch.config.kwargs.values())}
+    options = {"num_warps": launch.config.num_warps, "num_stages": launch.config.num_stages}
+    config = Config.from_dict({**sizes, **options, "FLAG": by > 10, "KIND": f"{by}"})
+    return replace(launch, config=config)
+
+
+@pytest.mark.parametrize(
+    ("change", "blind"),
+    [
+        (other_resources, {NO_RESOURCES, TILES, BEFORE}),
+        (other_instructions, {NO_COUNTS, TILES, BEFORE}),
+        (other_assembly, {TILES, BEFORE}),
+        (other_sketch, {ALL, NO_COUNTS, NO_RESOURCES, TILES}),
+        (other_names, set(ABLATIONS)),
+    ],
+)
+@given(by=st.floats(2, 1000))
+@hypothesis_settings(
+    deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_blind_to_what_is_taken_away(
+    timed: Sequence[TimedTask], target: Target, change: Change, blind: set[str], by: float
+) -> None:
+    """What a group says moves no column of the ablations without it, and some of all others.
+
+    Predictions are made of the columns, the roofline's share included.
+    """
+    launches = timed[0].launches
+    # One launch alone, so that the others, against which it is compared, stay as they are.
+    moved = [change(launches[0], by), *launches[1:]]
+    for name, columns in ABLATIONS.items():
+        same = np.array_equal(columns(launches, target), columns(moved, target))
+        assert same == (name in blind), name
+
+
+def test_roofline_without_instructions(timed: Sequence[TimedTask], target: Target) -> None:
+    """The roofline's share is of what is left: of tiles alone there is none."""
+    launches = timed[1].launches
+    assert len(set(ABLATIONS[ALL](launches, target)[:, 0])) > 1
+    assert len(set(ABLATIONS[NO_COUNTS](launches, target)[:, 0])) == 1
+    assert len(set(ABLATIONS[TILES](launches, target)[:, 0])) == 1
+
+
+def test_tiles_tell_configs_apart(timed: Sequence[TimedTask], target: Target) -> None:
+    """Sizes, warps, stages and the cap on registers are columns, each by its value."""
+    launch = timed[0].launches[0]
+    configs = [
+        Config({"A": 64, "B": 128}),
+        Config({"A": 128, "B": 128}),
+        Config({"A": 64, "B": 128}, num_warps=8),
+        Config({"A": 64, "B": 128}, num_stages=2),
+        Config({"A": 64, "B": 128}, maxnreg=128),
+        Config({"A": 128, "B": 64}),
+    ]
+    base = ABLATIONS[TILES]([replace(launch, config=config) for config in configs], target)
+    rows = [tuple(row) for row in base]
+    assert len(set(rows[:5])) == 5
+    assert rows[5] == rows[0]
+
+
+def test_more_to_learn_from(timed: Sequence[TimedTask], target: Target) -> None:
+    """Further recordings are learned from and not ranked; a kernel's own rows stay out."""
+    own = ablated(timed, ABLATIONS[ALL], target)
+    alone = unseen("alone", own, [], 1)
+    again = unseen("again", own, own, 1)
+    assert again.kernels == alone.kernels
+    assert len(again.tasks) == len(alone.tasks)
+    result = report(timed[:1], timed[1:], target, 1)
+    for entry in result["scorers"].values():
+        assert list(entry["kernels"]) == ["barriers"]
+    assert result["kernels_to_learn_from"] == 2
+
+
+def test_command(
+    timings: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The command prints a line an ablation, and writes the figures with their provenance."""
+    output = tmp_path / "ablation.json"
+    command = ["ablate", str(timings), "--kernels", str(DATA / "kernels"), "--output", str(output)]
+    monkeypatch.setattr(sys, "argv", command)
+    ablate.main()
+    document = json.loads(output.read_text())
+    assert list(document["scorers"]) == list(ABLATIONS)
+    printed = capsys.readouterr().out.splitlines()
+    for name, entry in document["scorers"].items():
+        assert set(entry["all"]) == {*CUTS, "worst_top10"}
+        assert list(entry["kernels"]) == ["barriers", "returns"]
+        assert sum(line.startswith(name) for line in printed) == 1
+    assert (document["tasks"], document["rows"]) == (2, 25)
+    assert document["target"] == "H200"
+    assert document["files"] == ["more.json"]
+    assert "triton" in document["provenance"]
+
+
+def test_a_folder_for_each_file(
+    timings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files and folders come in pairs; a file without one is refused before anything is read."""
+    command = ["ablate", str(timings), "--recording", str(timings), "--kernels", str(DATA)]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit):
+        ablate.main()
+    assert "1 --kernels for 2 files: give one for each" in capsys.readouterr().err

@@ -1,0 +1,250 @@
+"""A budget of compiles: what is predicted before compiling, and what then is compiled."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from asmtune.compile.toolchain import Toolchain
+from asmtune.config import Config
+from asmtune.errors import CompileError, InputError
+from asmtune.funnel import Funnel, judge
+from asmtune.records import Failure, Features, PruneReport, Selection, Verdict
+from asmtune.report.documents import report_csv, report_json
+from asmtune.score import Candidate, make_scorer
+from asmtune.score import keep as keep_module
+from asmtune.score.error import ErrorTable, RankedTask
+from asmtune.score.error_file import Errors
+from asmtune.score.keep import Keep
+from asmtune.settings import Settings
+from asmtune.space import Space
+from asmtune.target import Target
+from tests.sample_kernels import product_problem, scale_problem
+
+BLOCKS = Space({"BLOCK": (64, 100, 128, 256, 512, 1024), "num_warps": (4, 8)})
+TILES = Space(
+    {
+        "BLOCK_M": (64,),
+        "BLOCK_N": (64, 128),
+        "BLOCK_K": (32,),
+        "num_stages": (2, 3),
+        "num_warps": (4,),
+    }
+)
+
+
+class ByBlock:
+    """Prefers large blocks at either moment; counts what it is asked."""
+
+    name = "by block"
+    draws = 1
+    moments = ("sketch", "assembly")
+
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
+        """The value of BLOCK; the features must be there."""
+        assert all(candidate.features is not None for candidate in candidates)
+        return [float(candidate.config.kwargs["BLOCK"]) for candidate in candidates]
+
+
+@pytest.fixture
+def funnel(target: Target, settings: Settings) -> Funnel:
+    """A funnel that compiles the best two by block size, and keeps all of them."""
+    return Funnel(target, ByBlock(), settings, compile=Keep(2))
+
+
+def fallen(report: PruneReport, stage: str | None) -> list[Verdict]:
+    """Verdicts of a stage."""
+    return [verdict for verdict in report.verdicts if verdict.dropped_at == stage]
+
+
+def by_axes(verdicts: Sequence[Verdict]) -> list[tuple[int, int]]:
+    """BLOCK and num_warps of each."""
+    return [(v.config.kwargs["BLOCK"], v.config.num_warps) for v in verdicts]
+
+
+def test_what_is_compiled(funnel: Funnel) -> None:
+    """The best by rank and the default are compiled; the others say their rank and time."""
+    report = funnel.prune(scale_problem(), BLOCKS)
+    assert by_axes(report.kept) == [(1024, 4), (1024, 8), (64, 4)]
+    assert [verdict.rank for verdict in report.kept] == [1, 2, 3]
+    left = fallen(report, "sketch")
+    assert by_axes(left) == [
+        (512, 4), (512, 8), (256, 4), (256, 8), (128, 4), (128, 8), (64, 8),
+    ]  # fmt: skip
+    for rank, verdict in zip((3, 4, 5, 6, 7, 8, 10), left, strict=True):
+        assert str(verdict.reasons[0]) == f"rank: rank {rank} before compiling, 2 are compiled"
+        assert (verdict.kept, verdict.rank, verdict.artifact) == (False, None, None)
+        assert verdict.features is None
+        assert verdict.predicted_us is not None
+        assert verdict.predicted_us > 0
+    assert report.dropped() == {("sketch", "rank"): 7, ("compile", "kernel"): 2}
+    assert report.compiled == Selection("2", 2)
+    assert "sketch" in report.seconds
+    places = [verdict.dropped_at for verdict in report.verdicts]
+    assert places == [None] * 3 + ["sketch"] * 7 + ["compile"] * 2
+
+
+def test_only_these_are_compiled(funnel: Funnel, empty_settings: Settings) -> None:
+    """No artifact is made of what the budget leaves out, and none is read again as one."""
+    known: dict[str, Any] = {}
+    report = replace(funnel, settings=empty_settings, known=known).prune(scale_problem(), BLOCKS)
+    made = {verdict.artifact for verdict in report.kept}
+    assert set(known) == made
+    assert len(made) == 3
+
+
+def test_one_front_end(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compiled after its sketch does not walk the kernel's source again."""
+    walked: Counter[str] = Counter()
+    front_end = Toolchain.front_end
+
+    def counted(self: Toolchain, specialised: Any) -> Any:
+        walked["now"] += 1
+        return front_end(self, specialised)
+
+    monkeypatch.setattr(Toolchain, "front_end", counted)
+    replace(funnel, compile=None).prune(scale_problem(), BLOCKS)
+    whole = walked.pop("now")
+    funnel.prune(scale_problem(), BLOCKS)
+    assert walked["now"] == whole
+
+
+def test_the_prediction_is_of_the_sketch(target: Target, settings: Settings) -> None:
+    """The roofline of the sketches' features ranks, and their microseconds are told."""
+    funnel = Funnel(target, make_scorer("roofline"), settings, compile=Keep(1), caps=False)
+    problem, configs = product_problem(), list(TILES.configs())
+    sketched = funnel.front(problem).verdicts(configs, "sketch", {})
+    report = funnel.prune(problem, TILES)
+    predicted = {verdict.config: verdict.predicted_us for verdict in sketched}
+    order = sorted(configs, key=lambda config: predicted[config] or 0)
+    assert report.compiled is not None
+    assert report.compiled.ranks == 1
+    assert order[0] in [verdict.config for verdict in report.kept]
+    for verdict in fallen(report, "sketch"):
+        assert verdict.predicted_us == predicted[verdict.config]
+    built = funnel.judge(problem, configs)
+    assert [v.predicted_us for v in built] != [v.predicted_us for v in sketched]
+    for before, after in zip(sketched, built, strict=True):
+        assert before.features is not None
+        assert after.features is not None
+        assert set(before.features) == set(after.features)
+        assert before.features["shared_bytes"] == after.features["shared_bytes"]
+
+
+def test_all_of_them(funnel: Funnel) -> None:
+    """A budget for all gives what no budget gives, and says that nothing is lost."""
+    whole = replace(funnel, compile=None).prune(scale_problem(), BLOCKS)
+    assert whole.compiled is None
+    assert "sketch" not in whole.seconds
+    full = replace(funnel, compile=Keep(percent=100)).prune(scale_problem(), BLOCKS)
+    assert {verdict.config: verdict for verdict in full.verdicts} == {
+        verdict.config: verdict for verdict in whole.verdicts
+    }
+    assert full.compiled == Selection("100%", 10, 1.0, 0.0)
+
+
+class Level(ByBlock):
+    """Finds blocks up to a size level, and the larger ones better."""
+
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
+        """1 for a block of 1024, else 0."""
+        return [float(score == 1024) for score in super().score(candidates, draw)]
+
+
+def test_level_tiles_stay(funnel: Funnel) -> None:
+    """The best of a tile level with the last that is compiled is compiled as well."""
+    report = replace(funnel, scorer=Level(), compile=Keep(4)).prune(scale_problem(), BLOCKS)
+    # 1024 twice, then 64 twice, the first of those that are level; one more by a quarter of 4.
+    assert sorted(by_axes(report.kept)) == [(64, 4), (64, 8), (128, 4), (1024, 4), (1024, 8)]
+
+
+def test_rules_that_a_sketch_can_apply(
+    target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shared memory is known before compiling and drops; registers are estimates and do not."""
+    tight = replace(target, shared_bytes_per_block=20_000)
+    front = Funnel(tight, make_scorer("roofline"), settings).front(product_problem())
+    configs = list(TILES.configs())
+    before = front.verdicts(configs, "sketch", {})
+    after = front.verdicts(configs, "assembly", {})
+    assert [v.dropped_at for v in before] == [v.dropped_at for v in after]
+    assert {v.dropped_at for v in before} == {None, "rules"}
+    assert {v.reasons[0].rule for v in before if not v.kept} == {"shared_memory"}
+    weighed = judge.launch_features
+
+    def crowded(*reading: Any) -> Features:
+        return Features({**weighed(*reading), "programs_per_sm_by_registers": 0.0})
+
+    monkeypatch.setattr(judge, "launch_features", crowded)
+    wide = Funnel(target, make_scorer("roofline"), settings).front(product_problem())
+    assert all(v.kept for v in wide.verdicts(configs, "sketch", {}))
+    assert {v.reasons[0].rule for v in wide.verdicts(configs, "assembly", {})} == {"registers"}
+
+
+def test_a_sketch_that_cannot_be_read(funnel: Funnel) -> None:
+    """Nothing is known against a config whose sketch cannot be read: it is compiled."""
+    problem, config = scale_problem(), Config({"BLOCK": 128}, num_warps=8)
+    (built,) = funnel.judge(problem, [config])
+    unread = {built.artifact or "": Failure("read", "parse", "an operation that is not known")}
+    report = replace(funnel, sketches=unread).prune(problem, BLOCKS)
+    assert config in [verdict.config for verdict in report.kept]
+    failed = {built.artifact or "": Failure("ttgir", "compiler", "a pass failed")}
+    report = replace(funnel, sketches=failed).prune(problem, BLOCKS)
+    (verdict,) = (verdict for verdict in report.verdicts if verdict.config == config)
+    assert (verdict.dropped_at, verdict.reasons[0].rule) == ("compile", "compiler")
+
+
+def test_nothing_that_was_compiled_runs(funnel: Funnel) -> None:
+    """If all of a budget fail, the error is of these, and says that there are others."""
+    problem = scale_problem()
+    chosen = [Config({"BLOCK": block}, num_warps=w) for block, w in ((64, 4), (1024, 4), (1024, 8))]
+    artifacts = [verdict.artifact or "" for verdict in funnel.judge(problem, chosen)]
+    known = dict.fromkeys(artifacts, Failure("ptxas", "ptxas", "no room"))
+    with pytest.raises(CompileError, match=r"of scale that was compiled can run.*no room; 7 were"):
+        replace(funnel, known=known).prune(problem, BLOCKS)
+
+
+def test_refused_before_anything_is_compiled(
+    funnel: Funnel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scorer that cannot rank before compiling, or choose how many, is refused at once."""
+    monkeypatch.setattr(Funnel, "front", lambda *_: pytest.fail("compiled"))
+    with pytest.raises(InputError, match=r"compile 2: weights ranks only what is compiled; "):
+        replace(funnel, scorer=make_scorer("weights")).prune(scale_problem(), BLOCKS)
+    auto = Keep.of("auto", "compile")
+    with pytest.raises(InputError, match=r"compile auto: the error of by block before compiling"):
+        replace(funnel, compile=auto).prune(scale_problem(), BLOCKS)
+
+
+def test_auto(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of the scorer's rankings of sketches decides how many are compiled."""
+    # Each ranking is right but for its first place: five ranks keep the best.
+    slow = [0.5, 0.0, *(1.0 for _ in range(38))]
+    tasks = [RankedTask(kernel, [-i / 10 for i in range(40)], slow) for kernel in "ab"]
+    errors = Errors("a GPU", {}, {("by block", "sketch"): ErrorTable.of(tasks)})
+    monkeypatch.setattr(keep_module, "shipped_errors", lambda: errors)
+    report = replace(funnel, compile=Keep()).prune(scale_problem(), BLOCKS)
+    assert report.compiled is not None
+    assert report.compiled.ranks < 10
+    assert report.compiled.expected_share == 1.0
+    assert report.compiled.source == "by block on 2 tasks of 2 kernels recorded on a GPU"
+    assert len(report.kept) == report.compiled.ranks + 1
+
+
+def test_documents(funnel: Funnel) -> None:
+    """JSON has the budget and its verdicts, CSV a row for each config left out."""
+    report = funnel.prune(scale_problem(), BLOCKS)
+    (document,) = json.loads(report_json([report]))["reports"]
+    assert document["compiled"]["ranks"] == 2
+    assert {"stage": "sketch", "reason": "rank", "configs": 7} in document["dropped"]
+    rows = list(csv.DictReader(io.StringIO(report_csv([report]))))
+    left = [row for row in rows if row["dropped_at"] == "sketch"]
+    assert len(left) == 7
+    assert all(float(row["predicted_us"]) > 0 and not row["regs_per_thread"] for row in left)

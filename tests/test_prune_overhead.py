@@ -1,0 +1,68 @@
+"""The benchmark of a prune report: what it counts, and whose time it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from asmtune.compile import ArtifactCache
+from asmtune.records import Artifact, Failure
+from benchmarks import prune_overhead
+from benchmarks.prune_overhead import Stopwatch, measured, processes, stage_seconds
+
+
+def test_stages_of_artifacts_alone(tmp_path: Path) -> None:
+    """Every artifact's stages count once; remembered failures tell of none."""
+    cache = ArtifactCache(tmp_path, 1 << 20)
+    for digest, seconds in (("a1", {"llir": 0.5, "cubin": 0.25}), ("b2", {"cubin": 0.125})):
+        cache.put(digest, Artifact(digest, "k", "sm_90", {}, b"", {}, seconds))
+    cache.put("c3", Failure("cubin", "ptxas", "no"))
+    found = sorted(stage_seconds(tmp_path), key=len)
+    assert found == [{"cubin": 0.125}, {"llir": 0.5, "cubin": 0.25}]
+
+
+def test_stopwatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call of a watched method counts, also one that raises."""
+    ticks = iter([0.0, 1.0, 5.0, 5.5])
+    monkeypatch.setattr(prune_overhead, "time", SimpleNamespace(thread_time=lambda: next(ticks)))
+
+    class Worker:
+        def work(self, number: int) -> int:
+            return 10 // number
+
+    watch = Stopwatch()
+    watch.watch(Worker, "work")
+    assert Worker().work(5) == 2
+    with pytest.raises(ZeroDivisionError):
+        Worker().work(0)
+    assert watch.seconds == {"work": 1.5}
+
+
+def test_processes() -> None:
+    """A child is listed with its parent, and with the CPU time of its own ended children."""
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    waits = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}]); input()"
+    child = subprocess.Popen([sys.executable, "-c", waits], stdin=subprocess.PIPE, text=True)
+    try:
+        assert child.stdin is not None
+        deadline = time.monotonic() + 60
+        while processes()[child.pid][1] < 0.3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        parent, used = processes()[child.pid]
+        assert parent == os.getpid()
+        assert used >= 0.3
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_scorer_that_is_none() -> None:
+    """What the judging process refuses ends the benchmark; no figure is made of it."""
+    with pytest.raises(subprocess.CalledProcessError):
+        measured("no such scorer")

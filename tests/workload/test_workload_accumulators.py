@@ -1,0 +1,76 @@
+"""Registers of a product's accumulators, against what the compiler does with fewer."""
+
+from __future__ import annotations
+
+import pytest
+
+from asmtune.compile import Lowering, Request, compile_one
+from asmtune.config import Config
+from asmtune.features import ProfileReader
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Failure
+from asmtune.settings import Settings
+from asmtune.target import load_target
+from asmtune.workload import accumulator_registers
+from tests.sample_kernels import product_problem, scale_problem
+
+
+def built(problem: Problem, config: Config, name: str, settings: Settings) -> Artifact:
+    """A config compiled for a target by name."""
+    request = Lowering(problem, load_target(name), 60).request(config)
+    assert isinstance(request, Request), request
+    artifact = compile_one(request, settings)
+    assert not isinstance(artifact, Failure), artifact
+    return artifact
+
+
+def tile(m: int, n: int, warps: int) -> Config:
+    """A config of `product`."""
+    return Config({"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 32}, num_warps=warps, num_stages=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "m", "n", "warps", "accumulators"),
+    [
+        ("H200", 128, 64, 4, 64),  # wgmma
+        ("H200", 64, 128, 8, 32),
+        ("H200", 64, 128, 2, 128),  # mma.sync: no whole warpgroup
+        ("A100", 128, 128, 8, 64),
+        ("A100", 16, 16, 4, 4),  # 2 of 4 warps hold copies
+    ],
+)
+def test_accumulators(
+    name: str, m: int, n: int, warps: int, accumulators: int, settings: Settings
+) -> None:
+    """A thread holds its share of the tile, copies included, and 26 registers besides."""
+    artifact = built(product_problem(), tile(m, n, warps), name, settings)
+    assert accumulator_registers(artifact.outputs["ttgir"]) == accumulators + 26
+
+
+def test_less_spills(settings: Settings) -> None:
+    """With the next lower cap a wgmma spills; with one not below what it needs it does not."""
+    reader = ProfileReader(load_target("H200"))
+    plain = built(product_problem(), tile(128, 64, 4), "H200", settings)
+    needed = accumulator_registers(plain.outputs["ttgir"])
+    spilled = {
+        cap: reader(
+            built(product_problem(), tile(128, 64, 4).with_cap(cap), "H200", settings)
+        ).static["spill_words"]
+        for cap in (needed // 8 * 8, -(-needed // 8) * 8)
+    }
+    below, above = spilled.values()
+    assert below > 0
+    assert above == 0
+
+
+def test_no_product(settings: Settings) -> None:
+    """Without a matrix product nothing is needed."""
+    artifact = built(scale_problem(), Config({"BLOCK": 128}), "H200", settings)
+    assert accumulator_registers(artifact.outputs["ttgir"]) == 0
+
+
+def test_tensor_memory_needs_no_registers(settings: Settings) -> None:
+    """The accumulators of tcgen05 lie in a memory of their own."""
+    artifact = built(product_problem(), tile(128, 128, 4), "B200", settings)
+    assert "tc_gen5_mma" in artifact.outputs["ttgir"]
+    assert accumulator_registers(artifact.outputs["ttgir"]) == 0
