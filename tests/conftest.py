@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from asmtune.settings import Settings
@@ -13,6 +14,10 @@ from asmtune.target import Target, load_target
 
 if TYPE_CHECKING:
     from tests.launch_kernels import Launch
+
+# A deadline would test how busy the machine is.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)
