@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,14 @@ def test_tests_say_what_they_hold(path: Path) -> None:
             if not opening.endswith(".") or re.search(r"[.!?] [A-Z]", opening):
                 wrong.append(f"{node.name}: {opening!r}")
     assert wrong == []
+
+
+def test_every_package_is_installed() -> None:
+    """A folder of modules that the project file does not list would be missing in a wheel."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {path.parent for path in (ROOT / "asmtune").rglob("__init__.py")}
+    found = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    assert found - set(listed) == set()
 
 
 def test_checks_see_something() -> None:
