@@ -36,7 +36,7 @@ Arguments = Annotated[
 Grid = Annotated[
     str | None, typer.Option(help='Programs of a plain function: "cdiv(n, BLOCK), batch".')
 ]
-ScorerName = Annotated[str, typer.Option(help="What ranks the configs: roofline, weights, chance.")]
+ScorerName = Annotated[str, typer.Option(help="What ranks: learned, roofline, weights or chance.")]
 KeepOption = Annotated[
     str | None,
     typer.Option(help="How many: auto, N or P%; auto where the scorer's error is known, else 20."),
