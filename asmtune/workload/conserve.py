@@ -14,7 +14,7 @@ from typing import Final
 
 from asmtune.workload.plan import Plan
 from asmtune.workload.tally import Tally
-from asmtune.workload.tree import Body, Node
+from asmtune.workload.tree import is_inside
 from asmtune.workload.work import Access
 
 _MOST: Final = 1e4
@@ -79,7 +79,7 @@ def correct(plan: Plan, tally: Tally, runs: list[float], factors: Mapping[int, f
                 tally.entries[inner] *= factor
                 tally.trips[inner] *= factor
         for body in plan.tree.bodies:
-            if _is_inside(body, outer):
+            if is_inside(body, outer):
                 runs[body.index] *= factor
 
 
@@ -91,12 +91,3 @@ def _around(plan: Plan, loop: int) -> list[int]:
         found.append(parent)
         parent = plan.tree.enclosing_loop(plan.tree.loops[parent].body)
     return found
-
-
-def _is_inside(body: Body, loop: Node) -> bool:
-    owner = body.owner
-    while owner is not None:
-        if owner is loop:
-            return True
-        owner = owner.body.owner
-    return False

@@ -13,7 +13,7 @@ from asmtune.workload.memory import Touch
 from asmtune.workload.plan import Plan
 from asmtune.workload.scalars import Unknown
 from asmtune.workload.tally import Launch, Tally
-from asmtune.workload.tree import Body, Node
+from asmtune.workload.tree import Node, is_inside
 
 PROCESSORS: Final = 132
 """Multiprocessors assumed where the caller names none: an H100's or H200's."""
@@ -52,16 +52,6 @@ class Scene:
     def within(self, loop: Node) -> list[Touch]:
         """Memory operations in a loop, inner ones included."""
         return [touch for touch in self.touches if is_inside(touch.node.body, loop)]
-
-
-def is_inside(body: Body, loop: Node) -> bool:
-    """Whether a block is in a node's regions, however deep."""
-    owner = body.owner
-    while owner is not None:
-        if owner is loop:
-            return True
-        owner = owner.body.owner
-    return False
 
 
 def judge(scene: Scene) -> str:

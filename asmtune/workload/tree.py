@@ -109,3 +109,13 @@ class Tree:
                 return owner.loop
             owner = owner.body.owner
         return None
+
+
+def is_inside(body: Body, loop: Node) -> bool:
+    """Whether a block is in a node's regions, however deep."""
+    owner = body.owner
+    while owner is not None:
+        if owner is loop:
+            return True
+        owner = owner.body.owner
+    return False
