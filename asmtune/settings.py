@@ -3,6 +3,8 @@
 | variable | meaning | default |
 |---|---|---|
 | ASMTUNE_CACHE_DIR | folder of the store and of compiled artifacts | the user's cache folder |
+| ASMTUNE_STORE_URL | store: a path, or a URL such as postgresql://user@host/db | in that folder |
+| ASMTUNE_WAIT_S | seconds to wait for a process that tunes the same key; 0 does not wait | 600 |
 | ASMTUNE_ARTIFACTS_MB | size limit of the artifacts, in MiB | 2048 |
 | ASMTUNE_JOBS | compiles at once | one a CPU |
 | ASMTUNE_COMPILE_TIMEOUT_S | seconds after which one compile is ended | 30 |
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -28,7 +30,11 @@ class Settings:
     """Limits and places, taken from the environment unless given.
 
     Attributes:
-        cache_dir: folder of the store (`store.sqlite`) and of the artifacts.
+        cache_dir: folder of the artifacts, and of the store unless that is elsewhere.
+        store_url: path of the store's SQLite file, or SQLAlchemy's URL of a database, which
+            may hold a password; empty for `store.sqlite` in `cache_dir`.
+        wait_s: seconds a launch waits for another process that tunes its key, before it
+            goes on with the heuristic.
         artifacts_bytes: the artifacts on disk take no more than this; the
             least recently used go first.
         jobs: compiles at once.
@@ -39,6 +45,8 @@ class Settings:
     """
 
     cache_dir: Path
+    store_url: str = field(default="", repr=False)
+    wait_s: float = 600.0
     artifacts_bytes: int = 2048 * _MIB
     jobs: int = 1
     compile_timeout_s: float = 30.0
@@ -51,20 +59,32 @@ class Settings:
 
     @property
     def store_path(self) -> Path:
-        """File of the store of tuned configs and timings."""
+        """File of the store of tuned configs and timings, unless `store_url` names another."""
         return self.cache_dir / "store.sqlite"
+
+    @property
+    def store_where(self) -> str:
+        """Path or URL of the store; not for messages, since it may hold a password."""
+        return self.store_url or str(self.store_path)
+
+    @property
+    def runs_dir(self) -> Path:
+        """Folder of the traces of tuning runs."""
+        return self.cache_dir / "runs"
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
         """Settings as `environ` (the process's own by default) gives them.
 
         Raises:
-            InputError: a variable is not a positive number; names it.
+            InputError: a variable is not such a number; names it.
         """
         env = os.environ if environ is None else environ
         folder = env.get("ASMTUNE_CACHE_DIR")
         return cls(
             cache_dir=Path(folder).expanduser() if folder else user_cache_path("asmtune"),
+            store_url=env.get("ASMTUNE_STORE_URL", ""),
+            wait_s=_number(env, "ASMTUNE_WAIT_S", 600),
             artifacts_bytes=int(_positive(env, "ASMTUNE_ARTIFACTS_MB", 2048) * _MIB),
             jobs=_whole(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0))),
             compile_timeout_s=_positive(env, "ASMTUNE_COMPILE_TIMEOUT_S", 30),
@@ -80,13 +100,25 @@ def _whole(env: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _positive(env: Mapping[str, str], name: str, default: float) -> float:
-    text = env.get(name, "")
-    if not text:
+    value = _number(env, name, default, "above 0")
+    if value == 0:
+        raise _refused(env, name, "above 0")
+    return value
+
+
+def _number(
+    env: Mapping[str, str], name: str, default: float, wanted: str = "of 0 or more"
+) -> float:
+    if not env.get(name, ""):
         return default
     try:
-        value = float(text)
+        value = float(env[name])
     except ValueError:
         value = -1.0
-    if not 0 < value < float("inf"):
-        raise InputError(f"environment variable {name}={text!r}: expected a number above 0")
+    if not 0 <= value < float("inf"):
+        raise _refused(env, name, wanted)
     return value
+
+
+def _refused(env: Mapping[str, str], name: str, wanted: str) -> InputError:
+    return InputError(f"environment variable {name}={env[name]!r}: expected a number {wanted}")

@@ -26,6 +26,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASMTUNE_CACHE_DIR", str(folder))
+        patch.delenv("ASMTUNE_STORE_URL", raising=False)
         patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
         patch.setenv("ASMTUNE_JOBS", "1")
         yield folder

@@ -33,7 +33,10 @@ def test_defaults() -> None:
     assert settings.artifacts_bytes == 2048 * 1024 * 1024
     assert settings.compile_memory_bytes == 16384 * 1024 * 1024
     assert settings.compile_timeout_s == 30
-    assert Settings.from_environment({"ASMTUNE_CACHE_DIR": "", "ASMTUNE_JOBS": ""}) == settings
+    assert settings.wait_s == 600
+    assert settings.store_where == str(user_cache_path("asmtune") / "store.sqlite")
+    empty = {"ASMTUNE_CACHE_DIR": "", "ASMTUNE_JOBS": "", "ASMTUNE_STORE_URL": ""}
+    assert Settings.from_environment(empty) == settings
 
 
 def test_each_variable_is_read() -> None:
@@ -41,6 +44,8 @@ def test_each_variable_is_read() -> None:
     settings = Settings.from_environment(
         {
             "ASMTUNE_CACHE_DIR": "/somewhere",
+            "ASMTUNE_STORE_URL": "postgresql://me:secret@host/tuned",
+            "ASMTUNE_WAIT_S": "2.5",
             "ASMTUNE_ARTIFACTS_MB": "0.5",
             "ASMTUNE_JOBS": "3",
             "ASMTUNE_COMPILE_TIMEOUT_S": "2.5",
@@ -49,13 +54,17 @@ def test_each_variable_is_read() -> None:
     )
     assert settings == Settings(
         cache_dir=Path("/somewhere"),
+        store_url="postgresql://me:secret@host/tuned",
+        wait_s=2.5,
         artifacts_bytes=512 * 1024,
         jobs=3,
         compile_timeout_s=2.5,
         compile_memory_bytes=512 * 1024 * 1024,
     )
     assert settings.store_path == Path("/somewhere/store.sqlite")
+    assert settings.store_where == "postgresql://me:secret@host/tuned"
     assert settings.artifacts_dir == Path("/somewhere/artifacts")
+    assert "secret" not in repr(settings)
 
 
 def test_process_environment_is_the_default(
@@ -82,6 +91,14 @@ def test_bad_numbers_are_named(name: str, text: str) -> None:
     with pytest.raises(InputError) as caught:
         Settings.from_environment({name: text})
     assert str(caught.value) == f"environment variable {name}={text!r}: expected a number above 0"
+
+
+def test_not_waiting() -> None:
+    """A wait of no seconds is one; what is no number of seconds is refused."""
+    assert Settings.from_environment({"ASMTUNE_WAIT_S": "0"}).wait_s == 0
+    for text in ("-1", "long", "inf", "nan"):
+        with pytest.raises(InputError, match=f"ASMTUNE_WAIT_S='{text}': expected a number of 0"):
+            Settings.from_environment({"ASMTUNE_WAIT_S": text})
 
 
 @pytest.mark.parametrize("text", ["0.5", "1.5"])

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import string
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from asmtune import store as stores
+from asmtune.cli.cache_rows import (
+    cell,
+    print_count,
+    print_json,
+    print_table,
+    record_row,
+    unfinished_row,
+)
 from asmtune.errors import InputError
 from asmtune.records import TuneRecord
 from asmtune.settings import Settings
 from asmtune.store import codec, interchange
-from asmtune.store.lookup import DIGITS_SHOWN
 
 app = typer.Typer(
     name="cache",
@@ -30,44 +33,58 @@ app = typer.Typer(
 Kernel = Annotated[str | None, typer.Option(help="Only this kernel, as `ls` names it.")]
 Device = Annotated[str | None, typer.Option(help='Only this device, such as "NVIDIA H200".')]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL|PATH",
+        help="The store: a file, or a database such as postgresql://user@host/name; "
+        "otherwise as ASMTUNE_STORE_URL and ASMTUNE_CACHE_DIR say.",
+    ),
+]
 
 
 @app.command("ls")
-def list_records(kernel: Kernel = None, device: Device = None, as_json: AsJson = False) -> None:
-    """Lists every tuned config: the user's first, then the shipped."""
-    with _existing() as store:
+def list_records(
+    kernel: Kernel = None, device: Device = None, where: Where = None, as_json: AsJson = False
+) -> None:
+    """Lists every tuned config: the user's first, then unfinished runs, then the shipped."""
+    with _existing(where) as store:
         own = store.records(kernel, device) if store else []
+        unfinished = store.unfinished(kernel, device) if store else []
     shipped = [
         record
         for record in stores.shipped_records()
         if kernel in (None, record.key.kernel) and device in (None, record.key.device)
     ]
-    rows = [_summary("store", record) for record in own]
-    rows += [_summary("shipped", record) for record in shipped]
+    rows = [record_row("store", record) for record in own]
+    rows += [unfinished_row(run) for run in unfinished]
+    rows += [record_row("shipped", record) for record in shipped]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
-    _print_table(rows)
+    print_table(rows)
     if not rows:
-        typer.echo(f"no tuned config in {_store_path()} or shipped", err=True)
+        typer.echo(f"no tuned config in {_place(where)} or shipped", err=True)
 
 
 @app.command()
 def show(
     key_prefix: Annotated[str, typer.Argument(metavar="KEYPREFIX", help="Digits of `ls`'s key.")],
+    where: Where = None,
     as_json: AsJson = False,
 ) -> None:
     """Shows one record with every timing, fastest first, and where it comes from."""
-    layer, record = _one(key_prefix)
+    layer, record = _one(key_prefix, where)
     if as_json:
         value = {"key_digest": codec.key_digest(record.key), "layer": layer}
-        _print_json(value | codec.record_to_json(record))
+        print_json(value | codec.record_to_json(record))
         return
-    facts = _summary(layer, record) | vars(record.provenance)
+    facts = record_row(layer, record) | vars(record.provenance)
     for name, value in facts.items():
-        typer.echo(f"{name:10} {_cell(value)}")
+        typer.echo(f"{name:10} {cell(value)}")
     typer.echo("")
-    _print_table(
+    print_table(
         [
             {
                 "config": timing.config.to_dict(),
@@ -80,7 +97,7 @@ def show(
         ]
     )
     for config, failure in record.failures:
-        typer.echo(f"failed     {_cell(str(config))}: {_cell(str(failure))}")
+        typer.echo(f"failed     {cell(str(config))}: {cell(str(failure))}")
 
 
 @app.command("export")
@@ -89,47 +106,49 @@ def export_records(
     kernel: Kernel = None,
     device: Device = None,
     samples: Annotated[bool, typer.Option("--samples", help="Keep every sample.")] = False,
+    where: Where = None,
     as_json: AsJson = False,
 ) -> None:
     """Writes records of the user's store in the form of `cache/`."""
-    with _existing() as store:
+    with _existing(where) as store:
         records = store.records(kernel, device) if store else []
     if not records:
         raise InputError(
-            f"store {_store_path()}: no record of kernel {kernel or '(any)'} on device "
+            f"store {_place(where)}: no record of kernel {kernel or '(any)'} on device "
             f"{device or '(any)'}; `asmtune cache ls` lists them"
         )
     interchange.write(file, records, samples=samples)
-    _print_count("exported", len(records), as_json, f"records to {file}")
+    print_count("exported", len(records), as_json, f"records to {file}")
 
 
 @app.command("import")
 def import_records(
     file: Annotated[Path, typer.Argument(help="JSON file that `export` has written.")],
+    where: Where = None,
     as_json: AsJson = False,
 ) -> None:
     """Adds a file's records to the user's store, in place of those of the same key."""
     records = interchange.read(file)
-    with stores.Store.open(_store_path()) as store:
+    with stores.Store.open(_where(where)) as store:
         count = store.save_all(records)
-    _print_count("imported", count, as_json, f"records from {file}")
+    print_count("imported", count, as_json, f"records from {file}")
 
 
 @app.command()
-def verify(as_json: AsJson = False) -> None:
+def verify(where: Where = None, as_json: AsJson = False) -> None:
     """Checks the store and the shipped files; exits with 1 where anything is wrong."""
-    with _existing() as store:
+    with _existing(where) as store:
         findings = store.verify() if store else []
     try:
         stores.shipped_records()
     except InputError as error:
         findings.append(stores.Finding("shipped", str(error)))
     if as_json:
-        _print_json([{"place": finding.place, "problem": finding.problem} for finding in findings])
+        print_json([{"place": finding.place, "problem": finding.problem} for finding in findings])
     else:
         for finding in findings:
-            typer.echo(_cell(str(finding)))
-        typer.echo(f"{len(findings)} problems in {_store_path()} and the shipped files", err=True)
+            typer.echo(cell(str(finding)))
+        typer.echo(f"{len(findings)} problems in {_place(where)} and the shipped files", err=True)
     if findings:
         raise typer.Exit(1)
 
@@ -139,100 +158,70 @@ def clear(
     kernel: Kernel = None,
     device: Device = None,
     yes: Annotated[bool, typer.Option("--yes", help="Really delete.")] = False,
+    where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deletes records of the user's store, with their timings."""
+    """Deletes records of the user's store, with their timings and those of unfinished runs."""
     if not yes:
         raise InputError(
-            f"store {_store_path()}: would delete the records of kernel {kernel or '(any)'} on "
+            f"store {_place(where)}: would delete the records of kernel {kernel or '(any)'} on "
             f"device {device or '(any)'}; pass --yes to do so"
         )
-    with _existing() as store:
+    with _existing(where) as store:
+        runs = len(store.unfinished(kernel, device)) if store else 0
         count = store.clear(kernel, device) if store else 0
-    _print_count("cleared", count, as_json, f"records from {_store_path()}")
+    if as_json:
+        print_json({"cleared": count, "unfinished": runs})
+    else:
+        typer.echo(f"cleared {count} records and {runs} unfinished runs from {_place(where)}")
 
 
 @contextmanager
-def _existing() -> Iterator[stores.Store | None]:
+def _existing(where: str | None) -> Iterator[stores.Store | None]:
     """The user's store, opened only where there is one: reading makes no file."""
-    path = _store_path()
-    if not stores.store_exists(path):
+    from asmtune.store import places
+
+    home = places.home(_where(where))
+    if isinstance(home, Path) and not stores.store_exists(home):
         yield None
         return
-    with stores.Store.open(path) as store:
+    with stores.Store.open(_where(where)) as store:
         yield store
 
 
-def _store_path() -> Path:
-    return Settings.from_environment().store_path
+def _where(where: str | None) -> str:
+    return where or Settings.from_environment().store_where
 
 
-def _one(prefix: str) -> tuple[str, TuneRecord]:
+def _place(where: str | None) -> str:
+    """The store as messages name it: a URL may hold a password."""
+    from asmtune.store import places
+
+    return places.shown(_where(where))
+
+
+def _one(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
     digits = prefix.lower()
     if not digits or set(digits) - set(string.hexdigits):
         raise InputError(f"key {prefix!r}: expected hex digits, as `asmtune cache ls` shows them")
-    with _existing() as store:
+    with _existing(where) as store:
         found = [("store", record) for record in (store.by_digest(digits) if store else [])]
+        unfinished = store.unfinished() if store and not found else []
     found += [
         ("shipped", record)
         for record in stores.shipped_records()
         if codec.key_digest(record.key).startswith(digits)
     ]
     keys = {codec.key_digest(record.key) for _, record in found}
-    if len(keys) != 1:
+    if len(keys) == 1:
+        return found[0]
+    runs = [run for run in unfinished if codec.key_digest(run.key).startswith(digits)]
+    if runs and not keys:
         raise InputError(
-            f"key {prefix}: {len(keys) or 'no'} records start so; "
-            f"{'give more digits' if keys else '`asmtune cache ls` lists them'}"
+            f"key {prefix}: no record yet: {runs[0].timed} configs of {runs[0].key.kernel} are "
+            "timed, and the run has not ended or was cut off; tune it again to go on"
         )
-    return found[0]
-
-
-def _summary(layer: str, record: TuneRecord) -> dict[str, Any]:
-    return {
-        "key": codec.key_digest(record.key)[:DIGITS_SHOWN],
-        "layer": layer,
-        "kernel": record.key.kernel,
-        "shape": dict(record.key.shape),
-        "dtypes": dict(record.key.dtypes),
-        "device": record.key.device,
-        "winner": record.winner.to_dict(),
-        "median_us": record.median_us,
-        "date": record.provenance.date,
-    }
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=1))
-
-
-def _print_count(verb: str, count: int, as_json: bool, rest: str) -> None:
-    if as_json:
-        _print_json({verb: count})
-    else:
-        typer.echo(f"{verb} {count} {rest}")
-
-
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    """A table on a terminal; lines with tabs, header first, in a pipe."""
-    if not rows:
-        return
-    cells = [[_cell(value) for value in row.values()] for row in rows]
-    console = Console()
-    if console.is_terminal:
-        table = Table(*rows[0])
-        for line in cells:
-            table.add_row(*(Text(cell) for cell in line))
-        console.print(table)
-        return
-    for line in [list(rows[0]), *cells]:
-        typer.echo("\t".join(line))
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, dict):
-        return " ".join(_cell(f"{name}={item}") for name, item in value.items())
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    text = "-" if value is None else str(value)
-    # What a file brought in must not reach the terminal as control codes.
-    return codec.printable(text)
+    raise InputError(
+        f"key {prefix}: {len(keys) or 'no'} records start so; "
+        f"{'give more digits' if keys else '`asmtune cache ls` lists them'}"
+    )

@@ -5,34 +5,43 @@ from __future__ import annotations
 from sqlalchemy import Connection, inspect, select, true
 
 from asmtune.errors import StoreError
-from asmtune.store import codec, rows, tables
-from asmtune.store.faults import damaged
+from asmtune.store import codec, rows, tables, trials
+from asmtune.store.faults import ELSEWHERE, damaged
 from asmtune.store.lookup import DIGITS_SHOWN, Finding
 
 
-def check_version(connection: Connection, place: str) -> None:
-    """Refuses a database that this version of asmtune cannot use.
+def is_current(connection: Connection, place: str, *, made_whole: bool) -> bool:
+    """Whether the tables are those of this version; False where they are older or missing.
+
+    Args:
+        connection: to the database.
+        place: what messages call it.
+        made_whole: whether one without tables is no store, as a file is not.
 
     Raises:
-        DamagedStoreError: it does not hold the store's tables.
+        DamagedStoreError: a file that does not hold the store's tables.
         StoreError: a newer asmtune has written it.
     """
+    if not made_whole and not inspect(connection).has_table(tables.meta.name):
+        return False
     query = select(tables.meta.c.value).where(tables.meta.c.name == "schema_version")
     text = connection.execute(query).scalar_one_or_none()
-    if not isinstance(text, str) or not text.isdecimal() or len(text) > 9:
+    if not isinstance(text, str) or not text.isdecimal() or not 0 < len(text) < 10 or not int(text):
         raise damaged(place, "no schema version")
     if int(text) > tables.SCHEMA_VERSION:
         raise StoreError(
             f"store {place}: written by a newer asmtune (schema {int(text)}, this one "
-            f"knows {tables.SCHEMA_VERSION}); upgrade asmtune, or set ASMTUNE_CACHE_DIR "
-            "to another folder"
+            f"knows {tables.SCHEMA_VERSION}); upgrade asmtune, {ELSEWHERE}"
         )
+    if int(text) < tables.SCHEMA_VERSION:
+        return False
     if not set(tables.metadata.tables) <= set(inspect(connection).get_table_names()):
         raise damaged(place, "a table is missing")
+    return True
 
 
 def findings(connection: Connection) -> list[Finding]:
-    """What is wrong with the file, as SQLite sees it, and with each record."""
+    """What is wrong with the file, as SQLite sees it, with each record and with each trial."""
     found = []
     if connection.dialect.name == "sqlite":
         for (text,) in connection.exec_driver_sql("PRAGMA integrity_check"):
@@ -46,4 +55,5 @@ def findings(connection: Connection) -> list[Finding]:
             found.append(Finding(place, "its winner is not among its measurements"))
     if strays := rows.orphans(connection):
         found.append(Finding("file", f"{strays} timings or failures belong to no record"))
-    return found
+    damaged_trials = (row for row in trials.load(connection, true()) if row.trial is None)
+    return found + [Finding(row.place, row.problem) for row in damaged_trials]

@@ -3,87 +3,41 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self, TypeVar
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import ColumnElement, Connection, Engine
+from sqlalchemy import ColumnElement, Connection
 
+from asmtune.config import Config
 from asmtune.errors import StoreError
-from asmtune.records import Provenance, TuneKey, TuneRecord
-from asmtune.store import checks, codec, files, places, rows, tables
-from asmtune.store.faults import DamagedStoreError, translated
-from asmtune.store.lookup import DIGITS_SHOWN, Finding, Lookup, StoreWarning, judged
+from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.store import checks, codec, rows, tables, trials
+from asmtune.store.faults import DamagedStoreError
+from asmtune.store.lookup import (
+    DIGITS_SHOWN,
+    Finding,
+    Lookup,
+    Remembered,
+    StoreWarning,
+    Unfinished,
+    judged,
+    reusable,
+)
+from asmtune.store.opened import OpenStore
 
-_T = TypeVar("_T")
 
-OnCorrupt = Literal["error", "set_aside"]
-
-
-class Store:
+class Store(OpenStore):
     """Tune records by key; made with `Store.open`.
 
-    Several processes and threads may use one file at a time; each call is one
+    Several processes and threads may use one at a time; each call is one
     transaction. SQLite's write-ahead log needs shared memory, so that a file
-    on a network file system must not be used from two hosts at once.
-
-    Args:
-        engine: of the database.
-        place: what messages call it; holds no password.
-        path: the file, where it is SQLite's.
-        on_corrupt: what to do with a damaged file or row.
+    on a network file system must not be used from two hosts at once: hosts
+    share a store by PostgreSQL.
     """
-
-    def __init__(
-        self, engine: Engine, place: str, path: Path | None = None, on_corrupt: OnCorrupt = "error"
-    ) -> None:
-        self.place = place
-        self._engine = engine
-        self._path = path
-        self._on_corrupt = on_corrupt
-
-    @classmethod
-    def open(cls, where: str | Path, *, on_corrupt: OnCorrupt = "error") -> Self:
-        """The store in a file, or in the database that a URL names; made where missing.
-
-        Args:
-            where: path of an SQLite file, or a URL such as
-                `postgresql+psycopg://user@host/name`.
-            on_corrupt: "error" raises where the file is damaged and leaves it
-                alone; "set_aside" renames it, warns once (`StoreWarning`) and
-                starts afresh. A damaged row is likewise kept or deleted.
-
-        Raises:
-            InputError: the URL names no database driver that is installed.
-            StoreError: the store cannot be read or made, or is of a newer
-                version than this one knows.
-        """
-        home = places.home(where)
-        if isinstance(home, Path):
-            store = cls(files.engine_of(home), str(home), home, on_corrupt)
-        else:
-            store = cls(*places.served(home), on_corrupt=on_corrupt)
-        store._transact(lambda connection: checks.check_version(connection, store.place))
-        return store
-
-    def close(self) -> None:
-        """Lets go of the database; a file is let go after each call anyway."""
-        self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def save(self, record: TuneRecord) -> None:
         """Keeps a record, in place of an older one of the same key; all of it or nothing.
+
+        What was remembered of the key's unfinished runs goes with the older one.
 
         Raises:
             InputError: a value cannot be kept, such as a NaN time or a config
@@ -94,17 +48,95 @@ class Store:
 
     def save_all(self, records: Iterable[TuneRecord]) -> int:
         """Keeps records as `save` does, all of them or none; how many."""
-        checked = [
-            codec.record_from_json(codec.record_to_json(record), f"{record.key.kernel}: record")
-            for record in records
-        ]
+        checked = [_checked(record) for record in records]
 
         def write(connection: Connection) -> int:
             for record in checked:
-                rows.put(connection, record)
+                _replace(connection, record)
             return len(checked)
 
-        return self._transact(write, writes=True)
+        return self.transact(write, writes=True)
+
+    def keep_first(self, record: TuneRecord, but: int | None = None) -> TuneRecord:
+        """Keeps a record unless one that holds is there; the one that is there then.
+
+        So all who tuned a key at the same time go on with the same config.
+
+        Args:
+            record: what was tuned.
+            but: id of a row of `keys` to replace although it holds.
+
+        Raises:
+            InputError: as `save`.
+            StoreError: as `save`.
+        """
+        checked = _checked(record)
+
+        def write(connection: Connection) -> TuneRecord:
+            there = rows.standing(connection, checked.key, checked.provenance)
+            if there is not None and there.record is not None and there.id != but:
+                _forget(connection, checked.key)
+                return there.record
+            _replace(connection, checked)
+            return record
+
+        return self.transact(write, writes=True)
+
+    def remember(
+        self,
+        key: TuneKey,
+        provenance: Provenance,
+        measurements: Iterable[Measurement] = (),
+        failures: Iterable[tuple[Config, Failure]] = (),
+    ) -> None:
+        """Keeps outcomes of a run that has not ended; committed when this returns.
+
+        Raises:
+            InputError: as `save`.
+            StoreError: as `save`.
+        """
+        formed = trials.form(key, provenance, measurements, failures)
+        if formed:
+            self.transact(lambda connection: trials.put(connection, formed), writes=True)
+
+    def remembered(self, key: TuneKey, expected: Provenance) -> Remembered:
+        """What earlier runs of a key found that holds for how it would be tuned now.
+
+        Of runs that have not ended, with the same source and Triton (major.minor);
+        and of the key's record, where its space alone differs. The newest outcome
+        of a config counts. A damaged row is left out; it is deleted, with one
+        `StoreWarning`, where the store was opened with `on_corrupt="set_aside"`.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        identity = codec.key_digest(key)
+
+        def read(connection: Connection) -> tuple[list[rows.Loaded], list[trials.Loaded]]:
+            return (
+                rows.load(connection, tables.keys.c.digest == identity),
+                trials.load(connection, tables.trials.c.digest == identity),
+            )
+
+        records, loaded = self.transact(read)
+        self._set_trials_aside([row for row in loaded if row.trial is None])
+        earlier: list[trials.Outcome] = []
+        for record in (row.record for row in records if row.record is not None):
+            made = record.provenance
+            if reusable(made.source, made.triton, expected) and made.space != expected.space:
+                earlier += [*record.measurements, *record.failures]
+        later = (row.trial for row in loaded if row.trial is not None)
+        return trials.merged(earlier, later, expected)
+
+    def unfinished(self, kernel: str | None = None, device: str | None = None) -> list[Unfinished]:
+        """Runs that have not ended or were cut off, by kernel and device.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        condition = trials.matching(kernel, device)
+        loaded = self.transact(lambda connection: trials.load(connection, condition))
+        return trials.unfinished(row.trial for row in loaded if row.trial is not None)
 
     def find(self, key: TuneKey) -> TuneRecord | None:
         """The record of a key, whether or not it still holds.
@@ -127,7 +159,7 @@ class Store:
         for loaded in self._load(tables.keys.c.digest == codec.key_digest(key)):
             if loaded.record is not None:
                 return judged(loaded.record, expected, "store")
-            if self._on_corrupt == "set_aside":
+            if self._database.access.on_corrupt == "set_aside":
                 self._set_row_aside(loaded)
             return Lookup("corrupt", detail=loaded.problem)
         return Lookup("miss", detail=f"no record of {key.kernel} for this shape and device")
@@ -151,11 +183,17 @@ class Store:
     def clear(self, kernel: str | None = None, device: str | None = None) -> int:
         """Deletes all records, or those of a kernel, a device or both; how many.
 
+        What was remembered of unfinished runs goes with them.
+
         Raises:
             StoreError: the store cannot be written.
         """
-        condition = rows.matching(kernel, device)
-        return self._transact(lambda connection: rows.drop(connection, condition), writes=True)
+
+        def write(connection: Connection) -> int:
+            trials.drop(connection, trials.matching(kernel, device))
+            return rows.drop(connection, rows.matching(kernel, device))
+
+        return self.transact(write, writes=True)
 
     def verify(self) -> list[Finding]:
         """Everything wrong with what is stored; deletes and sets aside nothing.
@@ -164,7 +202,7 @@ class Store:
             StoreError: the store cannot be read for a reason other than damage.
         """
         try:
-            return self._once(checks.findings, writes=False)
+            return self._database.once(checks.findings)
         except DamagedStoreError as error:
             return [Finding("file", str(error))]
 
@@ -173,7 +211,7 @@ class Store:
         for loaded in self._load(condition):
             if loaded.record is not None:
                 records.append(loaded.record)
-            elif self._on_corrupt == "set_aside":
+            elif self._database.access.on_corrupt == "set_aside":
                 self._set_row_aside(loaded)
             else:
                 raise StoreError(
@@ -184,11 +222,11 @@ class Store:
         return records
 
     def _load(self, condition: ColumnElement[bool]) -> list[rows.Loaded]:
-        return self._transact(lambda connection: rows.load(connection, condition))
+        return self.transact(lambda connection: rows.load(connection, condition))
 
     def _set_row_aside(self, loaded: rows.Loaded) -> None:
         condition = tables.keys.c.id == loaded.id
-        self._transact(lambda connection: rows.drop(connection, condition), writes=True)
+        self.transact(lambda connection: rows.drop(connection, condition), writes=True)
         warnings.warn(
             f"store {self.place}: record {loaded.digest[:DIGITS_SHOWN]} was damaged "
             f"({loaded.problem}) and has been deleted; it will be tuned again",
@@ -196,23 +234,32 @@ class Store:
             stacklevel=3,
         )
 
-    def _transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
-        """Runs `work` in a transaction; once more on a fresh file if this one is damaged."""
-        path = self._path
-        if path is None:
-            return self._once(work, writes)
-        with translated(self.place):
-            seen = files.ensure(path)
-        try:
-            return self._once(work, writes)
-        except DamagedStoreError as error:
-            if self._on_corrupt == "error":
-                raise
-            with translated(self.place):
-                files.set_aside(path, seen, error.detail)
-        return self._once(work, writes)
+    def _set_trials_aside(self, damaged: Sequence[trials.Loaded]) -> None:
+        if not damaged or self._database.access.on_corrupt == "error":
+            return
+        ids = [row.id for row in damaged]
+        self.transact(lambda connection: trials.drop_ids(connection, ids), writes=True)
+        warnings.warn(
+            f"store {self.place}: {len(ids)} remembered timings of {damaged[0].place} were damaged "
+            f"({damaged[0].problem}) and have been deleted; they will be taken again",
+            StoreWarning,
+            stacklevel=3,
+        )
 
-    def _once(self, work: Callable[[Connection], _T], writes: bool) -> _T:
-        engine = files.writing(self._engine) if writes else self._engine
-        with translated(self.place), engine.begin() as connection:
-            return work(connection)
+
+def _checked(record: TuneRecord) -> TuneRecord:
+    """The record as it will be loaded.
+
+    Raises:
+        InputError: a value of it cannot be kept.
+    """
+    return codec.record_from_json(codec.record_to_json(record), f"{record.key.kernel}: record")
+
+
+def _replace(connection: Connection, record: TuneRecord) -> None:
+    rows.put(connection, record)
+    _forget(connection, record.key)
+
+
+def _forget(connection: Connection, key: TuneKey) -> None:
+    trials.drop(connection, tables.trials.c.digest == codec.key_digest(key))

@@ -8,19 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from asmtune.errors import StoreError
-from asmtune.store.codec import printable
+from asmtune.store.values import printable
 
-_ELSEWHERE: Final = "or set ASMTUNE_CACHE_DIR to another folder"
+ELSEWHERE: Final = "or set ASMTUNE_STORE_URL to another place"
+"""The way out that every fault of a store leaves."""
 
 _ADVICE: Final = {
-    sqlite3.SQLITE_FULL: f"free some space, {_ELSEWHERE}",
-    sqlite3.SQLITE_IOERR: f"check the disk's space and health, {_ELSEWHERE}",
-    sqlite3.SQLITE_READONLY: f"make the file and its folder writable, {_ELSEWHERE}",
-    sqlite3.SQLITE_PERM: f"make the file and its folder writable, {_ELSEWHERE}",
-    sqlite3.SQLITE_CANTOPEN: f"make the file and its folder readable and writable, {_ELSEWHERE}",
+    sqlite3.SQLITE_FULL: f"free some space, {ELSEWHERE}",
+    sqlite3.SQLITE_IOERR: f"check the disk's space and health, {ELSEWHERE}",
+    sqlite3.SQLITE_READONLY: f"make the file and its folder writable, {ELSEWHERE}",
+    sqlite3.SQLITE_PERM: f"make the file and its folder writable, {ELSEWHERE}",
+    sqlite3.SQLITE_CANTOPEN: f"make the file and its folder readable and writable, {ELSEWHERE}",
     sqlite3.SQLITE_BUSY: "another process has held it for too long: try again when that has ended",
     sqlite3.SQLITE_LOCKED: "another thread has held it for too long: try again",
     sqlite3.SQLITE_TOOBIG: "the record is larger than SQLite's limit: keep fewer samples",
@@ -38,6 +39,18 @@ _DAMAGED: Final = frozenset(
         sqlite3.SQLITE_NOTADB,
     }
 )
+
+
+# By SQL's code, as PostgreSQL gives it.
+_SERVER_ADVICE: Final = {
+    "25006": "the database may only be read: name its primary server",
+    "42501": "let its owner grant the right, or create the tables",
+    "53100": "free some space on the database's server",
+    "57014": "another session has held it for too long: try again when that has ended",
+}
+
+# Two processes that make the tables at once: one of them finds them made.
+_MADE_BY_ANOTHER: Final = frozenset({"42701", "42710", "42P07"})
 
 
 class DamagedStoreError(StoreError):
@@ -58,10 +71,11 @@ class DamagedStoreError(StoreError):
 
 def damaged(place: str, detail: str) -> DamagedStoreError:
     """The error of a file that is no store."""
+    advice = "move the file away to start afresh (tuning does so by itself)"
+    if "://" in place:
+        advice = "name a database of its own for the store"
     return DamagedStoreError(
-        f"store {place}: not a readable asmtune store ({detail}); move the file away "
-        "to start afresh (tuning does so by itself)",
-        detail,
+        f"store {place}: not a readable asmtune store ({detail}); {advice}", detail
     )
 
 
@@ -81,12 +95,31 @@ def translated(place: str) -> Iterator[None]:
         raise system_error(f"store {place}", error) from error
 
 
+def is_conflict(error: DBAPIError) -> bool:
+    """Whether a server ended a transaction because of another one, so that it may be run again."""
+    state = _state(error)
+    return isinstance(error, IntegrityError) or state[:2] == "40" or state in _MADE_BY_ANOTHER
+
+
+def is_refused_connection(error: DBAPIError) -> bool:
+    """Whether no connection was made, as when the server has too many or is starting."""
+    return isinstance(error, OperationalError) and error.statement is None
+
+
+def _state(error: DBAPIError) -> str:
+    """SQL's code of what went wrong; empty where the driver gives none."""
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return str(state or "")
+
+
 def _database_error(place: str, error: Exception) -> StoreError:
     cause = error.orig if isinstance(error, DBAPIError) else error
     text = printable(" ".join(str(cause).split()))
     code = getattr(cause, "sqlite_errorcode", None)
     if code is None:
-        return StoreError(f"store {place}: {text}; check that the database is up and its URL right")
+        state = _state(error) if isinstance(error, DBAPIError) else ""
+        advice = _SERVER_ADVICE.get(state, "check that the database is up and its URL right")
+        return StoreError(f"store {place}: {text}; {advice}")
     primary = code & 0xFF
     if primary in _DAMAGED or code == sqlite3.SQLITE_IOERR_SHORT_READ:
         return damaged(place, text)
@@ -95,12 +128,14 @@ def _database_error(place: str, error: Exception) -> StoreError:
     )
 
 
-def system_error(subject: str, error: OSError, elsewhere: str = _ELSEWHERE) -> StoreError:
+def system_error(subject: str, error: OSError, elsewhere: str = ELSEWHERE) -> StoreError:
     """A failed file operation on `subject`, with advice."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         advice = "free some space"
     elif error.errno in (errno.ENOTDIR, errno.EEXIST):
         advice = "a file stands where a folder should be: move it away"
+    elif error.errno == errno.ETIMEDOUT:
+        advice = "try again when that has ended"
     else:
         advice = "make it and its folder readable and writable"
     return StoreError(f"{subject}: {error.strerror or error}; {advice}, {elsewhere}")

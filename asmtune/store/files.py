@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,17 +22,21 @@ from asmtune.store import tables
 from asmtune.store.lookup import StoreWarning
 
 BUSY_SECONDS: Final = 60.0
+"""How long a call waits for another process's lock, unless told otherwise."""
 
+_POLL_S: Final = 0.02
 _WRITES: Final = "asmtune_writes"
 
 
-def engine_of(path: Path) -> Engine:
-    """An engine on the file, which must exist.
+def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
+    """An engine on the file, which must exist; waits so long for another's lock.
 
     No pool: a connection lives for one transaction, so that none is carried
     over a fork and none keeps a file open that was set aside.
     """
-    engine = create_engine("sqlite://", creator=lambda: _connect(path), poolclass=NullPool)
+    engine = create_engine(
+        "sqlite://", creator=lambda: _connect(path, patience_s), poolclass=NullPool
+    )
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -40,11 +46,11 @@ def writing(engine: Engine) -> Engine:
     return engine.execution_options(**{_WRITES: True})
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, patience_s: float) -> sqlite3.Connection:
     # mode=rw: SQLite itself would make a missing file readable by others.
     uri = f"file:{quote(os.fsencode(path.absolute()))}?mode=rw"
     connection = sqlite3.connect(
-        uri, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True
+        uri, timeout=patience_s, isolation_level=None, check_same_thread=False, uri=True
     )
     # Damaged text must reach the check of its row, not end the whole query.
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
@@ -69,25 +75,27 @@ def identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def ensure(path: Path) -> tuple[int, int] | None:
+def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | None:
     """Makes folder (0700) and file (0600) where missing; which file it is."""
     found = identity(path)
     if found is None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(path):
+        with _alone(path, patience_s):
             if identity(path) is None:
                 _create(path)
         found = identity(path)
     return found
 
 
-def set_aside(path: Path, seen: tuple[int, int] | None, reason: str) -> None:
+def set_aside(
+    path: Path, seen: tuple[int, int] | None, reason: str, patience_s: float = BUSY_SECONDS
+) -> None:
     """Renames a damaged file and what SQLite keeps beside it; warns once.
 
     Does nothing where another process has put a fresh file in its place: it is
     no longer the one `seen`.
     """
-    with _alone(path):
+    with _alone(path, patience_s):
         if identity(path) != seen:
             return
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
@@ -112,27 +120,48 @@ def _create(path: Path) -> None:
     Nothing here closes a file that SQLite may have open in this process: that
     would drop SQLite's POSIX locks on it.
     """
-    fresh = path.with_name(f"{path.name}.new-{os.getpid()}")
-    fresh.unlink(missing_ok=True)
+    fresh = path.with_name(f"{path.name}.new")
+    _unlink_all(fresh)  # of a process that was killed here; the lock says that none is at it
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        with closing(_connect(fresh)) as raw:
+        with closing(_connect(fresh, BUSY_SECONDS)) as raw:
             raw.execute("PRAGMA journal_mode=WAL")  # lasting: the file remembers it
         with writing(engine_of(fresh)).begin() as connection:
-            tables.create(connection)
+            tables.bring_up_to_date(connection)
         fresh.rename(path)
     finally:
-        for suffix in ("", "-wal", "-shm"):
-            fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
+        _unlink_all(fresh)
+
+
+def _unlink_all(path: Path) -> None:
+    """Deletes a file and what SQLite keeps beside it, where they are."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Holds the lock under which the file is made or replaced."""
+def _alone(path: Path, patience_s: float) -> Iterator[None]:
+    """Holds the lock under which the file is made or replaced.
+
+    Raises:
+        TimeoutError: another process holds it for longer than `patience_s`.
+    """
     lock = path.with_name(f"{path.name}.lock")
     descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(descriptor, time.monotonic() + patience_s)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, until: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise TimeoutError(errno.ETIMEDOUT, "another process is making it") from None
+            time.sleep(_POLL_S)
+        else:
+            return

@@ -21,14 +21,12 @@ from typing import Any, Final
 from asmtune.errors import InputError, StoreError
 from asmtune.records import TuneRecord
 from asmtune.store.codec import (
-    expected,
     key_digest,
-    parse_json,
     record_from_json,
     record_to_json,
-    shown,
     winner_is_timed,
 )
+from asmtune.store.values import expected, parse_json, shown
 
 FORMAT: Final = "asmtune-tuned"
 VERSION: Final = 1

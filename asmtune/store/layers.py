@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from asmtune.errors import StoreError
 from asmtune.records import Provenance, TuneKey
 from asmtune.store.lookup import Lookup
 from asmtune.store.shipped import shipped_lookup
 
-if TYPE_CHECKING:
-    from asmtune.store.database import Store
+
+class UserLayer(Protocol):
+    """What is asked of the user's layer: a `Store`, or a `Shelf`."""
+
+    def lookup(self, key: TuneKey, expected: Provenance) -> Lookup:
+        """As `Store.lookup`."""
+        ...
 
 
-def find_tuned(key: TuneKey, expected: Provenance, store: Store | None) -> Lookup:
+def find_tuned(key: TuneKey, expected: Provenance, store: UserLayer | None) -> Lookup:
     """The best that any layer knows of a key.
 
     A hit of the user's store goes before a shipped one: it was measured on the
@@ -50,6 +55,6 @@ def store_exists(path: Path) -> bool:
     except OSError as error:
         raise StoreError(
             f"store {path}: {error.strerror or error}; make its folder accessible, "
-            "or set ASMTUNE_CACHE_DIR to another folder"
+            "or set ASMTUNE_STORE_URL to another place"
         ) from error
     return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from asmtune.records import Provenance, TuneRecord
+from asmtune.config import Config
+from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
 
 Outcome = Literal["hit", "miss", "stale", "corrupt"]
 Layer = Literal["store", "shipped"]
@@ -15,7 +16,7 @@ DIGITS_SHOWN: Final = 12
 
 
 class StoreWarning(UserWarning):
-    """Something in the store was damaged and has been set aside; work goes on."""
+    """Something was wrong with the store; work goes on, without what is lost."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,41 @@ class Lookup:
     layer: Layer = "store"
 
 
+@dataclass(frozen=True)
+class Remembered:
+    """What earlier runs of a key found that still holds, one outcome a config.
+
+    Configs come without `pre_hook`: match them by `Config.to_dict()`.
+
+    Attributes:
+        measurements: configs timed.
+        failures: configs that failed, with what of. A timeout, or a lack of
+            memory, may have been the machine's and not the config's.
+    """
+
+    measurements: tuple[Measurement, ...] = ()
+    failures: tuple[tuple[Config, Failure], ...] = ()
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A tuning run that has not ended, or was cut off.
+
+    Attributes:
+        key: what it tunes.
+        source, triton: what it was made with, as in `Provenance`.
+        timed, failed: rows kept: configs, and one timed twice counts twice.
+        date: of the newest, ISO 8601.
+    """
+
+    key: TuneKey
+    source: str
+    triton: str
+    timed: int
+    failed: int
+    date: str
+
+
 def judged(record: TuneRecord, expected: Provenance, layer: Layer) -> Lookup:
     """A record found, as a hit or as stale."""
     detail = "; ".join(differences(record.provenance, expected))
@@ -51,7 +87,7 @@ def differences(found: Provenance, expected: Provenance) -> list[str]:
     pairs = {
         "source": (found.source, expected.source),
         "space": (found.space, expected.space),
-        "triton": (_minor(found.triton), _minor(expected.triton)),
+        "triton": (minor(found.triton), minor(expected.triton)),
     }
     return [
         f"{name} differs: recorded {_short(old)}, now {_short(new)}"
@@ -60,7 +96,13 @@ def differences(found: Provenance, expected: Provenance) -> list[str]:
     ]
 
 
-def _minor(version: str) -> str:
+def reusable(source: str, triton: str, now: Provenance) -> bool:
+    """Whether timings made with a source and a Triton hold now, whatever the space."""
+    return source == now.source and minor(triton) == minor(now.triton)
+
+
+def minor(version: str) -> str:
+    """Major and minor of a version: what decides which binary a config gives."""
     return ".".join(version.split(".")[:2])
 
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
 from pathlib import Path
+from typing import Final
 
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
 
 from asmtune.errors import InputError
-from asmtune.store import tables
-from asmtune.store.faults import translated
+
+CONNECT_SECONDS: Final = 5.0
+"""How long a server is tried for at most, down or out of connections."""
+
+_POSTGRESQL: Final = ("postgresql", "postgres")
+
+# A server that vanishes without a word is noticed after some 10 s: TCP alone takes hours.
+_KEEPALIVES: Final = {"keepalives_idle": 4, "keepalives_interval": 2, "keepalives_count": 3}
 
 
 def home(where: str | Path) -> Path | URL:
@@ -25,32 +35,76 @@ def home(where: str | Path) -> Path | URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
-        raise _bad_url(text, error) from error
+        # What the parser says may quote a part of the password.
+        raise _bad_url(text, "cannot be read; write @ : / in a password as %40 %3A %2F") from error
+    if "@" in (url.host or ""):
+        raise _bad_url(text, "has two @; write @ in a password as %40")
     if url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:"):
-        return Path(str(url.database))
+        return Path(str(url.database)).expanduser()
+    if url.drivername in _POSTGRESQL and importlib.util.find_spec("psycopg") is not None:
+        return url.set(drivername="postgresql+psycopg")
     return url
 
 
-def _bad_url(text: str, error: Exception) -> InputError:
+def shown(where: str | Path | URL) -> str:
+    """A path or URL as messages name it: without password and options.
+
+    Raises:
+        InputError: not a URL.
+    """
+    found = where if isinstance(where, URL) else home(where)
+    if isinstance(found, Path):
+        return str(found)
+    return found.set(query={}).render_as_string(hide_password=True)
+
+
+def _bad_url(text: str, problem: str) -> InputError:
     # Only the part before "://": the rest may hold a password.
+    scheme = text.split("://")[0]
+    driver = "its driver"
+    if scheme.split("+")[0] in _POSTGRESQL:
+        driver = "its driver (pip install 'asmtune[postgresql]')"
     return InputError(
-        f"store URL {text.split('://')[0]}://...: {' '.join(str(error).split())}; "
-        "correct it, install its driver, or give the path of a file"
+        f"store URL {scheme}://...: {problem}; correct it, install {driver}, "
+        "or give the path of a file"
     )
 
 
-def served(url: URL) -> tuple[Engine, str]:
-    """Engine and name of a database without a file; its tables made where missing.
+def served(url: URL, patience_s: float) -> Engine:
+    """An engine on a database without a file; nothing is asked of it yet.
+
+    No pool, but for a database in memory: a connection lives for one call, so
+    that none is carried over a fork, and the ranks of a large job do not use
+    up the server's connections while they have nothing to ask.
 
     Raises:
         InputError: its driver is not installed.
-        StoreError: the database cannot be reached or written.
     """
     try:
-        engine = create_engine(url)
+        if url.get_backend_name() == "sqlite":
+            return create_engine(url)
+        if url.get_backend_name() not in _POSTGRESQL:
+            return create_engine(url, poolclass=NullPool)
+        return _postgresql(url, patience_s)
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
-        raise _bad_url(str(url), error) from error
-    place = url.render_as_string(hide_password=True)
-    with translated(place), engine.begin() as connection:
-        tables.create(connection)
-    return engine, place
+        raise _bad_url(url.drivername + "://", " ".join(str(error).split())) from error
+
+
+def _postgresql(url: URL, patience_s: float) -> Engine:
+    """An engine whose calls end in time, and which sees one state of the database in each."""
+    connect_s = max(2, math.ceil(min(patience_s, CONNECT_SECONDS)))  # 2 s is libpq's least
+    options = {"connect_timeout": connect_s, "client_encoding": "utf8", **_KEEPALIVES}
+    engine = create_engine(
+        url,
+        poolclass=NullPool,
+        # A record is three queries: they must see the same state of it.
+        isolation_level="REPEATABLE READ",
+        connect_args={name: value for name, value in options.items() if name not in url.query},
+    )
+
+    def limit(connection: Connection) -> None:
+        # In each transaction: poolers between us and the server refuse it as an option.
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {math.ceil(1e3 * patience_s)}")
+
+    event.listen(engine, "begin", limit)
+    return engine

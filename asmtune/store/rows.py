@@ -9,9 +9,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, true
 
 from asmtune.errors import InputError
-from asmtune.fingerprint import canonical
-from asmtune.records import TuneRecord
-from asmtune.store import codec
+from asmtune.fingerprint import canonical, digest
+from asmtune.records import Provenance, TuneKey, TuneRecord
+from asmtune.store import codec, values
+from asmtune.store.lookup import differences
 from asmtune.store.tables import failures, keys, timings
 
 
@@ -58,11 +59,30 @@ def put(connection: Connection, record: TuneRecord) -> None:
         "device": key["device"],
         "winner": canonical(value["winner"]),
         **value["provenance"],
+        "seal": seal(value),
     }
     inserted = connection.execute(insert(keys).values(row)).inserted_primary_key
     owner = inserted[0] if inserted else None
     _put_each(connection, owner, timings, value["measurements"])
     _put_each(connection, owner, failures, value["failures"])
+
+
+def seal(value: Any) -> str:
+    """Digest of JSON values, to tell later that they are still those written."""
+    return digest(canonical(value))
+
+
+def standing(connection: Connection, key: TuneKey, now: Provenance) -> Loaded | None:
+    """The row of a key whose record holds for how it would be tuned now."""
+    condition = and_(
+        keys.c.digest == codec.key_digest(key),
+        keys.c.source == now.source,
+        keys.c.space == now.space,
+    )
+    for loaded in load(connection, condition):
+        if loaded.record is not None and not differences(loaded.record.provenance, now):
+            return loaded
+    return None
 
 
 def _put_each(connection: Connection, owner: Any, table: Any, items: list[dict[str, Any]]) -> None:
@@ -86,8 +106,11 @@ def drop(connection: Connection, condition: ColumnElement[bool]) -> int:
 
 def load(connection: Connection, condition: ColumnElement[bool]) -> list[Loaded]:
     """The records under a condition, by kernel, device and digest."""
-    order = (keys.c.kernel, keys.c.device, keys.c.digest)
-    found = connection.execute(select(keys).where(condition).order_by(*order)).all()
+    # Sorted here: databases differ in how they order text.
+    found = sorted(
+        connection.execute(select(keys).where(condition)),
+        key=lambda row: (str(row.kernel), str(row.device), str(row.digest)),
+    )
     timed = _by_owner(connection, timings, condition)
     failed = _by_owner(connection, failures, condition)
     return [_loaded(row, timed.get(row.id, ()), failed.get(row.id, ())) for row in found]
@@ -120,35 +143,37 @@ def _loaded(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]
         record = codec.record_from_json(_row_json(row, timed, failed), "row")
         if codec.key_digest(record.key) != row.digest:
             record, problem = None, "its key does not match its digest"
+        elif row.seal is not None and row.seal != seal(codec.record_to_json(record)):
+            record, problem = None, "its values do not match its seal"
     except InputError as error:
         problem = str(error)
-    digest, kernel = (codec.printable(str(value)) for value in (row.digest, row.kernel))
-    return Loaded(row.id, digest, kernel, record, problem)
+    shown, kernel = (values.printable(str(value)) for value in (row.digest, row.kernel))
+    return Loaded(row.id, shown, kernel, record, problem)
 
 
 def _row_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Any:
     return {
         "key": {
             "kernel": row.kernel,
-            "shape": _parsed(row.shape, "row.shape"),
-            "dtypes": _parsed(row.dtypes, "row.dtypes"),
+            "shape": parsed(row.shape, "row.shape"),
+            "dtypes": parsed(row.dtypes, "row.dtypes"),
             "device": row.device,
         },
-        "winner": _parsed(row.winner, "row.winner"),
+        "winner": parsed(row.winner, "row.winner"),
         "provenance": {name: getattr(row, name) for name in codec.PROVENANCE_FIELDS},
         "measurements": [
             {
-                "config": _parsed(item.config, f"timing {item.position}: config"),
+                "config": parsed(item.config, f"timing {item.position}: config"),
                 "median_us": item.median_us,
                 "p20_us": item.p20_us,
                 "p80_us": item.p80_us,
-                "samples_us": _parsed(item.samples, f"timing {item.position}: samples"),
+                "samples_us": parsed(item.samples, f"timing {item.position}: samples"),
             }
             for item in timed
         ],
         "failures": [
             {
-                "config": _parsed(item.config, f"failure {item.position}: config"),
+                "config": parsed(item.config, f"failure {item.position}: config"),
                 "stage": item.stage,
                 "kind": item.kind,
                 "detail": item.detail,
@@ -158,10 +183,15 @@ def _row_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any
     }
 
 
-def _parsed(text: Any, where: str) -> Any:
+def parsed(text: Any, where: str) -> Any:
+    """What the JSON text of a column holds.
+
+    Raises:
+        InputError: it is none.
+    """
     if not isinstance(text, str):
-        raise codec.expected("JSON text", where, text)
+        raise values.expected("JSON text", where, text)
     try:
-        return codec.parse_json(text)
+        return values.parse_json(text)
     except ValueError as error:
-        raise codec.fault(where, f"not JSON ({error})") from error
+        raise values.fault(where, f"not JSON ({error})") from error

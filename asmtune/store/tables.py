@@ -1,4 +1,12 @@
-"""The store's tables: portable SQL, so that a database other than SQLite will do."""
+"""The store's tables: portable SQL, so that a database other than SQLite will do.
+
+    keys, timings, failures    records: tuned keys with every timing
+    trials                     timings and failures of runs that have not ended
+    flights                    keys that a process is tuning now
+    meta                       the schema's version
+
+Version 1 had neither `trials` nor `flights`, and no `seal`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +23,13 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    delete,
     insert,
-    select,
+    inspect,
+    text,
 )
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 metadata = MetaData()
 
@@ -47,6 +57,9 @@ keys = Table(
     Column("asmtune", Text, nullable=False),
     Column("driver", Text, nullable=False),
     Column("date", Text, nullable=False),
+    # Digest of the whole record; NULL where version 1 has written the row. A
+    # changed digit may parse and still be another config.
+    Column("seal", String(64)),
     Index("keys_by_kernel", "kernel", "device"),
     # An id is never given twice: setting a damaged row aside by its id cannot
     # hit the good record that another process has just put in its place.
@@ -77,9 +90,44 @@ failures = Table(
 )
 
 
-def create(connection: Connection) -> None:
-    """Makes the tables that are missing and notes the schema's version in new ones."""
+# Rows are only ever added, and deleted when the run's record is saved: writers
+# never wait for each other. Of one config the newest row counts.
+trials = Table(
+    "trials",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("kernel", Text, nullable=False),
+    Column("shape", Text, nullable=False),
+    Column("dtypes", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("triton", Text, nullable=False),
+    Column("date", Text, nullable=False),
+    Column("outcome", Text, nullable=False),  # a measurement or a failure, as JSON
+    Column("seal", String(64), nullable=False),
+    Index("trials_by_digest", "digest"),
+    sqlite_autoincrement=True,
+)
+
+flights = Table(
+    "flights",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("owner", String(200), nullable=False),
+    Column("beats", Integer, nullable=False),
+)
+
+
+def bring_up_to_date(connection: Connection) -> None:
+    """Makes what is missing or older than this version; for one transaction.
+
+    The caller has seen that no newer version has written the database.
+    """
     metadata.create_all(connection)
-    if connection.execute(select(meta.c.name)).first() is None:
-        version = {"name": "schema_version", "value": str(SCHEMA_VERSION)}
-        connection.execute(insert(meta).values(version))
+    columns = {column["name"] for column in inspect(connection).get_columns("keys")}
+    if "seal" not in columns:
+        connection.execute(text("ALTER TABLE keys ADD COLUMN seal VARCHAR(64)"))
+    connection.execute(delete(meta).where(meta.c.name == "schema_version"))
+    version = {"name": "schema_version", "value": str(SCHEMA_VERSION)}
+    connection.execute(insert(meta).values(version))

@@ -39,6 +39,7 @@ def record(m: int, kernel: str = "pkg.matmul", device: str = "NVIDIA H200") -> T
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the commands look for the store; nothing is there yet, and nothing is shipped."""
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("ASMTUNE_STORE_URL", raising=False)
     monkeypatch.setattr(stores, "shipped_records", lambda: ())
     return tmp_path / "cache" / "store.sqlite"
 
@@ -83,11 +84,12 @@ def test_ls_in_a_pipe(filled: Path) -> None:
     lines = [line.split("\t") for line in run("ls").stdout.splitlines()]
     assert lines[0] == [
         "key", "layer", "kernel", "shape", "dtypes", "device", "winner", "median_us", "date",
+        "timed", "failed",
     ]  # fmt: skip
     assert len(lines) == 4
     assert [
         key_digest(record(1).key)[:12], "store", "pkg.matmul", "M=1", "a=fp16", "NVIDIA H200",
-        "BLOCK_M=128 num_warps=8 num_stages=3", "9.500", "2025-03-01",
+        "BLOCK_M=128 num_warps=8 num_stages=3", "9.500", "2025-03-01", "2", "1",
     ] in [sorted_winner(line) for line in lines[1:]]  # fmt: skip
 
 
@@ -239,7 +241,8 @@ def test_clear_wants_yes(filled: Path) -> None:
     with Store.open(filled) as store:
         assert len(store.records()) == 3
         assert json.loads(run("clear", "--kernel", "pkg.matmul", "--yes", "--json").stdout) == {
-            "cleared": 2
+            "cleared": 2,
+            "unfinished": 0,
         }
         assert [r.key.kernel for r in store.records()] == ["pkg.softmax"]
 
@@ -252,3 +255,72 @@ def test_clear_removes_a_damaged_record(filled: Path) -> None:
     assert "asmtune cache clear --kernel 'pkg.softmax' --yes" in text
     run("clear", "--kernel", "pkg.softmax", "--yes")
     assert len(run("ls").stdout.splitlines()) == 3
+
+
+def test_unfinished_runs(filled: Path) -> None:
+    """Timings of a run that was cut off are listed with their number, and cleared with it."""
+    cut = record(7)
+    with Store.open(filled) as store:
+        store.remember(cut.key, cut.provenance, cut.measurements, cut.failures)
+    (row,) = [row for row in json.loads(run("ls", "--json").stdout) if row["layer"] == "unfinished"]
+    assert (row["timed"], row["failed"], row["winner"], row["median_us"]) == (2, 1, None, None)
+    assert (row["shape"], row["date"]) == ({"M": 7}, "2025-03-01")
+    lines = [line.split("\t") for line in run("ls").stdout.splitlines()]
+    assert [line[6:] for line in lines if line[1] == "unfinished"] == [
+        ["-", "-", "2025-03-01", "2", "1"]
+    ]
+    text = refused(InputError, "show", key_digest(cut.key)[:12])
+    assert "no record yet: 2 configs of pkg.matmul are timed" in text
+    text = run("clear", "--kernel", "pkg.matmul", "--yes").stdout
+    assert text == f"cleared 2 records and 1 unfinished runs from {filled}\n"
+    with Store.open(filled) as store:
+        assert store.unfinished() == []
+
+
+def test_verify_names_damaged_timings(filled: Path) -> None:
+    """A damaged timing of an unfinished run is a problem, named by its key."""
+    with Store.open(filled) as store:
+        store.remember(record(7).key, record(7).provenance, record(7).measurements)
+    with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
+        connection.execute("UPDATE trials SET outcome = '' WHERE id = 1")
+    result = CliRunner().invoke(cache.app, ["verify"])
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{key_digest(record(7).key)[:12]} pkg.matmul: trial.outcome")
+
+
+def test_store_by_option_and_by_variable(path: Path, tmp_path: Path) -> None:
+    """`--store` names the store, a path or a URL; without it ASMTUNE_STORE_URL does."""
+    there = tmp_path / "there.sqlite"
+    with Store.open(there) as store:
+        store.save(record(9))
+    for where in (str(there), f"sqlite:///{there}"):
+        (row,) = json.loads(run("ls", "--json", "--store", where).stdout)
+        assert row["shape"] == {"M": 9}
+        (row,) = json.loads(run("ls", "--json", ASMTUNE_STORE_URL=where).stdout)
+        assert row["shape"] == {"M": 9}
+    digits = key_digest(record(9).key)[:12]
+    assert "BLOCK_M" in run("show", digits, "--store", str(there)).stdout
+    assert str(there) in run("verify", "--store", str(there)).stderr
+    run("export", str(tmp_path / "f.json"), "--store", str(there))
+    assert run("clear", "--yes", "--store", str(there)).stdout.startswith("cleared 1 records")
+    run("import", str(tmp_path / "f.json"), "--store", str(there))
+    with Store.open(there) as store:
+        assert [r.key for r in store.records()] == [record(9).key]
+    assert not path.exists()
+
+
+def test_store_that_is_missing(path: Path, tmp_path: Path) -> None:
+    """Reading makes no file for `--store` either."""
+    missing = tmp_path / "no" / "store.sqlite"
+    assert str(missing) in run("ls", "--store", str(missing)).stderr
+    assert run("ls", "--json", "--store", f"sqlite:///{missing}").stdout == "[]\n"
+    assert not missing.parent.exists()
+
+
+def test_no_password_in_messages(path: Path) -> None:
+    """What the commands say of a database holds no password."""
+    url = "postgresql://me:secret@127.0.0.1:1/x?sslpassword=hidden"
+    text = refused(InputError, "clear", "--store", url)
+    assert "me:***@127.0.0.1:1/x: would delete" in text
+    assert "secret" not in text
+    assert "hidden" not in text

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import os
+import random
+import signal
+import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from asmtune.errors import AsmtuneError
+
+_MEMORY = Path("/dev/shm")
+
+
+def memory_folder() -> TemporaryDirectory[str]:
+    """A folder in memory where there is one: many small commits take a fraction of the time."""
+    return TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None)
 
 
 def start(work: Callable[[int], object]) -> tuple[int, int]:
@@ -40,3 +52,34 @@ def finish(child: int, reader: int) -> str:
 def in_child(work: Callable[[], object]) -> str:
     """The message of what `work` raises in a process of its own; empty where it does not."""
     return finish(*start(lambda _: work()))
+
+
+def killed(work: Callable[[int], object], delay_s: float) -> str:
+    """What `work(pipe)` wrote in a process of its own until SIGKILL ended it after a delay."""
+    child, reader = start(work)
+    time.sleep(delay_s)
+    os.kill(child, signal.SIGKILL)
+    return finish(child, reader)
+
+
+def delays(count: int, longest_s: float, seed: int) -> list[float]:
+    """Moments to kill at: most of them early, where more happens."""
+    draw = random.Random(seed)
+    return [longest_s * draw.random() ** 2 for _ in range(count)]
+
+
+def say(pipe: int, *words: object) -> None:
+    """One line to the parent, whole or not at all."""
+    os.write(pipe, (" ".join(map(str, words)) + "\n").encode())
+
+
+def as_nobody(work: Callable[[], object]) -> str:
+    """The message of what `work` raises in a process that may not write others' files."""
+
+    def demoted() -> object:
+        if os.getuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        return work()
+
+    return in_child(demoted)

@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from children import in_child
+from children import as_nobody, in_child, memory_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_records import PROVENANCE, record
 
 from asmtune.errors import StoreError
 from asmtune.records import TuneRecord
-from asmtune.store import Store, StoreWarning, files, interchange, key_digest, tables
+from asmtune.store import (
+    Pace,
+    Shelf,
+    Store,
+    StoreWarning,
+    files,
+    interchange,
+    key_digest,
+    tables,
+)
+from asmtune.store.claims import Claim, Request
+
+Damage = Callable[[bytes, st.DataObject], bytes]
 
 RECORDS = [record(m) for m in range(12)]
+UNFINISHED = record(50)
+
+
+def fill(path: Path) -> Path:
+    """Makes a store of twelve records, an unfinished run and a flight."""
+    with Store.open(path) as store:
+        store.save_all(RECORDS)
+        store.remember(UNFINISHED.key, PROVENANCE, UNFINISHED.measurements, UNFINISHED.failures)
+        Claim(Request(UNFINISHED.key, PROVENANCE)).take(store)
+    return path
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A store of twelve records."""
-    path = tmp_path / "store.sqlite"
-    with Store.open(path) as store:
-        store.save_all(RECORDS)
-    return path
+    """A store of twelve records, an unfinished run and a flight."""
+    return fill(tmp_path / "store.sqlite")
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The bytes of a store of twelve records."""
-    path = tmp_path_factory.mktemp("sound") / "store.sqlite"
-    with Store.open(path) as store:
-        store.save_all(RECORDS)
-    return path.read_bytes()
+    """The bytes of such a store."""
+    return fill(tmp_path_factory.mktemp("sound") / "store.sqlite").read_bytes()
 
 
 def execute(path: Path, statement: str, *values: object) -> None:
@@ -61,6 +75,16 @@ def use(store: Store) -> None:
     store.lookup(RECORDS[5].key, PROVENANCE)
     store.records()
     store.verify()
+    store.unfinished()
+    for key in (RECORDS[6].key, UNFINISHED.key):
+        store.remembered(key, PROVENANCE)
+        store.remember(key, PROVENANCE, UNFINISHED.measurements)
+    claim = Claim(Request(UNFINISHED.key, PROVENANCE))
+    claim.look(store)
+    claim.take(store)
+    claim.beat(store)
+    claim.release(store)
+    store.keep_first(RECORDS[5])
     store.save(RECORDS[7])
     store.clear("pkg.matmul")
 
@@ -71,7 +95,7 @@ def survives(content: bytes) -> list[TuneRecord]:
     Returns:
         What the store holds in the end, after it was cleared and saved to.
     """
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
+    with memory_folder() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", StoreWarning)
         path = Path(folder) / "store.sqlite"
         path.write_bytes(content)
@@ -100,18 +124,49 @@ def test_truncated(sound: bytes, data: st.DataObject) -> None:
     assert survives(sound[: data.draw(st.integers(0, len(sound) - 1))]) == [RECORDS[1]]
 
 
+def overwritten(sound: bytes, data: st.DataObject) -> bytes:
+    """The store with some bytes changed, in its head or anywhere."""
+    content = bytearray(sound)
+    where = st.one_of(st.integers(0, 300), st.integers(0, len(sound) - 1))
+    for at, byte in data.draw(st.lists(st.tuples(where, st.integers(0, 255)), max_size=30)):
+        content[at] = byte
+    return bytes(content)
+
+
 # What a changed byte leaves readable is kept, so that only the errors are bounded;
 # there is even a byte that makes SQLite take the file for read-only.
 @settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_overwritten(sound: bytes, data: st.DataObject) -> None:
     """A store with any bytes changed never raises anything but StoreError."""
-    content = bytearray(sound)
-    where = st.one_of(st.integers(0, 300), st.integers(0, len(sound) - 1))
-    for at, byte in data.draw(st.lists(st.tuples(where, st.integers(0, 255)), max_size=30)):
-        content[at] = byte
     with suppress(StoreError):
-        survives(bytes(content))
+        survives(overwritten(sound, data))
+
+
+def changed_digits(sound: bytes, data: st.DataObject) -> bytes:
+    """The store with some digits changed to others, which leaves JSON and numbers well-formed."""
+    places = [at for at, byte in enumerate(sound) if chr(byte).isdigit()]
+    content = bytearray(sound)
+    for at in data.draw(st.lists(st.sampled_from(places), min_size=1, max_size=200)):
+        content[at] = data.draw(st.sampled_from(b"0123456789"))
+    return bytes(content)
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data(), damage=st.sampled_from([overwritten, changed_digits]))
+def test_never_a_wrong_config(sound: bytes, data: st.DataObject, damage: Damage) -> None:
+    """Whatever bytes changed, a hit is the record that was saved, and a timing the one taken."""
+    with memory_folder() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", StoreWarning)
+        path = Path(folder) / "store.sqlite"
+        path.write_bytes(damage(sound, data))
+        with suppress(StoreError), Store.open(path, on_corrupt="set_aside") as store:
+            for saved in RECORDS:
+                found = store.lookup(saved.key, PROVENANCE)
+                assert found.outcome != "hit" or found.record == saved
+            known = store.remembered(UNFINISHED.key, PROVENANCE)
+            assert set(known.measurements) <= set(UNFINISHED.measurements)
+            assert set(known.failures) <= set(UNFINISHED.failures)
 
 
 def test_set_aside_keeps_the_damaged_file(tmp_path: Path) -> None:
@@ -187,9 +242,9 @@ def test_database_of_another_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize("on_corrupt", ["error", "set_aside"])
 def test_newer_schema_is_never_touched(path: Path, on_corrupt: str) -> None:
     """A store of a newer asmtune is refused in both modes and keeps every byte."""
-    execute(path, "UPDATE meta SET value = '2' WHERE name = 'schema_version'")
+    execute(path, "UPDATE meta SET value = '3' WHERE name = 'schema_version'")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"newer asmtune \(schema 2, this one knows 1\); upgrade"):
+    with pytest.raises(StoreError, match=r"newer asmtune \(schema 3, this one knows 2\); upgrade"):
         Store.open(path, on_corrupt=on_corrupt)  # type: ignore[arg-type]
     assert path.read_bytes() == before
     assert list(path.parent.glob("*corrupt*")) == []
@@ -200,6 +255,10 @@ DAMAGED_ROWS = [
     ("UPDATE keys SET winner = '[]' WHERE digest = ?", "winner: expected an object"),
     ("UPDATE keys SET shape = x'ff' WHERE digest = ?", "shape: expected JSON text"),
     ("UPDATE keys SET shape = '{\"M\": 1}' WHERE digest = ?", "key does not match its digest"),
+    (
+        "UPDATE keys SET winner = replace(winner, '128', '256') WHERE digest = ?",
+        "values do not match its seal",
+    ),
     ("UPDATE keys SET kernel = CAST(x'ff' AS TEXT) WHERE digest = ?", "kernel: expected text"),
     (
         "UPDATE timings SET median_us = -1 WHERE position = 1 AND "
@@ -222,6 +281,48 @@ DAMAGED_ROWS = [
         r"failures\[0\]\.config\.num_warps: expected a whole number",
     ),
 ]
+
+
+DAMAGED_TRIALS = [
+    ("outcome = '{'", "outcome: not JSON"),
+    ("outcome = '[]'", "trial: expected an object"),
+    ("outcome = replace(outcome, '64', '32')", "values do not match its seal"),
+    ("outcome = replace(outcome, '11.75', '11.76')", "values do not match its seal"),
+    ("triton = '3.6.1'", "values do not match its seal"),
+    ("seal = x'00'", "seal: expected text"),
+    ("kernel = CAST(x'ff' AS TEXT)", "kernel: expected text"),
+    ("shape = '[]'", "shape: expected an object"),
+]
+
+
+@pytest.mark.parametrize(("change", "problem"), DAMAGED_TRIALS)
+def test_damaged_trial(path: Path, change: str, problem: str) -> None:
+    """A damaged timing is found by verify, left out and deleted with one warning; others stay."""
+    execute(path, f"UPDATE trials SET {change} WHERE id = 2")
+    with Store.open(path) as store:
+        (finding,) = store.verify()
+        assert problem in finding.problem
+        assert finding.place.startswith(key_digest(UNFINISHED.key)[:12])
+        assert store.remembered(UNFINISHED.key, PROVENANCE).measurements == (
+            UNFINISHED.measurements[0],
+        )
+        assert len(store.verify()) == 1
+    with Store.open(path, on_corrupt="set_aside") as store:
+        with pytest.warns(StoreWarning, match=f"1 remembered .*{problem}.*deleted") as caught:
+            known = store.remembered(UNFINISHED.key, PROVENANCE)
+        assert known.measurements == (UNFINISHED.measurements[0],)
+        assert known.failures == UNFINISHED.failures
+        assert len(caught) == 1
+        assert store.verify() == []
+
+
+@pytest.mark.parametrize("change", ["owner = x'ff'", "owner = CAST(x'ff' AS TEXT)", "beats = 'x'"])
+def test_damaged_flight(path: Path, change: str) -> None:
+    """A flight whose row is damaged is taken, and holds nobody up."""
+    execute(path, f"UPDATE flights SET {change}")
+    shelf = Shelf(str(path), wait_s=20, pace=Pace(stale_s=0.1))
+    with shelf.flight(UNFINISHED.key, PROVENANCE) as flight:
+        assert flight.mine
 
 
 @pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)
@@ -315,33 +416,13 @@ def test_store_is_a_folder(tmp_path: Path) -> None:
         Store.open(tmp_path / "store.sqlite", on_corrupt="set_aside")
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that everyone may enter, as pytest's own are not."""
-    with TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-def as_nobody(work: Callable[[], object]) -> str:
-    """The message of what `work` raises in a process that may not write others' files."""
-
-    def demoted() -> object:
-        if os.getuid() == 0:
-            os.setgid(65534)
-            os.setuid(65534)
-        return work()
-
-    return in_child(demoted)
-
-
 def test_unwritable_folder(open_folder: Path) -> None:
     """A folder that may not be written is one line that says what to do."""
     path = open_folder / "cache" / "store.sqlite"
     path.parent.mkdir(mode=0o555)
     answer = as_nobody(lambda: Store.open(path))
     assert answer.startswith(f"StoreError: store {path}: Permission denied; make it")
-    assert answer.endswith("or set ASMTUNE_CACHE_DIR to another folder")
+    assert answer.endswith("or set ASMTUNE_STORE_URL to another place")
 
 
 def test_unwritable_file(open_folder: Path) -> None:
@@ -380,8 +461,8 @@ def test_disk_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is one line with advice; nothing of the record is kept and nothing else lost."""
     connect = files._connect
 
-    def nearly_full(where: Path) -> sqlite3.Connection:
-        connection = connect(where)
+    def nearly_full(where: Path, patience_s: float) -> sqlite3.Connection:
+        connection = connect(where, patience_s)
         connection.execute("PRAGMA max_page_count = 40")
         return connection
 

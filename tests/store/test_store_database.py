@@ -1,4 +1,4 @@
-"""The store on a sound file: what goes in comes out, judged against how it was made."""
+"""A sound store, in a file and on a server: what goes in comes out, judged by how it was made."""
 
 from __future__ import annotations
 
@@ -28,16 +28,23 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
+def store(where: str) -> Iterator[Store]:
     """An empty store."""
-    with Store.open(path) as opened:
+    with Store.open(where) as opened:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Store:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Store]:
     """One store for all examples of a property: each meets the others' records."""
-    return Store.open(tmp_path_factory.mktemp("shared") / "store.sqlite")
+    if request.param == "sqlite":
+        url = str(tmp_path_factory.mktemp("shared") / "store.sqlite")
+    else:
+        url = request.getfixturevalue("postgres").new_store()
+    with Store.open(url) as store:
+        yield store
 
 
 @settings(deadline=None, max_examples=60)
@@ -79,11 +86,11 @@ def test_each_part_of_the_key_counts(store: Store, change: dict[str, Any]) -> No
     assert store.find(replace(record().key, **change)) is None
 
 
-def test_survives_closing(path: Path) -> None:
-    """A record saved by one process's store is found by the next one that opens the file."""
-    with Store.open(path) as first:
+def test_survives_closing(where: str) -> None:
+    """A record saved by one process's store is found by the next one that opens it."""
+    with Store.open(where) as first:
         first.save(record())
-    with Store.open(str(path)) as second:
+    with Store.open(where) as second:
         assert second.find(record().key) == record()
 
 
@@ -209,8 +216,9 @@ def test_private_from_the_start(path: Path) -> None:
     assert set(modes.values()) == {0o600}
 
 
-def test_made_again_if_deleted_while_open(path: Path, store: Store) -> None:
+def test_made_again_if_deleted_while_open(path: Path) -> None:
     """A store whose folder is deleted under it starts afresh, private again, at the next save."""
+    store = Store.open(path)
     store.save(record(1))
     for file in path.parent.iterdir():
         file.unlink()

@@ -1,0 +1,185 @@
+"""The user's store as launches and tuning use it: what is wrong with it costs a warning.
+
+shelf = open_user_store(settings)
+found = find_tuned(key, expected, shelf)
+if found.outcome == "hit": ...                  # use found.record
+with shelf.flight(key, expected) as flight:     # waits while another process tunes the key
+if flight.record is not None: ...           # use it: another process has tuned
+elif not flight.mine: ...                   # another still tunes: use the heuristic
+else: record = flight.finish(tune())        # use what it gives back
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Final, TypeVar
+
+from asmtune.config import Config
+from asmtune.errors import InputError, StoreError
+from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.settings import Settings
+from asmtune.store.claims import Request
+from asmtune.store.database import Store
+from asmtune.store.flights import Flight, Pace, Watch, fly
+from asmtune.store.lookup import Lookup, Remembered, StoreWarning
+
+_T = TypeVar("_T")
+
+PATIENCE_S: Final = 10.0
+"""How long one call of a shelf waits for a lock. Writers hold SQLite's for some 10 ms each, on
+a slow disk, and are not served in turn; who holds it for longer must not hold a launch up."""
+
+
+class Shelf:
+    """A store that never raises; opened when first used.
+
+    The first error of the store gives one `StoreWarning`. From then on nothing
+    is found and nothing kept, for the rest of the shelf's life: each further
+    try could wait as long as the first. No call waits for a lock for longer than
+    `patience_s`, or for a server that is down for longer than 5 s, and thrice that
+    where the store has to be opened and made.
+
+    Args:
+        where: as `Store.open` takes it.
+        wait_s: how long `flight` waits for another process's record.
+        patience_s: how long one call waits.
+        pace: of flights.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        wait_s: float = 600.0,
+        patience_s: float = PATIENCE_S,
+        pace: Pace | None = None,
+    ) -> None:
+        self._where = where
+        self._wait_s = wait_s
+        self._patience_s = patience_s
+        self._pace = pace or Pace()
+        self._store: Store | None = None
+        self._working = True
+        self._told: set[str] = set()
+        self._watches: dict[str, Watch] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def working(self) -> bool:
+        """Whether the store has not failed so far."""
+        return self._working
+
+    def lookup(self, key: TuneKey, expected: Provenance) -> Lookup:
+        """As `Store.lookup`; a miss where the store cannot be used."""
+        lost = Lookup("miss", detail="the store cannot be used")
+        return self._attempt(lambda store: store.lookup(key, expected), lost)
+
+    def records(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
+        """As `Store.records`; none where the store cannot be used."""
+        return self._attempt(lambda store: store.records(kernel, device), [])
+
+    def remembered(self, key: TuneKey, expected: Provenance) -> Remembered:
+        """As `Store.remembered`; nothing where the store cannot be used."""
+        return self._attempt(lambda store: store.remembered(key, expected), Remembered())
+
+    def remember(
+        self,
+        key: TuneKey,
+        provenance: Provenance,
+        measurements: Iterable[Measurement] = (),
+        failures: Iterable[tuple[Config, Failure]] = (),
+    ) -> None:
+        """As `Store.remember`; does nothing where the store cannot be used."""
+        self._attempt(lambda store: store.remember(key, provenance, measurements, failures), None)
+
+    def save(self, record: TuneRecord) -> None:
+        """As `Store.save`; does nothing where the store cannot be used."""
+        self._attempt(lambda store: store.save(record), None)
+
+    def flight(
+        self,
+        key: TuneKey,
+        expected: Provenance,
+        *,
+        wait: bool = True,
+        force: bool = False,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> Flight:
+        """Claims a key for tuning, or waits for who has; a context to tune in.
+
+        A process must not claim a key again before it has let it go: it would wait
+        for itself.
+
+        Args:
+            key: what is about to be launched.
+            expected: how it would be tuned now.
+            wait: whether to wait for another process that tunes the key.
+            force: whether to tune although a record holds already.
+            on_wait: told "host:process" of who tunes the key, once, before waiting for it.
+        """
+        wait_s = self._wait_s if wait else 0.0
+        request = Request(key, expected, force, on_wait)
+        # Kept from call to call: who never waits still sees, in time, that an owner has ended.
+        watch = self._watches.setdefault(request.name, Watch(self._pace.stale_s))
+        return fly(self._attempt, request, wait_s=wait_s, pace=self._pace, watch=watch)
+
+    def close(self) -> None:
+        """Lets go of the database; the next call opens it again."""
+        with self._lock:
+            store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+    def _attempt(self, work: Callable[[Store], _T], otherwise: _T) -> _T:
+        try:
+            store = self._opened()
+            return otherwise if store is None else work(store)
+        except StoreError as error:
+            self._give_up(f"{error}; going on without the store")
+        except InputError as error:
+            if self._store is None:
+                self._give_up(f"{error}; going on without the store")
+            else:
+                self._tell(f"{error}; it is not kept")
+        return otherwise
+
+    def _opened(self) -> Store | None:
+        with self._lock:
+            if self._working and self._store is None:
+                self._store = Store.open(
+                    self._where, on_corrupt="set_aside", patience_s=self._patience_s
+                )
+            return self._store if self._working else None
+
+    def _give_up(self, message: str) -> None:
+        with self._lock:
+            first, self._working = self._working, False
+        if first:
+            self._tell(message)
+
+    def _tell(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            warnings.warn(message, StoreWarning, stacklevel=_frames_inside())
+
+
+def _frames_inside() -> int:
+    """How many frames the caller's caller is from the first that is not asmtune's."""
+    frame, count = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("asmtune."):
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def open_user_store(settings: Settings) -> Shelf:
+    """The shelf of the user's store: one a process and place, so that it warns once."""
+    return _shelf(settings.store_where, settings.wait_s)
+
+
+@cache
+def _shelf(where: str, wait_s: float) -> Shelf:
+    return Shelf(where, wait_s=wait_s)

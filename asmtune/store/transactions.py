@@ -1,0 +1,125 @@
+"""A database and its transactions: a file of SQLite's, or a server's."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, Self, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from asmtune.errors import StoreError
+from asmtune.store import faults, files, places
+from asmtune.store.faults import DamagedStoreError, translated
+
+_T = TypeVar("_T")
+
+OnCorrupt = Literal["error", "set_aside"]
+
+_FIRST_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 0.5
+_MOST_REPLACEMENTS: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How a store is opened.
+
+    Attributes:
+        on_corrupt: "error" raises where the file is damaged and leaves it
+            alone; "set_aside" renames it, warns once (`StoreWarning`) and
+            starts afresh. A damaged row is likewise kept or deleted.
+        patience_s: seconds that one call waits for a lock or a server, at most.
+    """
+
+    on_corrupt: OnCorrupt = "error"
+    patience_s: float = files.BUSY_SECONDS
+
+
+@dataclass(frozen=True)
+class Database:
+    """What a store's calls run on, each in a transaction of its own.
+
+    Attributes:
+        engine: of the database.
+        place: what messages call it; holds no password.
+        access: how it was opened.
+        path: the file, where it is SQLite's.
+    """
+
+    engine: Engine
+    place: str
+    access: Access
+    path: Path | None = None
+
+    @classmethod
+    def at(cls, where: str | Path, access: Access) -> Self:
+        """The database in a file or at a URL; nothing is opened or made yet.
+
+        Raises:
+            InputError: the URL cannot be read, or names no driver that is installed.
+        """
+        home = places.home(where)
+        if isinstance(home, Path):
+            return cls(files.engine_of(home, access.patience_s), str(home), access, home)
+        return cls(places.served(home, access.patience_s), places.shown(home), access)
+
+    def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
+        """Runs `work` in a transaction; once more on a fresh file if this one is damaged.
+
+        Raises:
+            StoreError: the database cannot be reached, read or written.
+        """
+        path = self.path
+        if path is None:
+            return self.once(work, writes=writes)
+        for _ in range(_MOST_REPLACEMENTS):
+            with translated(self.place):
+                seen = files.ensure(path, self.access.patience_s)
+            try:
+                return self.once(work, writes=writes)
+            except StoreError as error:
+                with translated(self.place):
+                    self._make_way(error, path, seen)
+        return self.once(work, writes=writes)
+
+    def _make_way(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
+        """Sets the file aside that an error tells is damaged; raises other errors again."""
+        if files.identity(path) != seen:
+            return  # another process has set it aside, or deleted it, meanwhile
+        if self.access.on_corrupt == "error" or not isinstance(error, DamagedStoreError):
+            raise error
+        files.set_aside(path, seen, error.detail, self.access.patience_s)
+
+    def once(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
+        """Runs `work` in a transaction, and sets nothing aside.
+
+        A server ends transactions that get into each other's way, and refuses
+        connections above its limit: what it ended is run again.
+
+        Raises:
+            StoreError: as `transact`.
+        """
+        engine = files.writing(self.engine) if writes else self.engine
+        start, pause = time.monotonic(), _FIRST_PAUSE_S
+        while True:
+            try:
+                with translated(self.place), engine.begin() as connection:
+                    return work(connection)
+            except StoreError as error:
+                if not self._worth_repeating(error, time.monotonic() - start):
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _worth_repeating(self, error: StoreError, spent_s: float) -> bool:
+        cause = error.__cause__
+        if not isinstance(cause, DBAPIError) or self.engine.dialect.name == "sqlite":
+            return False
+        if faults.is_refused_connection(cause):
+            return spent_s < min(self.access.patience_s, places.CONNECT_SECONDS)
+        return faults.is_conflict(cause) and spent_s < self.access.patience_s

@@ -1,0 +1,123 @@
+"""JSON values checked one by one on the way in, and how messages show them.
+
+Each check takes what a parser gave and `where` it stood, and raises an
+`InputError` of one line that names the field.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from asmtune.errors import InputError
+
+_T = TypeVar("_T")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON without NaN, infinities and repeated names.
+
+    Raises:
+        ValueError: the text is not such JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number here")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError(f"a name is repeated among {shown(sorted(name for name, _ in pairs))}")
+    return values
+
+
+def printable(text: str) -> str:
+    """Text that may come from a damaged file, without newlines and control codes."""
+    return text if text.isprintable() else ascii(text)
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: one line of 60 characters at most."""
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def fault(where: str, text: str) -> InputError:
+    """The error of a malformed field, in one line even where a name holds newlines."""
+    return InputError(f"{printable(where)}: {text}")
+
+
+def expected(what: str, where: str, value: Any) -> InputError:
+    """The error of a field that is not what it should be."""
+    return fault(where, f"expected {what}, got {shown(value)}")
+
+
+def fields_of(
+    value: Any, where: str, required: Iterable[str], optional: Iterable[str] = ()
+) -> Mapping[str, Any]:
+    """An object that has every required field, and no other than those and the optional."""
+    if not isinstance(value, Mapping):
+        raise expected("an object", where, value)
+    required = tuple(required)
+    for name in required:
+        if name not in value:
+            raise fault(where, f"field {name!r} is missing")
+    unknown = [name for name in value if name not in (*required, *optional)]
+    if unknown:
+        raise fault(where, f"unknown field {shown(unknown[0])}")
+    return value
+
+
+def each_of(value: Any, where: str, read: Callable[[Any, str], _T]) -> list[_T]:
+    """A list, each item of it read."""
+    if not isinstance(value, list):
+        raise expected("a list", where, value)
+    return [read(item, f"{where}[{index}]") for index, item in enumerate(value)]
+
+
+def names_of(value: Any, where: str) -> Mapping[str, Any]:
+    """An object whose names are text."""
+    if not isinstance(value, Mapping):
+        raise expected("an object", where, value)
+    for name in value:
+        text_of(name, f"{where}: name")
+    return value
+
+
+def scalar_of(value: Any, where: str) -> Any:
+    """A value that JSON and every database hold exactly."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 64:
+        return int(value)
+    if isinstance(value, float) and abs(value) <= sys.float_info.max:
+        return float(value)
+    if isinstance(value, str):
+        return text_of(value, where)
+    raise expected("a finite number, a string, a boolean or null", where, value)
+
+
+def text_of(value: Any, where: str) -> str:
+    """Text that UTF-8 can encode, without NUL, which PostgreSQL cannot hold."""
+    try:
+        if isinstance(value, str) and b"\0" not in value.encode():
+            return str(value)
+    except UnicodeEncodeError:
+        pass
+    raise expected("text", where, value)
+
+
+def time_of(value: Any, where: str) -> float:
+    """Microseconds, finite and not negative."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= sys.float_info.max:
+        raise expected("a finite time of 0 or more, in microseconds", where, value)
+    return float(value) + 0.0  # SQLite gives -0.0 back as 0.0

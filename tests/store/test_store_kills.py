@@ -1,0 +1,125 @@
+"""SIGKILL at any moment of a tuning run: the store is sound and holds what was committed."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from children import delays, killed, memory_folder, say
+from store_records import PROVENANCE, record
+
+from asmtune.config import Config
+from asmtune.records import Failure, Measurement, TuneKey, TuneRecord
+from asmtune.store import Shelf, Store
+
+KILLS = 200
+KILLS_OF_A_STORE = 10
+CONFIGS = [Config({"BLOCK_M": 16 * (n + 1)}) for n in range(12)]
+BATCH = 4
+
+# Times that were reported as kept, by shape and config.
+Told = dict[int, dict[int, float]]
+
+
+def key_of(m: int) -> TuneKey:
+    """One shape's key."""
+    return replace(record().key, shape={"M": m})
+
+
+def timing(config: Config, median_us: float) -> Measurement:
+    """A timing that can be told from one taken again."""
+    return Measurement(config, median_us, median_us, median_us, (median_us,) * 20)
+
+
+def tune(shelf: Shelf, m: int, pipe: int) -> None:
+    """Tunes one key as a session does: resumes, times batches, keeps each, then the record."""
+    key = key_of(m)
+    with shelf.flight(key, PROVENANCE) as flight:
+        if not flight.mine:
+            return
+        known = {t.config: t for t in shelf.remembered(key, PROVENANCE).measurements}
+        for start in range(0, len(CONFIGS), BATCH):
+            batch = [c for c in CONFIGS[start : start + BATCH] if c not in known]
+            new = [timing(config, 1 + int.from_bytes(os.urandom(6)) / 2**20) for config in batch]
+            failures = [(Config({"BLOCK_M": 8 * start + 8}), Failure("launch", "memory", "x"))]
+            shelf.remember(key, PROVENANCE, new, failures)
+            for taken in new:
+                say(pipe, m, CONFIGS.index(taken.config), taken.median_us)
+            known |= {taken.config: taken for taken in new}
+        flight.finish(TuneRecord(key, CONFIGS[0], tuple(known.values()), PROVENANCE))
+        say(pipe, m, "saved")
+
+
+def session(where: str, pipe: int) -> None:
+    """Tunes key after key until it is killed; a warning of the store ends it with a message."""
+    warnings.simplefilter("error")
+    shelf = Shelf(where)
+    for m in range(10_000):
+        tune(shelf, m, pipe)
+
+
+def listen(text: str, told: Told, saved: set[int]) -> None:
+    """Notes what a killed process had been told is committed; its last line may be cut off."""
+    for line in text.splitlines(keepends=True):
+        if not line.endswith("\n"):
+            continue
+        m, what, *median = line.split()
+        if what == "saved":
+            saved.add(int(m))
+        else:
+            # Told once alone: what is known is not timed again.
+            assert int(what) not in told.setdefault(int(m), {}), line
+            told[int(m)][int(what)] = float(median[0])
+
+
+def check(where: str, told: Told, saved: set[int]) -> None:
+    """The store opens without a word, is sound, and holds all that was told."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Store.open(where, on_corrupt="set_aside") as store:
+            assert store.verify() == []
+            records = {r.key.shape["M"]: r for r in store.records()}
+            for m, times in told.items():
+                kept = records.get(m) or store.remembered(key_of(m), PROVENANCE)
+                found = {CONFIGS.index(t.config): t.median_us for t in kept.measurements}
+                assert times.items() <= found.items()
+            assert saved <= set(records)
+            assert all(len(r.measurements) == len(CONFIGS) for r in records.values())
+
+
+def kill_and_check(where: str, moments: list[float]) -> tuple[Told, set[int]]:
+    """Kills one session after another at these moments, each going on where the last was."""
+    told: Told = {}
+    saved: set[int] = set()
+    for moment in moments:
+        listen(killed(partial(session, where), moment), told, saved)
+        check(where, told, saved)
+    return told, saved
+
+
+def test_killed_at_200_moments_of_tuning() -> None:
+    """Whenever a tuning process is killed, from making the store on, the next one goes on."""
+    moments = delays(KILLS, 0.12, seed=4)
+    timings = records = 0
+    for first in range(0, KILLS, KILLS_OF_A_STORE):
+        with memory_folder() as folder:
+            path = Path(folder) / "cache" / "store.sqlite"
+            told, saved = kill_and_check(str(path), moments[first : first + KILLS_OF_A_STORE])
+            assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+            assert path.parent.stat().st_mode & 0o777 == 0o700
+        timings += sum(map(len, told.values()))
+        records += len(saved)
+    assert timings > 10 * KILLS_OF_A_STORE
+    assert records > KILLS_OF_A_STORE
+
+
+def test_killed_while_tuning_on_a_server(request: pytest.FixtureRequest) -> None:
+    """The same holds where the store is a server's."""
+    where = request.getfixturevalue("postgres").new_store()
+    told, saved = kill_and_check(where, delays(15, 0.3, seed=5))
+    assert told
+    assert saved

@@ -1,0 +1,243 @@
+"""A store on a real PostgreSQL server: what a file does not have."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from children import finish, start
+from postgres_server import GUARDED, PASSWORD, Server, as_guarded, driven, schema_of
+from sqlalchemy import create_engine
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import NullPool
+from store_records import PROVENANCE, record
+from typer.testing import CliRunner
+
+from asmtune.cli import cache
+from asmtune.errors import StoreError
+from asmtune.store import Shelf, Store, StoreWarning, places
+
+KEY = record().key
+
+
+@pytest.fixture
+def url(postgres: Server) -> str:
+    """A store that is not there yet."""
+    return postgres.new_store()
+
+
+def test_driver_need_not_be_named(url: str) -> None:
+    """`postgresql://` and `postgres://` alike take psycopg, whatever SQLAlchemy would take."""
+    for scheme in ("postgresql", "postgres", "postgresql+psycopg"):
+        with Store.open(url.replace("postgresql", scheme, 1)) as store:
+            store.save(record())
+            assert store.place.startswith("postgresql+psycopg://postgres@127.0.0.1:")
+
+
+def test_made_by_eight_processes_at_once(url: str) -> None:
+    """Processes that meet an empty database together make its tables once."""
+
+    def work(n: int) -> None:
+        with Store.open(url) as store:
+            store.save(record(n))
+
+    children = [start(lambda _, n=n: work(n)) for n in range(8)]
+    assert [finish(*child) for child in children] == [""] * 8
+    with Store.open(url) as store:
+        assert len(store.records()) == 8
+
+
+@pytest.fixture
+def role(postgres: Server, url: str) -> Iterator[str]:
+    """The URL with the user of a role that may use the schema, and no password."""
+    quoted = PASSWORD.replace("'", "''")
+    postgres.execute(f"CREATE ROLE {GUARDED} LOGIN PASSWORD '{quoted}'")
+    postgres.execute(f"GRANT USAGE ON SCHEMA {schema_of(url)} TO {GUARDED}")
+    yield url
+    postgres.execute(f"DROP OWNED BY {GUARDED}")
+    postgres.execute(f"DROP ROLE {GUARDED}")
+
+
+def test_password(role: str, postgres: Server) -> None:
+    """The right password opens the store, a wrong one is refused, and none is ever shown."""
+    with pytest.raises(StoreError, match="password authentication failed") as caught:
+        Store.open(as_guarded(role, "wr0ng"), patience_s=0.1)
+    assert "wr0ng" not in str(caught.value)
+    assert f"{GUARDED}:***@127.0.0.1" in str(caught.value)
+    right = as_guarded(role, PASSWORD)
+    with pytest.raises(StoreError, match=r"permission denied.*grant the right") as caught:
+        Store.open(right)
+    assert PASSWORD not in str(caught.value)
+    postgres.execute(f"GRANT CREATE ON SCHEMA {schema_of(role)} TO {GUARDED}")
+    with Store.open(right) as store:
+        assert PASSWORD not in store.place + repr(store) + repr(store._database)
+        store.save(record())
+        assert store.find(KEY) == record()
+
+
+def test_reader_without_the_right_to_write(role: str, postgres: Server) -> None:
+    """A role that may only read looks configs up, and is told what it may not when it saves."""
+    Store.open(role).save(record())
+    postgres.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema_of(role)} TO {GUARDED}")
+    with Store.open(as_guarded(role, PASSWORD)) as store:
+        assert store.lookup(KEY, PROVENANCE).outcome == "hit"
+        with pytest.raises(StoreError, match="permission denied for table"):
+            store.save(record(1))
+
+
+def test_table_that_another_session_holds(url: str) -> None:
+    """A lock that is held for too long costs a shelf one warning, after the time that is set."""
+    Store.open(url).close()
+    engine = create_engine(driven(url), poolclass=NullPool)
+    with engine.begin() as holder:
+        holder.exec_driver_sql("LOCK TABLE keys IN ACCESS EXCLUSIVE MODE")
+        shelf = Shelf(url, patience_s=0.2)
+        with pytest.warns(StoreWarning, match="another session has held it for too long") as caught:
+            assert shelf.lookup(KEY, PROVENANCE).outcome == "miss"
+        assert shelf.lookup(KEY, PROVENANCE).outcome == "miss"
+    assert len(caught) == 1
+
+
+def test_server_without_free_connections(postgres: Server, url: str) -> None:
+    """A server that has no connection to give is asked again until it has."""
+    engine = create_engine(driven(url), poolclass=NullPool)
+    held = []
+    with suppress(OperationalError):
+        while len(held) < 100:
+            held.append(engine.connect())
+    with pytest.raises(StoreError, match=r"too many clients|remaining connection slots"):
+        Store.open(url, patience_s=0.05)
+
+    def work() -> None:
+        with Store.open(url) as store:
+            store.save(record())
+
+    child, reader = start(lambda _: work())
+    time.sleep(0.2)
+    for connection in held:
+        connection.close()
+    assert finish(child, reader) == ""
+    with Store.open(url) as store:
+        assert store.records() == [record()]
+
+
+def test_server_that_is_restarted(url: str, postgres: Server) -> None:
+    """A connection that the server ends is no loss: the next call makes another."""
+    with Store.open(url) as store:
+        store.save(record())
+        postgres.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
+        assert store.find(KEY) == record()
+
+
+def test_no_connection_is_left_open(url: str, postgres: Server) -> None:
+    """Between two calls a store holds no connection: a large job's ranks do not use them up."""
+    with Store.open(url) as store:
+        store.save(record())
+        query = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        engine = create_engine(driven(url))
+        with engine.connect() as connection:
+            for _ in range(100):  # a session ends a moment after its client
+                if connection.exec_driver_sql(query).scalar_one() == 1:
+                    break
+                connection.rollback()
+                time.sleep(0.02)
+            else:
+                pytest.fail("a connection is open")
+        engine.dispose()
+
+
+def test_server_dies() -> None:
+    """A server that goes away costs one warning; launches go on."""
+    server = Server.start()
+    try:
+        shelf = Shelf(server.new_store(), patience_s=0.2)
+        shelf.save(record())
+        assert shelf.lookup(KEY, PROVENANCE).outcome == "hit"
+        server.process.send_signal(signal.SIGQUIT)
+        server.process.wait()
+        with pytest.warns(StoreWarning, match="going on without the store") as caught:
+            assert shelf.lookup(KEY, PROVENANCE).outcome == "miss"
+        with shelf.flight(KEY, PROVENANCE) as flight:
+            assert flight.mine
+        assert len(caught) == 1
+    finally:
+        server.stop()
+
+
+def test_damaged_row(url: str, postgres: Server) -> None:
+    """A damaged record on a server is a miss with one warning, as in a file."""
+    with Store.open(url, on_corrupt="set_aside") as store:
+        store.save(record())
+        store.remember(record(1).key, PROVENANCE, record().measurements)
+        postgres.execute("UPDATE keys SET winner = replace(winner, '128', '256')", url)
+        postgres.execute("UPDATE trials SET outcome = replace(outcome, '64', '32')", url)
+        assert len(store.verify()) == 2
+        with pytest.warns(StoreWarning, match="do not match its seal"):
+            assert store.lookup(KEY, PROVENANCE).outcome == "corrupt"
+        with pytest.warns(StoreWarning, match="do not match its seal"):
+            assert store.remembered(record(1).key, PROVENANCE).measurements == (
+                record().measurements[0],
+            )
+        assert store.verify() == []
+
+
+def test_database_of_another_program(url: str, postgres: Server) -> None:
+    """Tables of the same name that are not the store's are refused in one line."""
+    postgres.execute("CREATE TABLE meta (name text, value text)", url)
+    with pytest.raises(StoreError, match="name a database of its own for the store") as caught:
+        Store.open(url)
+    assert "\n" not in str(caught.value)
+
+
+def test_newer_version(url: str, postgres: Server) -> None:
+    """A database that a newer asmtune has written is refused, with what to set."""
+    Store.open(url).close()
+    postgres.execute("UPDATE meta SET value = '3'", url)
+    with pytest.raises(StoreError, match=r"schema 3.*set ASMTUNE_STORE_URL to another place"):
+        Store.open(url)
+
+
+def test_options_of_the_url_are_kept(url: str) -> None:
+    """What the URL says of the connection goes before what the store would set."""
+    engine = places.served(places.home(f"{url}&connect_timeout=7&application_name=mine"), 5.0)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SHOW application_name").scalar_one() == "mine"
+        given = connection.connection.dbapi_connection.info.get_parameters()
+    assert given["connect_timeout"] == "7"
+    assert given["keepalives_idle"] == "4"
+    assert "mine" not in places.shown(f"{url}&application_name=mine")
+
+
+def test_text_of_every_language(url: str) -> None:
+    """Names beyond ASCII are kept whatever the client's locale says."""
+    made = record(kernel="pkg.größe_矩阵", provenance=replace(PROVENANCE, driver="é"))
+    code = os.environ.get("PGCLIENTENCODING")
+    os.environ["PGCLIENTENCODING"] = "SQL_ASCII"
+    try:
+        with Store.open(url) as store:
+            store.save(made)
+            assert store.records("pkg.größe_矩阵") == [made]
+    finally:
+        del os.environ["PGCLIENTENCODING"]
+        if code is not None:
+            os.environ["PGCLIENTENCODING"] = code
+
+
+def test_commands_by_url(url: str) -> None:
+    """`asmtune cache` works on a server's store, by its URL."""
+    with Store.open(url) as store:
+        store.save(record())
+        store.remember(record(1).key, PROVENANCE, record().measurements)
+    listed = json.loads(CliRunner().invoke(cache.app, ["ls", "--json", "--store", url]).stdout)
+    assert [(row["layer"], row["timed"]) for row in listed] == [("store", 2), ("unfinished", 2)]
+    cleared = CliRunner().invoke(cache.app, ["clear", "--yes", "--store", url]).stdout
+    assert cleared.startswith("cleared 1 records and 1 unfinished runs from postgresql+psycopg://")
+    assert CliRunner().invoke(cache.app, ["verify"], env={"ASMTUNE_STORE_URL": url}).exit_code == 0

@@ -1,0 +1,368 @@
+"""A shelf on stores that fail: one warning, no exception, no hang, never a wrong config."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import resource
+import socket
+import sqlite3
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from children import as_nobody, finish, in_child, say, start
+from store_records import PROVENANCE, record
+
+from asmtune.config import Config
+from asmtune.errors import StoreError
+from asmtune.records import TuneRecord
+from asmtune.settings import Settings
+from asmtune.store import (
+    Lookup,
+    Remembered,
+    Shelf,
+    Store,
+    StoreWarning,
+    find_tuned,
+    open_user_store,
+)
+from asmtune.store.shelf import PATIENCE_S
+
+KEY = record().key
+LOST = Lookup("miss", detail="the store cannot be used")
+NOTHING = Remembered()
+
+
+def told(shelf: Shelf) -> list[str]:
+    """Uses a shelf in every way, as a launch that tunes does; what it warned of.
+
+    What it answers is a miss, nothing, or just what this launch has made.
+    """
+    mine = record()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            found = find_tuned(KEY, PROVENANCE, shelf)
+            assert found.outcome == "miss" or found.record == mine
+            with shelf.flight(KEY, PROVENANCE) as flight:
+                assert flight.mine or flight.record == mine
+                known = shelf.remembered(KEY, PROVENANCE)
+                assert known in (NOTHING, Remembered(mine.measurements))
+                shelf.remember(KEY, PROVENANCE, mine.measurements)
+                assert flight.finish(mine) == mine
+            shelf.save(mine)
+            assert shelf.records("pkg.matmul") in ([], [mine])
+        shelf.close()
+    assert all(warning.category is StoreWarning for warning in caught)
+    return [str(warning.message) for warning in caught]
+
+
+def goes_on_without(shelf: Shelf, *parts: str) -> None:
+    """The shelf warns once, in one line that holds these parts, and is of no more use."""
+    (message,) = told(shelf)
+    assert "\n" not in message
+    assert message.endswith("; going on without the store")
+    for part in parts:
+        assert part in message, message
+    assert not shelf.working
+    assert shelf.lookup(KEY, PROVENANCE) == LOST
+
+
+def impatient(where: Path | str) -> Shelf:
+    """A shelf whose waits do not hold the tests up."""
+    return Shelf(str(where), patience_s=0.2)
+
+
+def test_a_sound_store(where: str) -> None:
+    """On a sound store a shelf says nothing, and keeps and finds what a store does."""
+    shelf = Shelf(where)
+    assert told(shelf) == []
+    assert shelf.working
+    assert shelf.lookup(KEY, PROVENANCE) == Lookup("hit", record())
+    with Store.open(where) as store:
+        assert store.records() == [record()]
+
+
+def test_newer_store(tmp_path: Path) -> None:
+    """A store of a newer asmtune is left as it is."""
+    path = tmp_path / "store.sqlite"
+    Store.open(path).save(record())
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE meta SET value = '3' WHERE name = 'schema_version'")
+    before = path.read_bytes()
+    goes_on_without(Shelf(str(path)), str(path), "written by a newer asmtune", "upgrade asmtune")
+    assert path.read_bytes() == before
+
+
+def test_damaged_store(tmp_path: Path) -> None:
+    """A damaged file is set aside with one warning, and a fresh one used from then on."""
+    path = tmp_path / "store.sqlite"
+    path.write_bytes(b"not a database" * 100)
+    shelf = Shelf(str(path))
+    (message,) = told(shelf)
+    assert "set aside as store.sqlite.corrupt-" in message
+    assert shelf.lookup(KEY, PROVENANCE) == Lookup("hit", record())
+
+
+def test_file_in_the_folders_place(tmp_path: Path) -> None:
+    """A file where the folder should be costs a warning."""
+    (tmp_path / "cache").write_text("")
+    goes_on_without(Shelf(str(tmp_path / "cache" / "store.sqlite")), "move it away")
+
+
+@pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "PRAGMA locking_mode"])
+def test_locked_store(tmp_path: Path, lock: str) -> None:
+    """A file that another process has locked holds nothing up for longer than is set."""
+    path = tmp_path / "store.sqlite"
+    Store.open(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        if lock.startswith("PRAGMA"):
+            holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+            lock = "BEGIN EXCLUSIVE"
+        holder.execute(lock)
+        goes_on_without(impatient(path), "database is locked", "try again when that has ended")
+
+
+def test_waits_are_bounded(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """What a launch may wait for a lock is what the shelf documents, on both databases."""
+    asked = {"sqlite": "PRAGMA busy_timeout", "postgresql": "SHOW statement_timeout"}
+    for url in (str(tmp_path / "s.sqlite"), request.getfixturevalue("postgres").new_store()):
+        shelf = Shelf(url)
+        shelf.save(record())
+        assert shelf._store is not None
+        query = asked[shelf._store._database.engine.dialect.name]
+        (answer,) = shelf._store.transact(lambda c, q=query: c.exec_driver_sql(q).one())
+        assert answer in (1000 * PATIENCE_S, f"{PATIENCE_S:.0f}s")
+
+
+def test_stuck_maker_of_the_file(tmp_path: Path) -> None:
+    """A process that is stuck while it makes the file holds the others up for no longer."""
+    path = tmp_path / "store.sqlite"
+    with (tmp_path / "store.sqlite.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        goes_on_without(impatient(path), "another process is making it")
+    assert not path.exists()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 400 kB of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if made.returncode != 0:
+        pytest.skip(f"no disk may be mounted here: {made.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_read_only_disk(disk: Path) -> None:
+    """A folder that may only be read costs a warning, with a store in it and without."""
+    (disk / "made").mkdir()
+    Store.open(disk / "made" / "store.sqlite").save(record())
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    goes_on_without(Shelf(str(disk / "new" / "store.sqlite")), "Read-only file system")
+    goes_on_without(Shelf(str(disk / "made" / "store.sqlite")), "readable and writable")
+
+
+def test_read_only_folder(open_folder: Path) -> None:
+    """A folder that its user may not write costs a warning, as does a store of another user's."""
+    (open_folder / "cache").mkdir(mode=0o555)
+    new = open_folder / "cache" / "store.sqlite"
+    assert as_nobody(lambda: goes_on_without(Shelf(str(new)), "Permission denied")) == ""
+    made = open_folder / "made" / "store.sqlite"
+    Store.open(made).save(record())
+    made.parent.chmod(0o555)
+    assert as_nobody(lambda: goes_on_without(Shelf(str(made)), "readable and writable")) == ""
+
+
+def test_limit_on_files(tmp_path: Path) -> None:
+    """A limit on the size of files, met while tuning, costs a warning and nothing that was kept."""
+    path = tmp_path / "store.sqlite"
+    with Store.open(path) as store:
+        store.save(record(1))
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        shelf = Shelf(str(path))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for m in range(2, 30):
+                shelf.remember(record(m).key, PROVENANCE, big(m).measurements)
+        (warning,) = caught
+        assert str(warning.message).endswith("; going on without the store")
+
+    assert in_child(limited) == ""
+    with Store.open(path) as store:
+        assert store.records() == [record(1)]
+        assert store.unfinished()
+        assert store.verify() == []
+
+
+def big(m: int) -> TuneRecord:
+    """A record of some 20 kB."""
+    many = replace(record().measurements[0], samples_us=(0.1234567890123,) * 1_000)
+    return record(m, measurements=(many,))
+
+
+def fill(disk: Path, but: int) -> Path:
+    """Takes all of a disk's room but some bytes."""
+    file = disk / "filler"
+    with file.open("wb", buffering=0) as filler, suppress(OSError):
+        while True:
+            filler.write(bytes(4096))
+    with file.open("r+b") as filler:
+        filler.truncate(max(0, file.stat().st_size - but))
+    return file
+
+
+@pytest.mark.parametrize("left_kib", [0, 4, 8, 16, 40, 80])
+@pytest.mark.parametrize("existing", [True, False])
+def test_full_disk(disk: Path, existing: bool, left_kib: int) -> None:
+    """A disk that is full, or fills while tuning, costs a warning and nothing that was kept."""
+    path = disk / "store.sqlite"
+    if existing:
+        Store.open(path).save(record(1))
+    filler = fill(disk, 1024 * left_kib)
+    shelf = Shelf(str(path))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for m in range(2, 30):
+            with shelf.flight(record(m).key, PROVENANCE) as flight:
+                shelf.remember(record(m).key, PROVENANCE, big(m).measurements)
+                assert flight.mine
+                assert flight.finish(big(m)) == big(m)
+    (message,) = {str(warning.message) for warning in caught}
+    assert message.endswith("; going on without the store")
+    assert "space" in message
+    assert len(caught) == 1
+    filler.unlink()
+    with Store.open(path) as store:
+        kept = store.records()
+        assert store.verify() == []
+    assert all(r in (record(1), big(r.key.shape["M"])) for r in kept)
+    assert not existing or record(1) in kept
+
+
+def test_config_that_cannot_be_kept(where: str) -> None:
+    """A config whose values no store can hold is used, and said once not to be kept."""
+    odd = Config({"ACC": object()})
+    made = record(winner=odd, measurements=(replace(record().measurements[0], config=odd),))
+    shelf = Shelf(where)
+
+    def tune() -> None:
+        for _ in range(3):
+            shelf.remember(KEY, PROVENANCE, made.measurements)
+        with shelf.flight(KEY, PROVENANCE) as flight:
+            assert flight.finish(made) is made
+
+    with pytest.warns(StoreWarning, match=r"ACC: expected .*; it is not kept") as caught:
+        tune()
+    assert len({str(warning.message) for warning in caught}) == len(caught) == 2
+    assert shelf.working
+    assert told(shelf) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "hidden"),
+    [
+        ("nosuchdb://me:secret@host/x", "secret"),
+        ("postgresql://me:se@cret@host/x", "cret"),
+        ("postgresql://me:p@host:cret/x", "cret"),
+        ("postgresql+nodriver://me:secret@host/x", "secret"),
+    ],
+)
+def test_url_that_cannot_be_served(url: str, hidden: str) -> None:
+    """A URL that is none, or whose driver is missing, costs a warning that holds no password."""
+    shelf = Shelf(url)
+    goes_on_without(shelf, f"store URL {url.split(':')[0]}://...: ", "give the path of a file")
+    assert not any(hidden in message for message in shelf._told)
+
+
+def test_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without psycopg the warning says what to install."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
+    goes_on_without(Shelf("postgresql://me@host/x"), "pip install 'asmtune[postgresql]'")
+
+
+def test_server_that_is_not_there() -> None:
+    """A server that refuses connections is tried for as long as is set, then gone without."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # not listening
+        url = f"postgresql://me:secret@127.0.0.1:{taken.getsockname()[1]}/x?sslpassword=hidden"
+        shelf = impatient(url)
+        goes_on_without(shelf, "me:***@127.0.0.1", "check that the database is up")
+    assert not any("secret" in text or "hidden" in text for text in shelf._told)
+
+
+def test_server_that_does_not_answer() -> None:
+    """A server that takes connections and says nothing does not hold a launch up."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"postgresql://me@127.0.0.1:{mute.getsockname()[1]}/x"
+        goes_on_without(impatient(url), "127.0.0.1")
+
+
+def test_store_that_fails_while_others_wait(tmp_path: Path) -> None:
+    """Who waits for another's record when the store fails tunes by itself."""
+    path = tmp_path / "cache" / "store.sqlite"
+
+    def wait(pipe: int) -> None:
+        shelf = impatient(path)
+        say(pipe, "here")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with shelf.flight(KEY, PROVENANCE) as flight:
+                say(pipe, flight.mine, flight.finish(record()) == record())
+        say(pipe, len(caught))
+
+    def tune() -> None:
+        with Shelf(str(path)).flight(KEY, PROVENANCE):
+            child, reader = start(wait)
+            path.rename(path.with_name("away"))
+            path.mkdir()
+            assert finish(child, reader) == "here\nTrue True\n1\n"
+
+    with pytest.warns(StoreWarning, match="going on without the store") as caught:
+        tune()
+    assert len(caught) == 1
+
+
+def test_warning_points_at_the_caller(tmp_path: Path) -> None:
+    """The warning is shown for the line that used asmtune, not for one inside it."""
+    tmp_path.joinpath("file").write_text("")
+    with pytest.warns(StoreWarning) as caught:
+        Shelf(str(tmp_path / "file" / "store.sqlite")).lookup(KEY, PROVENANCE)
+    assert caught[0].filename == __file__
+
+
+def test_one_shelf_a_process_and_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's store is one shelf however often it is asked for, so that it warns once."""
+    one, other = (Settings(cache_dir=tmp_path / name) for name in "ab")
+    assert open_user_store(one) is open_user_store(replace(one, jobs=7))
+    assert open_user_store(one) is not open_user_store(other)
+    open_user_store(one).save(record())
+    with Store.open(one.store_path) as store:
+        assert store.records() == [record()]
+    elsewhere = replace(one, store_url=f"sqlite:///{tmp_path}/elsewhere.sqlite")
+    open_user_store(elsewhere).save(record(7))
+    with Store.open(tmp_path / "elsewhere.sqlite") as store:
+        assert store.records() == [record(7)]
+
+
+def test_errors_name_the_way_out(tmp_path: Path) -> None:
+    """What a store says of its file names the variable that moves it."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="or set ASMTUNE_STORE_URL to another place") as caught:
+        Store.open(tmp_path / "file" / "store.sqlite")
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.ENOTDIR

@@ -1,0 +1,219 @@
+"""Timings of runs that have not ended: kept at once, reused while they hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import store_records
+from children import finish, start
+from hypothesis import given, settings
+from store_records import PROVENANCE, record, timed
+
+from asmtune.config import Config
+from asmtune.errors import InputError
+from asmtune.records import Failure, Measurement, TuneRecord
+from asmtune.store import Remembered, Store
+from asmtune.store.codec import config_text
+
+KEY = record().key
+GROWN = replace(PROVENANCE, space="b" * 64)
+ONE, TWO, THREE = (timed(Config({"BLOCK_M": 16 << n}), 10.0 + n) for n in range(3))
+BROKEN = (Config({"BLOCK_M": 512}), Failure("ptxas", "registers", "too many\nat line 3"))
+
+
+@pytest.fixture
+def store(where: str) -> Iterator[Store]:
+    """An empty store."""
+    with Store.open(where) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Store]:
+    """One store for all examples of a property."""
+    if request.param == "sqlite":
+        url = str(tmp_path_factory.mktemp("shared") / "store.sqlite")
+    else:
+        url = request.getfixturevalue("postgres").new_store()
+    with Store.open(url) as store:
+        yield store
+
+
+def test_another_process_goes_on_with_them(where: str, store: Store) -> None:
+    """What one process remembers, batch by batch, the next finds, without a record."""
+    store.remember(KEY, PROVENANCE, [ONE])
+    store.remember(KEY, PROVENANCE, [TWO], [BROKEN])
+    with Store.open(where) as other:
+        assert other.remembered(KEY, GROWN) == Remembered((ONE, TWO), (BROKEN,))
+        assert other.find(KEY) is None
+        assert other.lookup(KEY, PROVENANCE).outcome == "miss"
+        assert other.verify() == []
+
+
+@settings(deadline=None, max_examples=25)
+@given(made=store_records.records())
+def test_any_outcome_comes_back_equal(shared: Store, made: TuneRecord) -> None:
+    """Whatever a record can hold is remembered to the last digit, the newest of each config."""
+    shared.clear()
+    shared.remember(made.key, made.provenance, made.measurements, made.failures)
+    newest: dict[str, object] = {config_text(m.config): m for m in made.measurements}
+    newest |= {config_text(failed[0]): failed for failed in made.failures}
+    known = shared.remembered(made.key, made.provenance)
+    assert [*known.measurements, *known.failures] == [
+        *(outcome for outcome in newest.values() if isinstance(outcome, Measurement)),
+        *(outcome for outcome in newest.values() if not isinstance(outcome, Measurement)),
+    ]
+
+
+def test_newest_of_a_config_counts(store: Store) -> None:
+    """A config that was timed again, or failed at last, has the newest outcome alone."""
+    again = timed(ONE.config, 5.0)
+    store.remember(KEY, PROVENANCE, [ONE, TWO])
+    store.remember(KEY, PROVENANCE, [again], [(TWO.config, BROKEN[1])])
+    assert store.remembered(KEY, PROVENANCE) == Remembered((again,), ((TWO.config, BROKEN[1]),))
+
+
+@pytest.mark.parametrize(
+    ("change", "holds"),
+    [
+        ({"source": "6" * 64}, False),
+        ({"triton": "3.7.0"}, False),
+        ({"triton": "3.6.9", "torch": "9", "driver": "1", "asmtune": "2", "date": ""}, True),
+        ({"space": "b" * 64}, True),
+    ],
+)
+def test_what_must_agree(store: Store, change: dict[str, str], holds: bool) -> None:
+    """Timings hold for the same source and Triton's major.minor, whatever the space."""
+    store.remember(KEY, PROVENANCE, [ONE])
+    assert store.remembered(KEY, replace(PROVENANCE, **change)).measurements == (ONE,) * holds
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kernel": "pkg.other"}, {"shape": {"M": 1}}, {"dtypes": {}}, {"device": "NVIDIA H100"}],
+)
+def test_other_keys_share_nothing(store: Store, change: dict[str, object]) -> None:
+    """Another kernel, shape, dtype or device has no part in a key's timings."""
+    store.remember(KEY, PROVENANCE, [ONE])
+    assert store.remembered(replace(KEY, **change), PROVENANCE) == Remembered()
+
+
+def test_a_record_serves_when_the_space_grows(store: Store) -> None:
+    """When the space grows by a config, the record's timings and failures hold for the rest."""
+    store.save(record())
+    known = store.remembered(KEY, GROWN)
+    assert known == Remembered(record().measurements, record().failures)
+    assert store.remembered(KEY, PROVENANCE) == Remembered()  # the record itself is the answer
+    assert store.remembered(KEY, replace(GROWN, source="6" * 64)) == Remembered()
+    assert store.remembered(KEY, replace(GROWN, triton="3.7.0")) == Remembered()
+
+
+def test_newer_than_the_record(store: Store) -> None:
+    """What the run after the record has found of a config goes before the record's."""
+    store.save(record())
+    again = timed(record().winner, 1.0)
+    store.remember(KEY, GROWN, [again, THREE])
+    known = store.remembered(KEY, GROWN)
+    assert set(known.measurements) == {again, record().measurements[1], THREE}
+
+
+def test_saving_ends_the_run(store: Store) -> None:
+    """A key's record takes the place of what was remembered of it; other keys keep theirs."""
+    other = record(1).key
+    store.remember(KEY, PROVENANCE, [ONE, TWO], [BROKEN])
+    store.remember(other, PROVENANCE, [THREE])
+    store.save(record())
+    assert store.remembered(KEY, PROVENANCE) == Remembered()
+    assert [run.key for run in store.unfinished()] == [other]
+    store.remember(KEY, PROVENANCE, [ONE])
+    assert store.keep_first(record(failures=())) == record()
+    assert [run.key for run in store.unfinished()] == [other]
+
+
+def test_keep_first(store: Store) -> None:
+    """Of two records made the same way the first stays and is given to the second's maker."""
+    second = record(failures=())
+    assert store.keep_first(record()) == record()
+    assert store.keep_first(second) == record()
+    assert store.records() == [record()]
+    elsewhere = record(failures=(), provenance=GROWN)
+    assert store.keep_first(elsewhere) == elsewhere
+    assert store.records() == [elsewhere]
+
+
+def test_unfinished_runs(store: Store) -> None:
+    """Unfinished runs are listed by key and source, with how much is known of each."""
+    later = replace(PROVENANCE, date="2025-03-02T12:00:00+00:00")
+    store.remember(KEY, PROVENANCE, [ONE], [BROKEN])
+    store.remember(KEY, later, [TWO, THREE])
+    store.remember(KEY, replace(PROVENANCE, source="6" * 64), [ONE])
+    store.remember(replace(KEY, kernel="pkg.a"), PROVENANCE, [ONE])
+    store.remember(KEY, PROVENANCE)
+    found = store.unfinished()
+    assert [(run.key.kernel, run.source[:1], run.timed, run.failed) for run in found] == [
+        ("pkg.a", "5", 1, 0),
+        ("pkg.matmul", "5", 3, 1),
+        ("pkg.matmul", "6", 1, 0),
+    ]
+    assert found[1].date == later.date
+    assert [run.key.kernel for run in store.unfinished("pkg.a", "NVIDIA H200")] == ["pkg.a"]
+    assert store.unfinished(device="NVIDIA H100") == []
+    assert store.clear("pkg.matmul") == 0
+    assert [run.key.kernel for run in store.unfinished()] == ["pkg.a"]
+
+
+def test_all_of_a_batch_or_none(store: Store) -> None:
+    """One outcome that cannot be kept is named, and keeps its batch out."""
+    bad = replace(TWO, median_us=float("nan"))
+    with pytest.raises(InputError, match=r"^pkg\.matmul: trial\.median_us: expected a finite"):
+        store.remember(KEY, PROVENANCE, [ONE, bad])
+    with pytest.raises(InputError, match=r"trial\.key\.kernel'?: expected text"):
+        store.remember(replace(KEY, kernel="a\0b"), PROVENANCE, [ONE])
+    assert store.remembered(KEY, PROVENANCE) == Remembered()
+
+
+def test_hooks_do_not_travel(store: Store) -> None:
+    """A config's hook is code, so that a timing comes back without it."""
+    store.remember(KEY, PROVENANCE, [replace(ONE, config=Config({"BLOCK_M": 16}, pre_hook=print))])
+    assert store.remembered(KEY, PROVENANCE).measurements == (ONE,)
+
+
+def test_nul_in_a_compilers_message(store: Store) -> None:
+    """A failure whose message holds NUL, which PostgreSQL cannot, is kept with it spelled out."""
+    failed = (BROKEN[0], Failure("ptxas", "crash", "died:\0\0"))
+    kept = (BROKEN[0], Failure("ptxas", "crash", "died:\\0\\0"))
+    store.remember(KEY, PROVENANCE, [], [failed])
+    assert store.remembered(KEY, PROVENANCE).failures == (kept,)
+    store.save(record(failures=(failed,)))
+    assert store.records() == [record(failures=(kept,))]
+
+
+def test_processes_remember_at_once(where: str, store: Store) -> None:
+    """Eight processes that remember outcomes of one key at the same time lose none."""
+
+    def work(n: int) -> None:
+        with Store.open(where) as mine:
+            for m in range(5):
+                mine.remember(KEY, PROVENANCE, [timed(Config({"BLOCK_M": n, "N": m}))])
+
+    children = [start(lambda _, n=n: work(n)) for n in range(8)]
+    assert [finish(*child) for child in children] == [""] * 8
+    assert len(store.remembered(KEY, PROVENANCE).measurements) == 40
+    assert store.verify() == []
+
+
+def test_only_json_is_kept(where: str, store: Store) -> None:
+    """Outcomes are rows of plain JSON: loading them parses text and can execute nothing."""
+    store.remember(KEY, PROVENANCE, [ONE], [BROKEN])
+
+    def read(connection: object) -> list[str]:
+        return [row.outcome for row in connection.exec_driver_sql("SELECT outcome FROM trials")]
+
+    values = [json.loads(text) for text in store.transact(read)]
+    assert values[0]["median_us"] == 10.0
+    assert values[1]["kind"] == "registers"
