@@ -22,6 +22,8 @@ _KINDS: Final = (
     ("shared_memory", re.compile(r"shared (data|memory)", re.IGNORECASE)),
     ("memory", re.compile(r"MemoryError|bad_alloc|out of memory", re.IGNORECASE)),
     ("timeout", re.compile(r"took too long")),
+    # A signal ended it, as the kernel does to who takes the machine's memory.
+    ("crash", re.compile(r"ptxas` failed with error code -\d")),
     ("ptxas", re.compile(r"ptxas")),
 )
 

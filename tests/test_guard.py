@@ -68,6 +68,7 @@ def test_errors_about_input_and_interrupts_pass(error: BaseException) -> None:
         ("launch", RESOURCES("out of resource: shared memory, Required: 300000"), "shared_memory"),
         ("llir", MemoryError("std::bad_alloc"), "memory"),
         ("cubin", INTERNAL("`ptxas` failed with error code 139"), "ptxas"),
+        ("cubin", INTERNAL("`ptxas` failed with error code -9"), "crash"),
         ("lower", RuntimeError("PassManager::run failed"), "kernel"),
         ("ttir", RuntimeError("PassManager::run failed"), "kernel"),
         ("ttgir", RuntimeError("PassManager::run failed"), "compiler"),

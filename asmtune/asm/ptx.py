@@ -26,6 +26,7 @@ _STATEMENT = re.compile(
 ).fullmatch
 # Nine digits at most: int() raises on text of more than 4,300.
 _LOCATION = re.compile(r"\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\b").match
+_INLINED = re.compile(r"\s*// (begin|end) inline asm\s*").fullmatch
 _FILE = re.compile(r'\s*(\d{1,9})\s+"([^"]*)"').match
 _LABEL = re.compile(r"([\w$%.]+)\s*:(?!:)\s*").match
 _COMMENT = re.compile(r'("[^"]*")|//.*')
@@ -64,6 +65,7 @@ class _Reader:
         self._function: FunctionBuilder | None = None
         self._scope = Scope(None, 0)
         self._source: tuple[int, int] | None = None
+        self._inlined = self._located = False
         self._label = ""
         self._pending: list[str] = []
         self._pending_line = 0
@@ -77,7 +79,10 @@ class _Reader:
                     self._add(self._function, number, opcode, predicate, operands or "")
                     continue
                 if match := _LOCATION(line):
-                    self._source = (int(match[1]), int(match[2]))
+                    self._locate(match)
+                    continue
+                if match := _INLINED(line):
+                    self._inlined, self._located = match[1] == "begin", False
                     continue
             self._number = number
             self._read_slowly(line)
@@ -98,6 +103,15 @@ class _Reader:
         items.append(instruction)
         if opcode in JUMPS:
             function.jumps.append((instruction, self._scope))
+
+    def _locate(self, location: re.Match[str]) -> None:
+        """Takes a source line; all of a piece of inline assembly is at its first one.
+
+        The LLVM of Triton 3.9 puts each further line of the piece one line further down.
+        """
+        if not self._located:
+            self._source = (int(location[1]), int(location[2]))
+        self._located = self._inlined
 
     def _read_slowly(self, line: str) -> None:
         if "//" in line:
@@ -178,7 +192,7 @@ class _Reader:
             self._skip_section(value)
         elif directive == "loc":
             if match := _LOCATION(".loc" + value):
-                self._source = (int(match[1]), int(match[2]))
+                self._locate(match)
         elif directive == "file":
             if match := _FILE(value):
                 self._files[int(match[1])] = match[2]

@@ -10,27 +10,37 @@ TTIR is self-contained text, so that a child never imports the user's code:
 kernels of notebooks, closures and `__main__` compile like any other. It does
 not depend on warps, stages or registers, so that it is made once for all
 configs that share their constexprs.
+
+Workers are joblib's: this machine's, or those that `joblib.parallel_config` names
+in the thread that begins (workers). What a worker makes where this process cannot
+read it comes back with the outcome (worker, artifacts).
 """
 
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import (
-    Compiled,
     Hooks,
     compile_configs,
     compile_one,
     sketch_configs,
     sketch_one,
+    warm,
 )
+from asmtune.compile.standin import ArtifactWarning
+from asmtune.compile.worker import Compiled
+from asmtune.compile.workers import Workers
 
 __all__ = [
     "ArtifactCache",
+    "ArtifactWarning",
     "Compiled",
     "Hooks",
     "Lowering",
     "Request",
+    "Workers",
     "compile_configs",
     "compile_one",
     "sketch_configs",
     "sketch_one",
+    "warm",
 ]

@@ -1,29 +1,50 @@
 """Compiled artifacts on disk, by content, within a size limit.
 
 One gzipped JSON file an artifact: nothing in it can execute. A file appears
-whole or not at all; a damaged one is deleted and made again.
+whole or not at all; a damaged one is deleted and made again. A folder that
+cannot be written costs a warning: a private one stands in for it until this
+process ends.
 """
 
 from __future__ import annotations
 
-import base64
-import errno
-import gzip
-import json
+import contextlib
 import os
-import zlib
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from asmtune.compile import entries
+from asmtune.compile.standin import StandIns, storage_errors
 from asmtune.errors import StoreError
 from asmtune.records import Artifact, Failure
 
-# A crash or a timeout may be the machine's doing: not remembered.
-_LASTING: Final = frozenset({"registers", "shared_memory", "ptxas", "compiler", "kernel"})
 _SUFFIX: Final = ".json.gz"
+_TOKEN: Final = "token"
+_TOKEN_BYTES: Final = 32
+_STAND_INS: Final = StandIns()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Folders of artifacts as a worker is told of them, maybe on another machine.
+
+    Attributes:
+        folders: to look in; the last one is written to.
+        token: content of the last one's file `token`, which tells it from every other folder.
+    """
+
+    folders: tuple[Path, ...]
+    token: bytes
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process sees the very folder that is meant."""
+        with contextlib.suppress(OSError):
+            return (self.folders[-1] / _TOKEN).read_bytes() == self.token
+        return False
 
 
 class ArtifactCache:
@@ -32,98 +53,165 @@ class ArtifactCache:
     Args:
         folder: made with mode 0700 when first written to.
         limit_bytes: `trim` deletes the least recently used beyond it.
-
-    Raises:
-        StoreError: from any method, where the folder cannot be written.
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes
 
-    def prepare(self) -> None:
-        """Makes the folder and shows that it can be written, before any work."""
-        probe = self.folder / f"probe-{os.getpid()}"
-        with _storage_errors(self.folder):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folder, and what stands in for it if it cannot be written."""
+        stand_in = _STAND_INS.of(self.folder)
+        return (self.folder,) if stand_in is None else (self.folder, stand_in)
+
+    def prepare(self) -> Place:
+        """Shows that artifacts can be written, before any work, and where.
+
+        A folder that cannot be written is told of in a warning, once, and a
+        private one stands in for it.
+
+        Raises:
+            StoreError: neither can be written.
+        """
+        if _STAND_INS.of(self.folder) is None:
             try:
-                probe.write_bytes(b"\0" * 4096)
-            finally:
-                probe.unlink(missing_ok=True)
+                return Place((self.folder,), _prepared(self.folder))
+            except StoreError as error:
+                _STAND_INS.add(self.folder, error, _prepared)
+        folders = self.folders
+        return Place(folders, _prepared(folders[-1]))
 
     def get(self, digest: str) -> Artifact | Failure | None:
-        """What was put under a digest, or None."""
-        path = self._path(digest)
-        try:
-            with gzip.open(path, "rt", encoding="utf-8") as file:
-                entry = json.load(file)
-            os.utime(path)
-            if "failure" in entry:
-                return Failure(**entry["failure"])
-            return Artifact(**entry | {"cubin": base64.b64decode(entry["cubin"])})
-        except FileNotFoundError:
-            return None
-        except (EOFError, gzip.BadGzipFile, zlib.error, ValueError, TypeError, KeyError):
-            path.unlink(missing_ok=True)
-            return None
-        except OSError as error:
-            raise _unusable(self.folder, error) from error
+        """What was put under a digest, or None.
+
+        Raises:
+            StoreError: the folder cannot be read.
+        """
+        *unwritable, last = self.folders
+        for folder in unwritable:
+            with contextlib.suppress(StoreError):
+                if (found := get_from(folder, digest)) is not None:
+                    return found
+        return get_from(last, digest)
 
     def put(self, digest: str, outcome: Artifact | Failure) -> None:
-        """Keeps an artifact, or a failure that would happen again."""
-        if isinstance(outcome, Failure):
-            if outcome.kind not in _LASTING:
-                return
-            entry = {"failure": asdict(outcome)}
-        else:
-            entry = asdict(outcome) | {"cubin": base64.b64encode(outcome.cubin).decode()}
-        data = gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
-        path = self._path(digest)
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        with _storage_errors(self.folder):
-            try:
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                part.write_bytes(data)
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
+        """Keeps an artifact, or a failure that would happen again.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        if (data := entries.encoded(outcome)) is not None:
+            put_into(self.folders[-1], digest, data)
+
+    def keep(self, digest: str, data: bytes) -> None:
+        """Keeps an encoded entry that its maker could not put, here or in the stand-in.
+
+        Raises:
+            StoreError: neither can be written.
+        """
+        try:
+            put_into(self.folders[-1], digest, data)
+        except StoreError as error:
+            if len(self.folders) > 1:
+                raise
+            _STAND_INS.add(self.folder, error, _prepared)
+            put_into(self.prepare().folders[-1], digest, data)
+
+    def raw(self, digest: str) -> bytes | None:
+        """The entry under a digest as it lies on disk, undecoded, or None."""
+        for folder in self.folders:
+            with contextlib.suppress(OSError):
+                return _path(folder, digest).read_bytes()
+        return None
 
     def trim(self) -> int:
         """Deletes the least recently used entries over the limit; bytes freed."""
-        entries = sorted(self._entries(), key=lambda entry: entry[0])
-        excess = sum(size for _, size, _ in entries) - self.limit_bytes
+        kept = sorted(self._entries(), key=lambda entry: entry[0])
+        excess = sum(size for _, size, _ in kept) - self.limit_bytes
         freed = 0
-        for _, size, path in entries:
+        for _, size, path in kept:
             if freed >= excess:
                 break
-            path.unlink(missing_ok=True)
-            freed += size
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+                freed += size
         return freed
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        for path in self.folder.glob(f"*/*{_SUFFIX}"):
-            try:
-                stat = path.stat()
-            except FileNotFoundError:
-                continue
-            yield stat.st_mtime, stat.st_size, path
+        """Last use, bytes and path of each; 40,000 of 50 kB are the usual limit."""
+        folder = self.folders[-1]
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as made:
+            for group in [entry.path for entry in made if entry.is_dir()]:
+                with contextlib.suppress(OSError), os.scandir(group) as files:
+                    for file in files:
+                        if file.name.endswith(_SUFFIX):
+                            stat = file.stat()
+                            yield stat.st_mtime, stat.st_size, Path(file.path)
 
     def _path(self, digest: str) -> Path:
-        return self.folder / digest[:2] / f"{digest}{_SUFFIX}"
+        return _path(self.folder, digest)
 
 
-@contextmanager
-def _storage_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise _unusable(folder, error) from error
+def get_from(folder: Path, digest: str) -> Artifact | Failure | None:
+    """What lies under a digest in one folder, or None; what is damaged is deleted.
+
+    Raises:
+        StoreError: the folder cannot be read.
+    """
+    path = _path(folder, digest)
+    with storage_errors(folder):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+    found = entries.decoded(data)
+    # A folder that is read-only serves all the same.
+    with contextlib.suppress(OSError):
+        if found is None:
+            path.unlink(missing_ok=True)
+        else:
+            os.utime(path)
+    return found
 
 
-def _unusable(folder: Path, error: OSError) -> StoreError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    advice = "free some space" if full else "make it writable"
-    return StoreError(
-        f"artifact folder {folder}: {error.strerror or error}; "
-        f"{advice}, or set ASMTUNE_CACHE_DIR to another folder"
-    )
+def put_into(folder: Path, digest: str, data: bytes) -> None:
+    """Writes an encoded entry, whole or not at all.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    path = _path(folder, digest)
+    # Threads of one process write at once as well.
+    part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    with storage_errors(folder):
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            part.touch(mode=0o600)
+            part.write_bytes(data)
+            part.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def _path(folder: Path, digest: str) -> Path:
+    return folder / digest[:2] / f"{digest}{_SUFFIX}"
+
+
+def _prepared(folder: Path) -> bytes:
+    """Makes a folder, shows that it can be written, and gives its token."""
+    probe, token = folder / f"probe-{os.getpid()}-{threading.get_ident()}", folder / _TOKEN
+    with storage_errors(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            probe.write_bytes(b"\0" * 4096)
+            if not token.is_file() or token.stat().st_size != _TOKEN_BYTES:
+                # Of processes that begin at once the last one's stays; to the others the
+                # folder then looks like another machine's, which costs time and nothing else.
+                probe.write_bytes(os.urandom(_TOKEN_BYTES))
+                probe.replace(token)
+            return token.read_bytes()
+        finally:
+            with contextlib.suppress(OSError):
+                probe.unlink(missing_ok=True)

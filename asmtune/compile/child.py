@@ -27,6 +27,9 @@ from asmtune.records import Failure
 
 _KEPT_STAGES: Final = ("ttgir", "ptx")
 _MAXNREG_ATTRIBUTE: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
+_OPENS_MODULE: Final = re.compile(r'^module attributes \{(?="?([\w.\-]+))', re.MULTILINE)
+# What looks at the cap before LLVM: warps that share registers out, loads of tensor memory.
+_READS_CAP: Final = re.compile(r"warp_specialize|tmem|tensor_memory")
 _LINKED_FROM_PTX: Final = ("maxnreg", "num_stages")
 _MEMO_SIZE: Final = 8
 
@@ -43,6 +46,7 @@ class BackEnd:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._memo: OrderedDict[str, tuple[str, dict[str, Any]]] = OrderedDict()
+        self._sketched: tuple[str, dict[str, Any]] | None = None
 
     def build(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """The artifact of a request as JSON values, or the failure."""
@@ -64,7 +68,21 @@ class BackEnd:
         }
 
     def sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """What is known of a request's artifact before LLVM, or the failure."""
+        """What is known of a request's artifact before LLVM, or the failure.
+
+        `maxnreg` is one attribute of the module, so that the sketch of a config serves
+        another that differs in it alone.
+        """
+        options = {**request["options"], "maxnreg": None}
+        key = json.dumps([request["ttir"], options, request["machine"]], sort_keys=True)
+        if self._sketched is not None and self._sketched[0] == key:
+            return _capped(self._sketched[1], request["options"]["maxnreg"])
+        made = self._sketch(request)
+        if not isinstance(made, Failure) and _is_capped_alike(made["ttgir"]):
+            self._sketched = key, made
+        return made
+
+    def _sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         run = _Run(request, self._say)
         module = run.ttgir()
         if isinstance(module, Failure):
@@ -103,6 +121,10 @@ class BackEnd:
         """Answers each request until the other side hangs up."""
         for line in lines:
             request = json.loads(line)
+            if "start" in request:
+                _toolchain(*request["start"])
+                self._say({"made": {}})
+                continue
             made = self.sketch(request) if request["sketch"] else self.build(request)
             if isinstance(made, Failure):
                 answer: dict[str, Any] = {
@@ -169,6 +191,20 @@ def _with_cap(ptx: str, maxnreg: int | None) -> str:
     return re.sub(
         r"^(\.reqntid [^\n]*\n)", rf"\1.maxnreg {maxnreg}\n", bare, count=1, flags=re.MULTILINE
     )
+
+
+def _is_capped_alike(ttgir: str) -> bool:
+    """Whether a module with another cap is this one but for the attribute, which comes first."""
+    first = _OPENS_MODULE.search(ttgir)
+    return first is not None and first[1] >= "ttg.maxnreg" and not _READS_CAP.search(ttgir)
+
+
+def _capped(made: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
+    """A sketch with another cap, or none."""
+    bare = _MAXNREG_ATTRIBUTE.sub("", made["ttgir"], count=1)
+    cap = "" if maxnreg is None else f"ttg.maxnreg = {maxnreg} : i32, "
+    ttgir = _OPENS_MODULE.sub(lambda opens: opens[0] + cap, bare, count=1)
+    return {"ttgir": ttgir, "metadata": {**made["metadata"], "maxnreg": maxnreg}}
 
 
 @cache

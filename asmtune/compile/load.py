@@ -1,11 +1,15 @@
-"""From an artifact to something that a GPU runs, without compiling again."""
+"""From an artifact to something that a GPU runs, without compiling again.
+
+What a launch needs is cut off from the kernel's source: a `Binary` is text and
+bytes, and any process runs it on arguments of its own.
+"""
 
 from __future__ import annotations
 
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from triton.compiler.compiler import CompiledKernel
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.config import Config
+from asmtune.problem import Problem, jit_function
 from asmtune.records import Artifact, Failure
 
 
@@ -28,6 +33,70 @@ class Launch:
 
     prepare: Callable[[], None]
     run: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled config and how to launch it, without anything of the user's code.
+
+    Attributes:
+        digest: of the artifact.
+        cubin: the ELF file.
+        metadata: Triton's own, as JSON values.
+        machine: Triton's (backend, arch, warp size).
+        signature: Triton's type of every parameter, in order; of a tuple, a tuple of types.
+        grid: programs along three axes.
+    """
+
+    digest: str
+    cubin: bytes
+    metadata: Mapping[str, Any]
+    machine: tuple[str, int, int]
+    signature: Mapping[str, Any]
+    grid: tuple[int, int, int]
+
+    @classmethod
+    def of(cls, lowering: Lowering, config: Config, artifact: Artifact) -> Binary | Failure:
+        """A compiled config of a problem, or why its options are refused."""
+        specialised = lowering.specialise(config)
+        if isinstance(specialised, Failure):
+            return specialised
+        signature = dict(specialised.source.signature)
+        grid = lowering.problem.programs(config)
+        return cls(
+            artifact.digest,
+            artifact.cubin,
+            artifact.metadata,
+            lowering.machine,
+            signature,
+            grid,
+        )
+
+
+@dataclass(frozen=True)
+class _Function:
+    """The part of a `JITFunction` that Triton's launcher is made from."""
+
+    arg_names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The part of an `ASTSource` that Triton's launcher is made from.
+
+    The launcher knows a constexpr by its type in the signature, and asks for
+    no value of one.
+    """
+
+    signature: Mapping[str, Any]
+    fn: _Function
+    constants: Mapping[Any, Any] = field(default_factory=dict)
+
+
+def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
+    """A value of every parameter, and the options: what a `pre_hook` is given."""
+    defaults = {p.name: p.default for p in jit_function(problem.kernel).params if p.has_default}
+    return {**defaults, **problem.bind(config)}
 
 
 def load_cached(
@@ -51,41 +120,49 @@ def load(lowering: Lowering, config: Config, artifact: Artifact) -> Launch | Fai
 
     Nothing reaches the GPU before the first `run`.
     """
-    specialised = lowering.specialise(config)
-    if isinstance(specialised, Failure):
-        return specialised
-    kernel = _compiled_kernel(specialised.source, artifact, lowering.machine)
-    problem = lowering.problem
-    values = problem.bind(config)
-    arguments = [values.get(p.name, p.default) for p in specialised.source.fn.params]
-    grid = problem.programs(config)
+    binary = Binary.of(lowering, config, artifact)
+    if isinstance(binary, Failure):
+        return binary
+    return launch_of(binary, launch_values(lowering.problem, config), config.pre_hook)
+
+
+def launch_of(
+    binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
+) -> Launch:
+    """Makes a launch of a binary.
+
+    Args:
+        binary: what to launch.
+        values: of every parameter at least; the hook is given all.
+        pre_hook: called with `values` by `prepare`.
+    """
+    kernel = handle(binary)
+    arguments = [values[name] for name in binary.signature]
+    grid = binary.grid
 
     def run() -> None:
         kernel[grid](*arguments)
 
     def prepare() -> None:
-        if config.pre_hook is not None:
-            config.pre_hook(values)
+        if pre_hook is not None:
+            pre_hook(values)
 
     return Launch(prepare, run)
 
 
-def _compiled_kernel(source: Any, artifact: Artifact, machine: tuple[str, int, int]) -> Any:
-    """Triton's own handle; it reads its files at once, so that they need not stay."""
-    backend, arch, warp_size = machine
+def handle(binary: Binary) -> Any:
+    """Triton's own `CompiledKernel` of a binary; the GPU loads it at its first launch."""
+    backend, arch, warp_size = binary.machine
     metadata: Mapping[str, Any] = {
-        **artifact.metadata,
-        "hash": artifact.digest,
+        **binary.metadata,
+        "hash": binary.digest,
         "target": {"backend": backend, "arch": arch, "warp_size": warp_size},
     }
     with tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
-        group = {}
-        texts = {"json": json.dumps(metadata), **artifact.outputs}
-        for suffix, text in texts.items():
-            path = Path(folder) / f"kernel.{suffix}"
-            path.write_text(text)
-            group[path.name] = str(path)
-        cubin = Path(folder) / "kernel.cubin"
-        cubin.write_bytes(artifact.cubin)
-        group[cubin.name] = str(cubin)
-        return CompiledKernel(source, group, artifact.digest)
+        described, code = Path(folder) / "kernel.json", Path(folder) / "kernel.cubin"
+        described.write_text(json.dumps(metadata))
+        code.write_bytes(binary.cubin)
+        group = {path.name: str(path) for path in (described, code)}
+        # It reads its files at once, so that they need not stay.
+        source = _Source(binary.signature, _Function(tuple(binary.signature)))
+        return CompiledKernel(source, group, binary.digest)

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.config import OPTION_AXES, Config
 from asmtune.fingerprint import canonical, digest, version_of
@@ -22,6 +23,11 @@ from asmtune.target import Target
 
 if TYPE_CHECKING:
     from asmtune.compile.toolchain import Specialised
+
+
+HOOKS: Final = threading.RLock()
+"""Held while a config's `pre_hook` runs to specialise a launch: hooks write to tensors and
+descriptors that all configs share. Whoever needs them as they are holds it meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +46,22 @@ class Request:
     machine: tuple[str, int, int]
     environment: Mapping[str, str]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Identity of what it compiles to."""
         rest = canonical([self.options, self.machine, self.environment, version_of("triton")])
-        return digest(self.ttir, rest)
+        return digest(_text_digest(self.ttir), rest)
 
     @property
     def has_dot(self) -> bool:
         """Whether it multiplies matrices; only then do stages change the code of plain loops."""
         return "tt.dot" in self.ttir
+
+
+@lru_cache(maxsize=64)
+def _text_digest(ttir: str) -> str:
+    """One text of 30 kB serves every config of a tile."""
+    return digest(ttir)
 
 
 class Lowering:
@@ -98,10 +110,12 @@ class Lowering:
         values = self.problem.bind(config)
 
         def bound() -> Specialised:
-            if config.pre_hook is not None:
+            if config.pre_hook is None:
+                return self._toolchain.specialise(self._function, values)
+            with HOOKS:
                 # Triton runs it before each launch; descriptors get their block shape there.
                 config.pre_hook(values)
-            return self._toolchain.specialise(self._function, values)
+                return self._toolchain.specialise(self._function, values)
 
         return guarded("options", bound)
 

@@ -1,38 +1,50 @@
-"""Many configs at once: joblib hands families of configs to workers.
+"""Many configs at once: joblib hands shares of them to workers.
 
 A family is configs whose PTX is likely the same but for the register cap;
-one worker takes it whole, so that LLVM runs once for all of them.
+one worker takes it whole, so that LLVM runs once for all of them. Of sketches,
+which take a tenth, a worker takes many of one tile.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
 
-from joblib import Parallel, delayed
-
-from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.artifacts import ArtifactCache, Place
+from asmtune.compile.children import borrowed
+from asmtune.compile.families import Pair, families, tiles
 from asmtune.compile.lower import Lowering, Request
-from asmtune.compile.sandbox import Sandbox
+from asmtune.compile.worker import (
+    Compiled,
+    Done,
+    Item,
+    Job,
+    Maker,
+    Outcome,
+    Site,
+    Start,
+    built,
+    lost,
+    sketched,
+    work,
+)
+from asmtune.compile.workers import Workers
 from asmtune.config import Config
-from asmtune.errors import ParseError
 from asmtune.records import Artifact, Failure, Sketch
 from asmtune.settings import Settings
 
 R = TypeVar("R")
 
+Outcomes = Generator[tuple[int, Outcome[R]], None, None]
 
-@dataclass(frozen=True)
-class Compiled(Generic[R]):
-    """A config that compiled: where its artifact lies, and what was read off it."""
+_MOST: Final = 64
+"""Sketches a worker takes at once; beyond it handing them over costs next to nothing."""
 
-    digest: str
-    reading: R
-
-
-Outcome = Compiled[R] | Failure
+_ROUNDS: Final = 4
+"""Shares a worker that what is left makes: they get smaller, and the last end together."""
 
 
 @dataclass(frozen=True)
@@ -54,169 +66,175 @@ class Hooks(Generic[R]):
     known: MutableMapping[str, Compiled[R] | Failure] = field(default_factory=dict)
 
 
-Maker = Callable[[Request, Settings], Artifact | Sketch | Failure]
-
-
-@dataclass(frozen=True)
-class _Job(Generic[R]):
-    """One worker's share: requests of a family, by the configs' positions."""
-
-    items: tuple[tuple[int, Request], ...]
-    make: Maker
-    read: Callable[[Any], R]
-    settings: Settings
-
-
 def compile_configs(
-    lowering: Lowering, configs: Sequence[Config], hooks: Hooks[R], settings: Settings
-) -> Iterator[tuple[int, Outcome[R]]]:
-    """Compiles configs in parallel; yields each as it is done.
-
-    Yields:
-        The config's position in `configs`, with what was read or the failure.
-
-    Raises:
-        ProblemError: arguments and config do not fit the kernel.
-        StoreError: the artifacts' folder cannot be written.
-    """
-    yield from _made_of(_built, lowering, configs, hooks, settings)
-
-
-def sketch_configs(
-    lowering: Lowering, configs: Sequence[Config], hooks: Hooks[R], settings: Settings
-) -> Iterator[tuple[int, Outcome[R]]]:
-    """Compiles configs as far as LLVM, in parallel; yields each as it is done.
-
-    Takes a tenth of a compile. Nothing is kept on disk; an artifact that lies
-    there stands for its sketch. `hooks.read` is given a `Sketch`.
-
-    Yields:
-        The config's position in `configs`, with what was read or the failure.
-
-    Raises:
-        ProblemError: arguments and config do not fit the kernel.
-        StoreError: the artifacts' folder cannot be read.
-    """
-    yield from _made_of(_sketched, lowering, configs, hooks, settings)
-
-
-def _made_of(
-    make: Maker,
     lowering: Lowering,
     configs: Sequence[Config],
     hooks: Hooks[R],
     settings: Settings,
-) -> Iterator[tuple[int, Outcome[R]]]:
-    cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
-    cache.prepare()
-    settled: list[tuple[int, Outcome[R]]] = []
-    digests: dict[int, str] = {}
+    workers: Workers | None = None,
+) -> Outcomes[R]:
+    """Compiles configs in parallel; gives each as it is done.
 
-    def jobs() -> Iterator[_Job[R]]:
-        for family in _families(lowering, configs, hooks):
-            fresh = []
-            for position, request in family:
-                if isinstance(request, Failure):
-                    settled.append((position, request))
-                elif (digest := request.digest) in hooks.known:
-                    settled.append((position, hooks.known[digest]))
-                else:
-                    digests[position] = digest
-                    fresh.append((position, request))
-            if fresh:
-                yield _Job(tuple(fresh), make, hooks.read, settings)
+    Closing the iterator ends the compiles that run.
 
-    parallel = Parallel(n_jobs=settings.jobs, return_as="generator_unordered", batch_size=1)
-    try:
-        for outcomes in parallel(delayed(_compile_family)(job) for job in jobs()):
-            for position, outcome in outcomes:
-                hooks.known[digests[position]] = outcome
-                yield position, outcome
-        yield from settled
-    finally:
-        cache.trim()
+    Args:
+        lowering: the front end.
+        configs: to compile.
+        hooks: at the two ends of a compile.
+        settings: limits and folders.
+        workers: where; those that `joblib.parallel_config` gives this thread if left out.
 
+    Returns:
+        The config's position in `configs`, with what was read or the failure.
 
-def _families(
-    lowering: Lowering, configs: Sequence[Config], hooks: Hooks[R]
-) -> Iterator[list[tuple[int, Request | Failure]]]:
-    """Requests in families, lowered only when a worker is about to be free."""
-    groups: dict[Config, list[int]] = {}
-    for position, config in enumerate(configs):
-        bare = Config(config.kwargs, config.num_warps, num_ctas=config.num_ctas)
-        groups.setdefault(bare, []).append(position)
-    for positions in groups.values():
-        families: dict[int, list[tuple[int, Request | Failure]]] = {}
-        for position in positions:
-            config = configs[position]
-            request = lowering.request(config)
-            if isinstance(request, Request):
-                request = hooks.admit(config, request) or request
-            pipelined = isinstance(request, Request) and request.has_dot
-            stages = config.num_stages if pipelined else 0
-            families.setdefault(stages, []).append((position, request))
-        yield from families.values()
-
-
-def _compile_family(job: _Job[R]) -> list[tuple[int, Outcome[R]]]:
-    return [(position, _compile_one(request, job)) for position, request in job.items]
-
-
-def _compile_one(request: Request, job: _Job[R]) -> Outcome[R]:
-    outcome = job.make(request, job.settings)
-    if isinstance(outcome, Failure):
-        return outcome
-    try:
-        return Compiled(outcome.digest, job.read(outcome))
-    except ParseError as error:
-        return Failure("read", "parse", str(error))
-
-
-def _built(request: Request, settings: Settings) -> Artifact | Failure:
-    """The artifact of a request, from disk if it lies there."""
-    cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
-    outcome = cache.get(request.digest)
-    if outcome is None:
-        sandbox = _worker_sandbox(settings.compile_memory_bytes)
-        outcome = sandbox.compile(request, settings.compile_timeout_s)
-        cache.put(request.digest, outcome)
-    return outcome
-
-
-def _sketched(request: Request, settings: Settings) -> Sketch | Failure:
-    """The sketch of a request, off its artifact if that lies on disk."""
-    known = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes).get(request.digest)
-    if isinstance(known, Artifact):
-        return Sketch(known.digest, known.arch, known.outputs["ttgir"], known.metadata)
-    if known is not None:
-        return known
-    sandbox = _worker_sandbox(settings.compile_memory_bytes)
-    return sandbox.sketch(request, settings.compile_timeout_s)
-
-
-_sandboxes: dict[tuple[int, int], Sandbox] = {}
-
-
-def _worker_sandbox(memory_bytes: int) -> Sandbox:
-    """This worker's child, kept between jobs: starting Triton takes 0.3 s.
-
-    A process that forked off has its own: the pipes are its parent's.
+    Raises:
+        ProblemError: arguments and config do not fit the kernel.
+        StoreError: artifacts can be written nowhere.
     """
-    return _sandboxes.setdefault((os.getpid(), memory_bytes), Sandbox(memory_bytes))
+    flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), built)
+    return flow.outcomes(configs)
+
+
+def sketch_configs(
+    lowering: Lowering,
+    configs: Sequence[Config],
+    hooks: Hooks[R],
+    settings: Settings,
+    workers: Workers | None = None,
+) -> Outcomes[R]:
+    """Compiles configs as far as LLVM, in parallel; gives each as it is done.
+
+    Takes a tenth of a compile. Nothing is kept on disk; an artifact that lies
+    there stands for its sketch. `hooks.read` is given a `Sketch`.
+
+    Args, returned values and errors are those of `compile_configs`.
+    """
+    flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), sketched)
+    return flow.outcomes(configs)
+
+
+@dataclass(frozen=True)
+class _Flow(Generic[R]):
+    """One call: from configs to jobs, and from what workers did to outcomes."""
+
+    lowering: Lowering
+    hooks: Hooks[R]
+    settings: Settings
+    workers: Workers
+    make: Maker
+    settled: list[tuple[int, Outcome[R]]] = field(default_factory=list)
+    digests: dict[int, str] = field(default_factory=dict)
+
+    def outcomes(self, configs: Sequence[Config]) -> Outcomes[R]:
+        cache = ArtifactCache(self.settings.artifacts_dir, self.settings.artifacts_bytes)
+        place, known = cache.prepare(), self.hooks.known
+        done: Generator[list[Done[R]], None, None] = self.workers.unordered(
+            work, lambda flag: self._jobs(configs, cache, place, flag), lost
+        )
+        try:
+            for batch in done:
+                for item in batch:
+                    digest = self.digests.pop(item.position)
+                    if item.entry is not None:
+                        cache.keep(digest, item.entry)
+                    known[digest] = item.outcome
+                    yield item.position, item.outcome
+                yield from self._settled()
+            yield from self._settled()
+        finally:
+            done.close()
+            if self.make is built:
+                cache.trim()
+
+    def _settled(self) -> Iterator[tuple[int, Outcome[R]]]:
+        while self.settled:
+            yield self.settled.pop()
+
+    def _jobs(
+        self, configs: Sequence[Config], cache: ArtifactCache, place: Place, flag: Path
+    ) -> Iterator[Job[R]]:
+        """Shares, lowered only when a worker is about to be free."""
+        for share in self._shares(configs):
+            fresh = []
+            for position, request in share:
+                if isinstance(request, Failure):
+                    self.settled.append((position, request))
+                elif (digest := request.digest) in self.hooks.known:
+                    self.settled.append((position, self.hooks.known[digest]))
+                else:
+                    self.digests[position] = digest
+                    entry = None if self.workers.is_local else cache.raw(digest)
+                    fresh.append(Item(position, request, entry))
+            if fresh:
+                yield Job(tuple(fresh), self.make, self.hooks.read, self.settings, place, flag)
+
+    def _shares(self, configs: Sequence[Config]) -> Iterator[list[Pair]]:
+        if self.make is built:
+            return families(configs, self._request)
+        jobs = self.workers.jobs
+
+        def most(left: int) -> int:
+            return min(_MOST, left // (jobs * _ROUNDS)) if jobs > 1 else 1
+
+        return tiles(configs, self._request, most)
+
+    def _request(self, config: Config) -> Request | Failure:
+        request = self.lowering.request(config)
+        if isinstance(request, Failure):
+            return request
+        return self.hooks.admit(config, request) or request
+
+
+def warm(
+    lowering: Lowering,
+    read: Callable[[Any], Any],
+    settings: Settings,
+    workers: Workers | None = None,
+) -> threading.Thread:
+    """Starts workers and their compilers in the background, and returns at once.
+
+    Starting them takes a second, which passes while this process does something else.
+
+    Args:
+        lowering: of the machine to compile for.
+        read: what will read in the workers.
+        settings: limits of a compile.
+        workers: where; those of this thread if left out.
+    """
+    start = Start(lowering.machine, settings.compile_memory_bytes, read)
+    chosen = workers or Workers(settings.jobs)
+    thread = threading.Thread(target=chosen.each, args=(start,), name="asmtune-warm")
+    thread.start()
+    return thread
 
 
 def compile_one(request: Request, settings: Settings) -> Artifact | Failure:
-    """Compiles one request here and now, in this process's own child."""
-    return _built(request, settings)
+    """Compiles one request here and now, in this process's own child.
+
+    Raises:
+        StoreError: artifacts can be written nowhere.
+    """
+    made = _one(built, request, settings)
+    assert not isinstance(made, Sketch)
+    return made
 
 
 def sketch_one(request: Request, settings: Settings) -> Sketch | Failure:
-    """Compiles one request as far as LLVM, here and now, in this process's own child."""
-    return _sketched(request, settings)
+    """Compiles one request as far as LLVM, here and now, in this process's own child.
+
+    Raises:
+        StoreError: artifacts can be written nowhere.
+    """
+    made = _one(sketched, request, settings)
+    assert not isinstance(made, Artifact)
+    return made
 
 
-def release() -> None:
-    """Ends this process's own children, if it has any."""
-    mine = os.getpid()
-    for key in [key for key in _sandboxes if key[0] == mine]:
-        _sandboxes.pop(key).close()
+def _one(make: Maker, request: Request, settings: Settings) -> Artifact | Sketch | Failure:
+    cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
+    place = cache.prepare()
+    with borrowed(settings.compile_memory_bytes) as sandbox:
+        made, entry = make(Item(0, request), Site(settings, place, sandbox))
+    if entry is not None:
+        cache.keep(request.digest, entry)
+    return made

@@ -14,13 +14,30 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import IO, Any, Final
 
 from asmtune.compile.lower import Request
 from asmtune.records import Artifact, Failure, Sketch
 
 _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk
+_LOOK_S: Final = 0.1  # between two looks at whether anybody waits
+
+
+@cache
+def _starter(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork has threads of its own
+    """The thread that starts children: Linux ends each when its starter ends.
+
+    A thread that compiles may end before the process does; this one does not.
+    """
+    return ThreadPoolExecutor(1, "asmtune-starter")
+
+
+class GivenUpError(Exception):
+    """Nobody waits any more for what was asked of a child."""
 
 
 class _Deadline:
@@ -54,38 +71,57 @@ class Sandbox:
         self._log: IO[bytes] | None = None
         self._lock = threading.Lock()
 
-    def compile(self, request: Request, timeout_s: float) -> Artifact | Failure:
+    def compile(
+        self, request: Request, timeout_s: float, flag: Path | None = None
+    ) -> Artifact | Failure:
         """Compiles within `timeout_s` seconds, the child's start not counted.
 
         One request at a time; other threads wait for their turn.
+
+        Args:
+            request: what to compile.
+            timeout_s: seconds it may take.
+            flag: a file that says, once it is there, that nobody waits any more.
+
+        Raises:
+            GivenUpError: the flag is there; the child is killed.
         """
-        built = self._ask(request, timeout_s, sketch=False)
+        built = self._ask(_message(request, sketch=False), timeout_s, flag)
         return built if isinstance(built, Failure) else _artifact(request, built)
 
-    def sketch(self, request: Request, timeout_s: float) -> Sketch | Failure:
+    def sketch(
+        self, request: Request, timeout_s: float, flag: Path | None = None
+    ) -> Sketch | Failure:
         """Compiles as far as LLVM, like `compile`."""
-        made = self._ask(request, timeout_s, sketch=True)
+        made = self._ask(_message(request, sketch=True), timeout_s, flag)
         if isinstance(made, Failure):
             return made
         return Sketch(request.digest, _arch(request), made["ttgir"], made["metadata"])
 
-    def _ask(self, request: Request, timeout_s: float, *, sketch: bool) -> dict[str, Any] | Failure:
-        message = {
-            "ttir": request.ttir,
-            "options": request.options,
-            "machine": request.machine,
-            "sketch": sketch,
-        }
-        with self._lock:
-            return self._answer(message, timeout_s)
+    def start(self, machine: tuple[str, int, int]) -> None:
+        """Starts the child if there is none, and waits until it could compile."""
+        self._ask({"start": machine}, _START_S, None)
 
-    def _answer(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any] | Failure:
+    def begin(self) -> None:
+        """Starts the child if there is none; does not wait."""
+        with self._lock:
+            self._ready()
+
+    def _ask(
+        self, message: dict[str, Any], timeout_s: float, flag: Path | None
+    ) -> dict[str, Any] | Failure:
+        with self._lock:
+            return self._answer(message, timeout_s, flag)
+
+    def _answer(
+        self, message: dict[str, Any], timeout_s: float, flag: Path | None
+    ) -> dict[str, Any] | Failure:
         process, stage = self._ready(), "start"
         limit = _START_S
         try:
             self._send(process, message)
             deadline = _Deadline(_START_S)
-            for answer in self._answers(process, deadline):
+            for answer in self._answers(process, deadline, flag):
                 if "stage" in answer:
                     if stage == "start":
                         limit = timeout_s
@@ -99,6 +135,9 @@ class Sandbox:
         except TimeoutError:
             self.close()
             return Failure(stage, "timeout", f"the compiler was ended after {limit:g} s")
+        except GivenUpError:
+            self.close()
+            raise
         except BrokenPipeError:
             pass
         return self._post_mortem(stage)
@@ -119,13 +158,20 @@ class Sandbox:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
-        self._log = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "asmtune.compile.child", str(self._memory_bytes)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            start_new_session=True,
+        self._log = log = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115
+        command = [sys.executable, "-m", "asmtune.compile.child", str(self._memory_bytes)]
+        self._process = (
+            _starter(os.getpid())
+            .submit(
+                lambda: subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+            .result()
         )
         return self._process
 
@@ -136,19 +182,26 @@ class Sandbox:
         process.stdin.flush()
 
     @staticmethod
-    def _answers(process: subprocess.Popen[bytes], deadline: _Deadline) -> Iterator[dict[str, Any]]:
+    def _answers(
+        process: subprocess.Popen[bytes], deadline: _Deadline, flag: Path | None
+    ) -> Iterator[dict[str, Any]]:
         """Lines of the child until it hangs up.
 
         Raises:
             TimeoutError: the deadline passed.
+            GivenUpError: the flag is there.
         """
         assert process.stdout is not None
         pipe, buffer = process.stdout.fileno(), b""
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while True:
-                if not selector.select(deadline.left_s):
-                    raise TimeoutError
+                if flag is not None and flag.exists():
+                    raise GivenUpError
+                if not selector.select(min(deadline.left_s, _LOOK_S)):
+                    if not deadline.left_s:
+                        raise TimeoutError
+                    continue
                 chunk = os.read(pipe, 1 << 20)
                 if not chunk:
                     return
@@ -181,6 +234,15 @@ class Sandbox:
         self.close()
         last = f": {said[-1][:300]}" if said else ""
         return Failure(stage, "crash", f"the compiler died with {cause}{last}")
+
+
+def _message(request: Request, *, sketch: bool) -> dict[str, Any]:
+    return {
+        "ttir": request.ttir,
+        "options": request.options,
+        "machine": request.machine,
+        "sketch": sketch,
+    }
 
 
 def _artifact(request: Request, built: dict[str, Any]) -> Artifact:

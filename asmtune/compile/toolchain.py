@@ -64,6 +64,7 @@ class Toolchain:
     def __init__(self, backend: str, arch: int, warp_size: int) -> None:
         self.target = GPUTarget(backend, arch, warp_size)
         self.backend = make_backend(self.target)
+        self._bound: tuple[Any, Callable[..., Any]] | None = None
 
     def specialise(self, function: Any, values: Mapping[str, Any]) -> Specialised:
         """What Triton's launcher derives from a launch's keywords.
@@ -76,15 +77,21 @@ class Toolchain:
             ProblemError: the arguments do not fit the kernel's signature.
         """
         keywords = {"debug": function.debug or False, "instrumentation_mode": "", **values}
-        binder = create_function_from_signature(function.signature, function.params, self.backend)
         try:
-            bound, specialization, extra = binder(**keywords)
+            bound, specialization, extra = self._binder(function)(**keywords)
             options, signature, constexprs, attrs = function._pack_args(
                 self.backend, keywords, bound, specialization, extra
             )
         except (TypeError, KeyError) as error:
             raise ProblemError(f"kernel {function.__name__}: {error}") from error
         return Specialised(ASTSource(function, signature, constexprs, attrs), options)
+
+    def _binder(self, function: Any) -> Callable[..., Any]:
+        """Triton's own; it is made of generated source, which takes as long as 10 uses of it."""
+        if self._bound is None or self._bound[0] is not function:
+            made = create_function_from_signature(function.signature, function.params, self.backend)
+            self._bound = function, made
+        return self._bound[1]
 
     def front_end(self, specialised: Specialised) -> tuple[str, frozenset[str]]:
         """TTIR text, and the names of the options that it depends on."""

@@ -1,18 +1,24 @@
 """From a space to what is worth timing, and why."""
 
+from asmtune.funnel.caps import CapSource, caps_for
 from asmtune.funnel.flow import DEFAULT_FAILS, Funnel
-from asmtune.funnel.front import Front, Moment
+from asmtune.funnel.front import Front, Moment, Outcomes
 from asmtune.funnel.judge import Judge
+from asmtune.funnel.persistence import Detection
 from asmtune.funnel.progress import NoProgress, Progress
 from asmtune.funnel.sketching import check_compile
 
 __all__ = [
     "DEFAULT_FAILS",
+    "CapSource",
+    "Detection",
     "Front",
     "Funnel",
     "Judge",
     "Moment",
     "NoProgress",
+    "Outcomes",
     "Progress",
+    "caps_for",
     "check_compile",
 ]

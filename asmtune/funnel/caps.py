@@ -77,10 +77,22 @@ def derived_caps(verdicts: Sequence[Verdict], source: CapSource) -> dict[Config,
     candidates = [Candidate(v.config, source.target, features=v.features) for v in running]
     scores = source.scorer.score(candidates)
     best_first = sorted(range(len(running)), key=lambda i: -scores[i])
+    parents = [running[index] for index in best_first[: math.ceil(len(running) * BEST_SHARE)]]
+    return caps_for(parents, source, MOST)
+
+
+def caps_for(parents: Iterable[Verdict], source: CapSource, most: int) -> dict[Config, Reason]:
+    """Derived configs of chosen parents alone, with why, in the order of the parents.
+
+    Args:
+        parents: compiled, without a cap of their own, best first.
+        source: holds their artifacts.
+        most: derived configs at most.
+    """
     found: dict[Config, Reason] = {}
-    for index in best_first[: math.ceil(len(running) * BEST_SHARE)]:
-        for config, reason in _of_one(running[index], source):
-            if len(found) == MOST:
+    for verdict in parents:
+        for config, reason in _of_one(verdict, source):
+            if len(found) == most:
                 return found
             found[config] = reason
     return found

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from asmtune.compile import ArtifactCache
+from asmtune.compile import ArtifactCache, Workers
 from asmtune.config import Config
 from asmtune.errors import CompileError
 from asmtune.fingerprint import versions
@@ -131,8 +131,12 @@ class Funnel:
         return self.front(problem).verdicts(configs, "assembly", self.known)
 
     def front(self, problem: Problem) -> Front:
-        """The front end of a problem, for verdicts before compiling and after."""
-        return Front(problem, self.target, self.settings, self.progress, self.kernels)
+        """The front end of a problem, for verdicts before compiling and after.
+
+        Compiles run where `joblib.parallel_config` says in the thread that calls this.
+        """
+        workers = Workers(self.settings.jobs)
+        return Front(problem, self.target, self.settings, self.progress, self.kernels, workers)
 
     def _check(self) -> None:
         if self.keep is not None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+import threading
+from collections.abc import Callable, Generator, MutableMapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from asmtune.compile import Compiled, Hooks, Lowering, compile_configs, sketch_configs
+from asmtune.compile import (
+    Compiled,
+    Hooks,
+    Lowering,
+    Workers,
+    compile_configs,
+    sketch_configs,
+    warm,
+)
 from asmtune.config import Config
 from asmtune.features import Profile, ProfileReader
 from asmtune.features.sketch import SketchReader
@@ -18,7 +28,7 @@ from asmtune.records import Failure, Verdict
 from asmtune.score import Candidate, broken_rules
 from asmtune.settings import Settings
 from asmtune.target import Target
-from asmtune.workload import Kernel
+from asmtune.workload import Kernel, Work
 
 Moment = Literal["sketch", "assembly"]
 """When a prediction is made: of what a compile has before LLVM, or of all of it."""
@@ -38,6 +48,7 @@ class Front:
         settings: limits of a compile, workers, folders.
         progress: told how far it is.
         kernels: TTIR already parsed; filled.
+        workers: run the compiles, whatever thread asks for them.
     """
 
     problem: Problem
@@ -45,9 +56,20 @@ class Front:
     settings: Settings
     progress: Progress
     kernels: MutableMapping[str, Kernel]
+    workers: Workers
+
+    def warm(self, moment: Moment = "sketch") -> threading.Thread:
+        """Starts the workers in the background: a second that can pass meanwhile."""
+        return warm(self.lowering, self._reader(moment), self.settings, self.workers)
+
+    def stop(self) -> None:
+        """Ends the compiles of other threads; their `verdicts` give what is known by then."""
+        self.workers.stop()
 
     def verdicts(self, configs: Sequence[Config], moment: Moment, known: Outcomes) -> list[Verdict]:
         """Verdicts of rules and compiler, not yet scored, in the order of `configs`.
+
+        Any thread may ask; an exception, or `stop`, leaves no compile running.
 
         Args:
             configs: to judge.
@@ -63,25 +85,39 @@ class Front:
         left = [position for position in range(len(configs)) if position not in verdicts]
         asked = [configs[position] for position in left]
         self.progress.start(_TOLD[moment], len(left))
-        for index, outcome in self._outcomes(asked, moment, known):
-            verdicts[left[index]] = self._judge.verdict(
-                asked[index], outcome, estimated=moment == "sketch"
-            )
-            self.progress.advance()
-        return [verdicts[position] for position in range(len(configs))]
+        with closing(self._outcomes(asked, moment, known)) as outcomes:
+            for index, outcome in outcomes:
+                verdicts[left[index]] = self._judge.verdict(
+                    asked[index], outcome, estimated=moment == "sketch"
+                )
+                self.progress.advance()
+        return [verdicts[position] for position in sorted(verdicts)]
+
+    def works(self, configs: Sequence[Config]) -> list[Work]:
+        """What launches of configs ask for, each that differs once; those refused left out."""
+        works = (self._work(config) for config in configs)
+        return list({id(work): work for work in works if work is not None}.values())
+
+    def _work(self, config: Config) -> Work | None:
+        known = self._judge.known_work(config)
+        if known is not None or broken_rules(Candidate(config, self.target), "config", hard=True):
+            return known
+        request = self.lowering.request(config)
+        return None if isinstance(request, Failure) else self._judge.work(config, request.ttir)
 
     def _outcomes(
         self, configs: Sequence[Config], moment: Moment, known: Outcomes
-    ) -> Iterator[tuple[int, Compiled[Profile] | Failure]]:
-        admit = self._judge.admit
-        if moment == "sketch":
-            hooks = Hooks(SketchReader(self.target), admit, known)
-            return sketch_configs(self._lowering, configs, hooks, self.settings)
-        hooks = Hooks(ProfileReader(self.target), admit, known)
-        return compile_configs(self._lowering, configs, hooks, self.settings)
+    ) -> Generator[tuple[int, Compiled[Profile] | Failure], None, None]:
+        hooks = Hooks(self._reader(moment), self._judge.admit, known)
+        made = sketch_configs if moment == "sketch" else compile_configs
+        return made(self.lowering, configs, hooks, self.settings, self.workers)
+
+    def _reader(self, moment: Moment) -> Callable[[Any], Profile]:
+        return SketchReader(self.target) if moment == "sketch" else ProfileReader(self.target)
 
     @cached_property
-    def _lowering(self) -> Lowering:
+    def lowering(self) -> Lowering:
+        """The front end proper: what it lowered for one config serves others of its tile."""
         return Lowering(self.problem, self.target, self.settings.compile_timeout_s)
 
     @cached_property

@@ -15,7 +15,7 @@ from asmtune.records import Failure, Reason, Verdict
 from asmtune.score import RULES, Candidate, broken_rules
 from asmtune.score.roofline import predict
 from asmtune.target import Target
-from asmtune.workload import Call, Kernel, Work, find_dots
+from asmtune.workload import Call, Dot, Kernel, Work, find_dots
 
 EXACT: Final = tuple(rule for rule in RULES if rule.name == "shared_memory")
 """Rules that a sketch can apply: it knows the shared memory, and estimates registers."""
@@ -37,6 +37,7 @@ class Judge:
         self._target = target
         self._kernels = kernels
         self._works: dict[Config, Work] = {}
+        self._dots: dict[str, tuple[Dot, ...]] = {}
         self._launches: dict[tuple[str, tuple[int, int, int]], Work] = {}
         self._tensor_bytes = {
             name: value.numel() * value.element_size()
@@ -46,7 +47,9 @@ class Judge:
 
     def admit(self, config: Config, request: Request) -> Failure | None:
         """Applies the rules that need the IR, and weighs the launch."""
-        candidate = Candidate(config, self._target, find_dots(request.ttir))
+        if request.ttir not in self._dots:
+            self._dots[request.ttir] = find_dots(request.ttir)
+        candidate = Candidate(config, self._target, self._dots[request.ttir])
         broken = broken_rules(candidate, "ir", hard=True)
         if broken:
             return Failure("rules", broken[0].rule, broken[0].text)
@@ -77,6 +80,10 @@ class Judge:
             predicted_us=round(prediction.us, 2),
             bottleneck=prediction.bottleneck,
         )
+
+    def known_work(self, config: Config) -> Work | None:
+        """What a launch of an admitted config asks for; None of one that was not admitted."""
+        return self._works.get(config)
 
     def work(self, config: Config, ttir: str) -> Work:
         """What a launch asks for; the same for all configs of one IR and grid.

@@ -163,6 +163,25 @@ def test_branch_table() -> None:
     assert [block.label for block in program.blocks] == [None, "A", "B"]
 
 
+def test_lines_of_inline_assembly() -> None:
+    """All of a piece of inline assembly is at its first source line, however LLVM counts on."""
+    program = body(
+        "\t.loc\t1 30 18\n\t// begin inline asm\n\t.loc\t1 30 18\n\tmov.u32 %r9, 0x0;\n"
+        "\t.loc\t1 31 18\n\tld.global.b32 { %r9 }, [ %rd5 + 0 ];\n\n\t// end inline asm\n"
+        "\tadd.s32 %r9, %r9, 1;\n\t// begin inline asm\n\tmov.u32 %r8, 0x0;\n"
+        "\t// end inline asm\n\t.loc\t1 33 9 // x.py:33:9\n\tadd.s32 %r8, %r8, 1;\nret;"
+    )
+    lines = [(item.opcode, item.source and item.source[1]) for item in program.instructions]
+    assert lines == [
+        ("mov.u32", 30),
+        ("ld.global.b32", 30),
+        ("add.s32", 30),
+        ("mov.u32", 30),
+        ("add.s32", 33),
+        ("ret", 33),
+    ]
+
+
 def test_block_comments() -> None:
     """Comments may span lines, hide statements and stand inside them; lines still count."""
     program = body("/* bra nowhere;\n*/ mov.b32 /* x */ %r1, 0; // /* no start\nret;")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from asmtune.compile import pool
+from asmtune.compile.children import release
 from asmtune.compile.sandbox import Sandbox
 
 
@@ -30,4 +30,4 @@ def sandbox() -> Iterator[Sandbox]:
 def no_children_left() -> Iterator[None]:
     """This process's own workers end with the session."""
     yield
-    pool.release()
+    release()

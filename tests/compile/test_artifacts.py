@@ -14,8 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.compile import ArtifactCache, Hooks, Lowering, Request, compile_configs, compile_one
-from asmtune.compile.sandbox import Sandbox
+from asmtune.compile import (
+    ArtifactCache,
+    ArtifactWarning,
+    Hooks,
+    Lowering,
+    Request,
+    compile_configs,
+    compile_one,
+)
 from asmtune.config import Config
 from asmtune.errors import StoreError
 from asmtune.records import Artifact, Failure
@@ -56,6 +63,7 @@ def test_round_trip(cache: ArtifactCache) -> None:
     assert cache.get(DIGEST) == artifact()
     assert [path.name for path in files(cache.folder)] == [f"{DIGEST}.json.gz"]
     assert (cache.folder / DIGEST[:2]).stat().st_mode & 0o777 == 0o700
+    assert cache._path(DIGEST).stat().st_mode & 0o777 == 0o600
     assert cache.get("cd" * 32) is None
 
 
@@ -67,7 +75,7 @@ def test_compiled_artifacts_round_trip(target: Target, empty_settings: Settings)
     cache = ArtifactCache(empty_settings.artifacts_dir, 1 << 30)
     assert isinstance(made, Artifact)
     assert cache.get(request.digest) == made
-    assert files(empty_settings.artifacts_dir) == [cache._path(request.digest)]
+    assert list(empty_settings.artifacts_dir.glob("*/*")) == [cache._path(request.digest)]
 
 
 @pytest.mark.parametrize("kind", ["registers", "shared_memory", "ptxas", "compiler", "kernel"])
@@ -138,30 +146,14 @@ def _digest(made: Artifact) -> str:
 
 
 def test_a_file_in_the_folders_place(tmp_path: Path) -> None:
-    """Where no folder can be, every method says so in one line that tells what to do."""
+    """Where no folder can be, reading and writing say so in one line that tells what to do."""
     (tmp_path / "file").write_text("in the way")
     cache = ArtifactCache(tmp_path / "file" / "artifacts", 1 << 20)
-    for use in (cache.prepare, lambda: cache.put(DIGEST, artifact()), lambda: cache.get(DIGEST)):
+    for use in (lambda: cache.put(DIGEST, artifact()), lambda: cache.get(DIGEST)):
         with pytest.raises(StoreError, match="ASMTUNE_CACHE_DIR") as caught:
             use()
         assert "\n" not in str(caught.value)
     assert (tmp_path / "file").read_text() == "in the way"
-
-
-def test_no_compile_before_the_folder_is_proved(
-    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An unusable folder is found before any child starts."""
-    (tmp_path / "cache").write_text("in the way")
-    monkeypatch.setattr(Sandbox, "compile", lambda *_: pytest.fail("compiled"))
-    found = compile_configs(
-        Lowering(scale_problem(), target, 30),
-        [Config({"BLOCK": 64})],
-        Hooks(_digest, lambda *_: None),
-        Settings(cache_dir=tmp_path / "cache", jobs=1),
-    )
-    with pytest.raises(StoreError, match="Not a directory"):
-        list(found)
 
 
 @pytest.fixture
@@ -185,10 +177,14 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk(full_disk: Path) -> None:
     """A full disk is said to be full, and nothing is left half-written on it."""
     cache = ArtifactCache(full_disk, 1 << 20)
-    for use in (cache.prepare, lambda: cache.put(DIGEST, artifact(50_000))):
-        with pytest.raises(StoreError, match="free some space"):
-            use()
+    with pytest.raises(StoreError, match="free some space"):
+        cache.put(DIGEST, artifact(50_000))
+    with pytest.warns(ArtifactWarning, match="free some space"):
+        place = cache.prepare()
     assert [path.name for path in files(full_disk)] == ["filler"]
+    cache.put(DIGEST, artifact(50_000))
+    assert cache.get(DIGEST) == artifact(50_000)
+    assert full_disk not in (place.folders[-1], *place.folders[-1].parents)
 
 
 def test_a_disk_that_fills_up(cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +199,7 @@ def test_a_disk_that_fills_up(cache: ArtifactCache, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Path, "write_bytes", half)
     with pytest.raises(StoreError, match=r"No space left on device; free some space"):
         cache.put(DIGEST, replace(artifact(), entry="other"))
+    # The folder that would stand in for it is on the same disk here.
     with pytest.raises(StoreError, match="free some space"):
         cache.prepare()
     assert [path.name for path in files(cache.folder)] == [f"{DIGEST}.json.gz"]

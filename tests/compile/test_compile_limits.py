@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from triton import knobs
 
-from asmtune.compile import Lowering, Request, pool
+from asmtune.compile import Lowering, Request
+from asmtune.compile.children import borrowed
 from asmtune.compile.sandbox import Sandbox
 from asmtune.config import Config
 from asmtune.records import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.target import Target, load_target
 from tests.sample_kernels import (
     one_pointer,
@@ -257,17 +257,43 @@ def test_threads_take_turns(target: Target, sandbox: Sandbox) -> None:
         assert artifact.digest == request.digest
 
 
-def test_a_fork_has_its_own_child(settings: Settings) -> None:
+def test_a_fork_has_its_own_child() -> None:
     """A process that forked off does not speak into its parent's pipes."""
-    mine = pool._worker_sandbox(1 << 33)
+    with borrowed(1 << 33) as mine:
+        pass
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
-        os.write(writer, b"same" if pool._worker_sandbox(1 << 33) is mine else b"own")
+        with borrowed(1 << 33) as own:
+            os.write(writer, b"same" if own is mine else b"own")
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(reader, 10) == b"own"
     os.close(reader)
     os.close(writer)
+
+
+def test_compiles_at_once_have_a_child_each(target: Target) -> None:
+    """Threads that compile at once in one process do so in children of their own, kept after."""
+    with borrowed(1 << 33) as first, borrowed(1 << 33) as second:
+        assert first is not second
+        assert isinstance(first.compile(lowered(target), 60), Artifact)
+        child = leader_of(first)
+    with borrowed(1 << 33) as again:
+        assert again in (first, second)
+    assert group(child) == [child]
+
+
+def test_a_child_outlives_the_thread_that_asked(sandbox: Sandbox, target: Target) -> None:
+    """A thread that ends does not take the child with it, which serves the next one."""
+    for _ in range(2):
+        with ThreadPoolExecutor(1) as threads:
+            outcome = threads.submit(sandbox.compile, lowered(target), 60).result()
+        assert isinstance(outcome, Artifact)
+        child = leader_of(sandbox)
+        time.sleep(0.3)
+        assert group(child) == [child]
+    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert leader_of(sandbox) == child
 
 
 def test_front_end_time_limit(target: Target) -> None:

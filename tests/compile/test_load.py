@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.backends.nvidia import driver
 
 from asmtune.compile import ArtifactCache, Lowering, Request, compile_one
 from asmtune.compile import load as loading
+from asmtune.compile.load import Binary, launch_values
 from asmtune.config import Config
+from asmtune.problem import Problem
 from asmtune.records import Artifact, Failure
 from asmtune.settings import Settings
 from asmtune.target import Target
-from tests.sample_kernels import scale_problem
+from tests.gpu import argument_kernels
+from tests.sample_kernels import scale_problem, tensor
 
 
 def compiled(lowering: Lowering, config: Config, settings: Settings) -> Artifact:
@@ -29,11 +37,10 @@ def test_handle_has_the_artifacts_code(target: Target, settings: Settings) -> No
     """Triton's handle carries the artifact's code, name and launch figures."""
     lowering, config = Lowering(scale_problem(), target, 30), Config({"BLOCK": 256}, num_warps=8)
     artifact = compiled(lowering, config, settings)
-    specialised = lowering.specialise(config)
-    assert not isinstance(specialised, Failure)
-    kernel = loading._compiled_kernel(specialised.source, artifact, lowering.machine)
-    assert kernel.asm["cubin"] == artifact.cubin
-    assert kernel.asm["ptx"] == artifact.outputs["ptx"]
+    binary = Binary.of(lowering, config, artifact)
+    assert not isinstance(binary, Failure)
+    kernel = loading.handle(binary)
+    assert kernel.asm["cubin"] == kernel.kernel == artifact.cubin
     assert kernel.name == artifact.entry == "scale"
     assert (kernel.metadata.num_warps, kernel.metadata.shared) == (8, artifact.shared_bytes)
     assert kernel.metadata.target.arch == 90
@@ -53,7 +60,7 @@ def test_launch_passes_all_arguments(
     problem, config = scale_problem(), Config({"BLOCK": 256}, pre_hook=hooked.append)
     lowering = Lowering(problem, target, 30)
     artifact = compiled(lowering, config, settings)
-    monkeypatch.setattr(loading, "_compiled_kernel", lambda *_: Recorder())
+    monkeypatch.setattr(loading, "handle", lambda _: Recorder())
     launch = loading.load(lowering, config, artifact)
     assert not isinstance(launch, Failure)
     hooked.clear()
@@ -63,6 +70,65 @@ def test_launch_passes_all_arguments(
     assert hooked == []
     launch.prepare()
     assert hooked[0]["BLOCK"] == 256
+
+
+class Recorded:
+    """What Triton's launcher is made of, taken down where it would be built for the GPU."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[Any] = []
+        monkeypatch.setattr(driver, "library_dirs", list)
+        if hasattr(driver, "make_launcher"):  # 3.6 builds one from C source for each signature
+
+            def compile_module(src: str, **_: Any) -> Any:
+                self.made.append(src)
+                return SimpleNamespace(launch=lambda *_: None)
+
+            monkeypatch.setattr(driver, "compile_module_from_src", compile_module)
+        else:  # 3.9 has one for all, which is given the types
+            utils = SimpleNamespace(launch=lambda *_: None)
+            active = SimpleNamespace(active=SimpleNamespace(utils=utils))
+            monkeypatch.setattr(triton.runtime, "driver", active)
+            for name in ("annotate_arguments", "make_kernel_signature"):
+                monkeypatch.setattr(driver, name, self._take)
+
+    def _take(self, signature: Any) -> None:
+        self.made.append(list(signature))
+
+
+@pytest.mark.parametrize("which", ["mixed", "descriptors", "made on the device"])
+def test_a_launcher_needs_no_source(
+    which: str, target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the kernel's source Triton makes the same launcher: tuples, tiles, None and all."""
+    problem, (config, *_) = argument_kernels.problems("cpu")[which]
+    lowering = Lowering(problem, target, 30)
+    artifact = compiled(lowering, config, settings)
+    binary, specialised = Binary.of(lowering, config, artifact), lowering.specialise(config)
+    assert not isinstance(binary, Failure)
+    assert not isinstance(specialised, Failure)
+    kernel, recorded = loading.handle(binary), Recorded(monkeypatch)
+    for source in (kernel.src, specialised.source):
+        driver.CudaLauncher(source, kernel.metadata)
+    half = len(recorded.made) // 2
+    assert half >= 1
+    assert recorded.made[:half] == recorded.made[half:]
+
+
+def test_values_are_complete() -> None:
+    """A hook and a launch see arguments, defaults, heuristics and options by name."""
+    arguments = {"x_ptr": tensor(torch.float32), "n": 7}
+    problem = Problem(with_defaults, arguments, (1,))
+    values = launch_values(problem, Config({"BLOCK": 64}, num_warps=8))
+    assert values["FULL"] is False
+    assert (values["SCALE"], values["BLOCK"], values["num_warps"], values["n"]) == (3, 64, 8, 7)
+    assert launch_values(problem, Config({"BLOCK": 64, "SCALE": 5}))["SCALE"] == 5
+
+
+@triton.heuristics({"FULL": lambda values: values["n"] % values["BLOCK"] == 0})
+@triton.jit
+def with_defaults(x_ptr, n, FULL: tl.constexpr, BLOCK: tl.constexpr, SCALE: tl.constexpr = 3):
+    tl.store(x_ptr, n)
 
 
 def test_a_config_that_does_not_fit(target: Target, settings: Settings) -> None:

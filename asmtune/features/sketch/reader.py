@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from asmtune.asm import OpClass
@@ -17,6 +18,7 @@ from asmtune.records import Sketch
 from asmtune.target import Target
 
 _WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)').search
+_CAP: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
 _BASE: Final = 12.0
 """Registers that every kernel needs beside its values (measured over the recordings)."""
 
@@ -59,9 +61,9 @@ class SketchReader:
         match = _WARPS(sketch.ttgir)
         warps = int(sketch.metadata["num_warps"])
         stages = int(sketch.metadata["num_stages"])
-        kernel = SketchedKernel(sketch.ttgir, int(match[1]) if match else warps, self.target)
-        segments = tuple(sums.segment(warps, stages) for sums in kernel.sums)
-        wanted = _BASE + live_registers(kernel)
+        text = _CAP.sub("", sketch.ttgir, count=1)
+        partition = int(match[1]) if match else warps
+        segments, wanted = _read(text, partition, (warps, stages), self.target)
         registers, spilled = self._allocated(wanted, warps, sketch.metadata.get("maxnreg"))
         fits = occupancy(self.target, warps, registers, sketch.shared_bytes)
         static = {
@@ -82,6 +84,16 @@ class SketchReader:
             most = min(most, int(cap))
         units = -(-int(wanted) // _UNIT) * _UNIT
         return min(units, most), max(0.0, wanted - most * (1.0 + _SLACK)) * _SPILLED
+
+
+@lru_cache(maxsize=1)
+def _read(
+    ttgir: str, num_warps: int, compiled_with: tuple[int, int], target: Target
+) -> tuple[tuple[Segment, ...], float]:
+    """Segments, and the registers wanted; configs beside each other may differ in the cap alone."""
+    kernel = SketchedKernel(ttgir, num_warps, target)
+    segments = tuple(sums.segment(*compiled_with) for sums in kernel.sums)
+    return segments, _BASE + live_registers(kernel)
 
 
 def _launch(metadata: Mapping[str, object]) -> dict[str, float]:

@@ -1,0 +1,205 @@
+"""What a worker does: one share of the configs, each made, kept and read."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from asmtune.compile import entries
+from asmtune.compile.artifacts import Place, get_from, put_into
+from asmtune.compile.children import borrowed
+from asmtune.compile.lower import Request
+from asmtune.compile.sandbox import GivenUpError, Sandbox
+from asmtune.errors import CompileError, ParseError, StoreError
+from asmtune.fingerprint import version_of
+from asmtune.records import Artifact, Failure, Sketch
+from asmtune.settings import Settings
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Compiled(Generic[R]):
+    """A config that compiled: where its artifact lies, and what was read off it."""
+
+    digest: str
+    reading: R
+
+
+Outcome = Compiled[R] | Failure
+
+
+@dataclass(frozen=True)
+class Item:
+    """One config to compile.
+
+    Attributes:
+        position: the config's.
+        request: what to compile.
+        entry: what the asker's folder has of it, where the worker may not see that folder.
+    """
+
+    position: int
+    request: Request
+    entry: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Done(Generic[R]):
+    """What became of an item.
+
+    Attributes:
+        position: the item's.
+        outcome: what was read, or the failure.
+        entry: what the worker could not put into the asker's folder, which is on another
+            machine, or full.
+    """
+
+    position: int
+    outcome: Outcome[R]
+    entry: bytes | None = None
+
+
+Made = tuple[Artifact | Sketch | Failure, bytes | None]
+Maker = Callable[[Item, "Site"], Made]
+
+
+@dataclass(frozen=True)
+class Job(Generic[R]):
+    """A worker's share, in an order in which items reuse what others made.
+
+    Attributes:
+        items: the configs.
+        make: `built` or `sketched`.
+        read: what to take from what was made.
+        settings: limits of a compile.
+        place: the asker's folders.
+        flag: a file that says, once it is there, that the job is given up.
+        triton: version of the asker's, which the artifacts' digests stand for.
+    """
+
+    items: tuple[Item, ...]
+    make: Maker
+    read: Callable[[Any], R]
+    settings: Settings
+    place: Place
+    flag: Path
+    triton: str = field(default_factory=lambda: version_of("triton"))
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a worker compiles.
+
+    Attributes:
+        settings: limits of a compile.
+        place: the asker's folders; None where they cannot be seen from here.
+        sandbox: makes what is not known.
+        flag: says that nobody waits any more.
+    """
+
+    settings: Settings
+    place: Place | None
+    sandbox: Sandbox
+    flag: Path | None = None
+
+    def lookup(self, item: Item) -> Artifact | Failure | None:
+        """What is known of an item already."""
+        if item.entry is not None:
+            return entries.decoded(item.entry)
+        for folder in self.place.folders if self.place else ():
+            with contextlib.suppress(StoreError):
+                if (found := get_from(folder, item.request.digest)) is not None:
+                    return found
+        return None
+
+
+def work(job: Job[R]) -> list[Done[R]]:
+    """What became of each item of a job, up to where it was given up.
+
+    Raises:
+        CompileError: this machine has another Triton than the asker.
+    """
+    if (here := version_of("triton")) != job.triton:
+        raise CompileError(
+            f"worker on {platform.node()}: triton {here}, but {job.triton} where it is asked for; "
+            "install the same"
+        )
+    place = job.place if job.place.is_here else None
+    done: list[Done[R]] = []
+    with borrowed(job.settings.compile_memory_bytes) as sandbox:
+        site = Site(job.settings, place, sandbox, job.flag)
+        try:
+            for item in job.items:
+                done.append(_done(item, job, site))
+        except GivenUpError:
+            sandbox.begin()  # for the next job: a second passes until it could compile
+    return done
+
+
+def lost(job: Job[R]) -> list[Done[R]]:
+    """What became of the items of a job whose worker died, twice."""
+    detail = "the worker died, of what it read or for want of memory"
+    return [Done(item.position, Failure("start", "crash", detail)) for item in job.items]
+
+
+def _done(item: Item, job: Job[R], site: Site) -> Done[R]:
+    if job.flag.exists():
+        raise GivenUpError
+    made, entry = job.make(item, site)
+    if isinstance(made, Failure):
+        return Done(item.position, made, entry)
+    try:
+        return Done(item.position, Compiled(made.digest, job.read(made)), entry)
+    except ParseError as error:
+        return Done(item.position, Failure("read", "parse", str(error)), entry)
+
+
+def built(item: Item, site: Site) -> Made:
+    """The artifact of an item, from disk if it lies there, and what has yet to be kept."""
+    known = site.lookup(item)
+    if known is not None:
+        return known, None
+    request = item.request
+    outcome = site.sandbox.compile(request, site.settings.compile_timeout_s, site.flag)
+    entry = entries.encoded(outcome)
+    if entry is not None and site.place is not None:
+        with contextlib.suppress(StoreError):
+            put_into(site.place.folders[-1], request.digest, entry)
+            return outcome, None
+    return outcome, entry
+
+
+def sketched(item: Item, site: Site) -> Made:
+    """The sketch of an item, off its artifact if that lies on disk; nothing is to be kept."""
+    known = site.lookup(item)
+    if isinstance(known, Artifact):
+        return Sketch(known.digest, known.arch, known.outputs["ttgir"], known.metadata), None
+    if known is not None:
+        return known, None
+    sandbox, limit_s = site.sandbox, site.settings.compile_timeout_s
+    return sandbox.sketch(item.request, limit_s, site.flag), None
+
+
+@dataclass(frozen=True)
+class Start:
+    """Starts a worker's child, and loads what reads: both take a second at first.
+
+    Attributes:
+        machine: Triton's (backend, arch, warp size).
+        memory_bytes: address space of the child.
+        read: what will read; it came with all that it imports.
+    """
+
+    machine: tuple[str, int, int]
+    memory_bytes: int
+    read: Callable[[Any], Any]
+
+    def __call__(self) -> None:
+        """Waits until the child could compile."""
+        with borrowed(self.memory_bytes) as sandbox:
+            sandbox.start(self.machine)

@@ -1,0 +1,211 @@
+"""Where compiles run: what a surrounding `joblib.parallel_config` says, else this machine."""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import tempfile
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import BrokenExecutor
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from joblib import Parallel, delayed
+from joblib.externals.loky.process_executor import ShutdownExecutorError
+from joblib.parallel import get_active_backend
+
+from asmtune.compile.tasks import Numbered, Run, Source, Together
+from asmtune.errors import AsmtuneError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_LOCAL: Final = "joblib._parallel_backends"
+_WAVE: Final = 4
+"""Tasks a worker between two looks at the results, where a backend gives them all at once."""
+
+
+class Workers:
+    """Runs tasks by joblib; joblib's settings are those of the thread that makes it.
+
+    Args:
+        jobs: tasks at once on this machine, where `joblib.parallel_config` gives no `n_jobs`;
+            a cluster is used whole.
+
+    Attributes:
+        is_local: whether joblib itself runs the tasks, on this machine.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        backend, asked = get_active_backend()
+        self._backend: Any = backend
+        self.is_local = type(backend).__module__ == _LOCAL
+        self._n_jobs = asked if asked is not None else jobs if self.is_local else -1
+        self._runs: set[Run] = set()
+        self._kept: Any = None
+
+    @property
+    def _kind(self) -> str:
+        return type(self._backend).__name__
+
+    @property
+    def jobs(self) -> int:
+        """How many tasks run at once."""
+        return int(self._backend.effective_n_jobs(self._n_jobs))
+
+    def __enter__(self) -> Self:
+        """Starts a pool, where the backend has none that outlives a call, as Ray's; it is kept."""
+        if not self._gives_generators:
+            self._kept = self._parallel("list").__enter__()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Ends it."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.__exit__(*raised)
+
+    def unordered(
+        self, work: Callable[[T], R], tasks: Callable[[Path], Iterator[T]], lost: Callable[[T], R]
+    ) -> Generator[R, None, None]:
+        """Results as they come; tasks are drawn when a worker is about to be free.
+
+        Closing it ends what runs, but for tasks that other machines have begun.
+
+        Args:
+            work: a function of a module.
+            tasks: what it is given, by the flag of `Run` that it is to look at.
+            lost: the result of a task that killed the worker that was at it.
+        """
+        run = Run()
+        self._runs.add(run)
+        try:
+            yield from self._survive(work, Source(tasks(run.flag), run), lost, run)
+        finally:
+            self._runs.discard(run)
+            if self.is_local or not run.stopped:
+                run.close()
+            else:  # a cluster on this machine has yet to see it
+                atexit.register(run.close)
+
+    def each(self, work: Callable[[], None]) -> None:
+        """Runs something once on every worker of this machine, and waits."""
+        if not self.is_local:
+            return
+        # Whoever stops the workers meanwhile has no use for it.
+        with tempfile.TemporaryDirectory(prefix="asmtune-") as folder, suppress(RuntimeError):
+            jobs = self.jobs
+            calls = (delayed(Together(Path(folder), jobs, work))(n) for n in range(jobs))
+            self._parallel("list")(calls)
+
+    def stop(self) -> None:
+        """Ends what other threads run here: their iterators end. What is begun later runs."""
+        for run in list(self._runs):
+            run.stop()
+
+    def _survive(
+        self, work: Callable[[T], R], source: Source[T], lost: Callable[[T], R], run: Run
+    ) -> Iterator[R]:
+        """Goes on after a worker died; the tasks that it may have died of run one by one."""
+        while not run.stopped:
+            try:
+                with closing(self._results(Numbered(work), source, run)) as results:
+                    for number, result in results:
+                        if run.stopped:
+                            break
+                        source.out.pop(number)
+                        yield result
+            except RuntimeError as error:
+                if run.stopped:
+                    break
+                if not (isinstance(error, BrokenExecutor) or _is_shut_down(error)):
+                    raise
+            else:
+                break
+            yield from self._one_by_one(work, source, lost, run)
+        if source.error is not None:
+            raise source.error
+
+    def _one_by_one(
+        self, work: Callable[[T], R], source: Source[T], lost: Callable[[T], R], run: Run
+    ) -> Iterator[R]:
+        """What was out when a worker died, so that who kills a worker is known."""
+        while source.out and not run.stopped:
+            number, task = next(iter(source.out.items()))
+            try:
+                yield from self._results(work, iter([task]), run)
+            except RuntimeError as error:
+                if run.stopped or _is_shut_down(error):
+                    continue
+                if not isinstance(error, BrokenExecutor):
+                    raise
+                yield lost(task)
+            del source.out[number]
+
+    def _results(
+        self, work: Callable[[Any], Any], tasks: Iterator[Any], run: Run
+    ) -> Generator[Any, None, None]:
+        call = delayed(work)
+        if not self._gives_generators:
+            with self._pool() as parallel:
+                while wave := list(islice(tasks, _WAVE * self.jobs)):
+                    yield from parallel(call(task) for task in wave)
+            return
+        results = self._parallel("generator_unordered")(call(task) for task in tasks)
+        try:
+            for result in results:  # noqa: UP028 - would close them itself: see `_end`
+                yield result
+        except GeneratorExit:
+            self._end(results, run)
+            raise
+
+    def _end(self, results: Generator[Any, None, None], run: Run) -> None:
+        """Ends tasks that nobody waits for.
+
+        On this machine they are told to; joblib would kill the workers, under other threads'
+        tasks as well, and the next ones would take 2 s to start.
+        """
+        run.stop()
+        # What goes wrong in them is of no interest any more.
+        with suppress(AsmtuneError, RuntimeError):
+            if self.is_local:
+                for _ in results:
+                    pass
+        with _unwarned():
+            results.close()
+
+    @property
+    def _gives_generators(self) -> bool:
+        return self._kind == "SequentialBackend" or bool(self._backend.supports_return_generator)
+
+    def _pool(self) -> AbstractContextManager[Any]:
+        if self._kept is not None:
+            return nullcontext(self._kept)
+        pool: AbstractContextManager[Any] = self._parallel("list")
+        return pool
+
+    def _parallel(self, return_as: str) -> Any:
+        # A backend object serves one `Parallel` at a time; a cluster's holds its client.
+        backend = copy.copy(self._backend) if self.is_local else self._backend
+        # A cluster's results are told of in the thread that speaks with it, which is to make
+        # no tasks: all are sent from this one.
+        first = "2 * n_jobs" if self.is_local else "all"
+        return Parallel(
+            self._n_jobs, backend, return_as=return_as, batch_size=1, pre_dispatch=first
+        )
+
+
+def _is_shut_down(error: RuntimeError) -> bool:
+    """Whether the workers ended because another thread gave up what it ran on them."""
+    return isinstance(error.__context__, ShutdownExecutorError)
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """Without joblib's advice to let no task go to waste."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield

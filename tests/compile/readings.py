@@ -1,0 +1,50 @@
+"""What tests read off an artifact or a sketch, in a worker: this loads nothing but asmtune."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+from asmtune.compile import Request
+from asmtune.config import Config
+from asmtune.records import Failure
+
+
+def digest_of(made: Any) -> str:
+    """Its digest."""
+    return str(made.digest)
+
+
+def whole(made: Any) -> Any:
+    """All of it."""
+    return made
+
+
+def where(made: Any) -> tuple[str, int]:
+    """Thread and process that read."""
+    return threading.current_thread().name, os.getpid()
+
+
+def deadly(made: Any) -> str:
+    """Kills the worker that reads a config of two warps."""
+    if made.metadata["num_warps"] == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return digest_of(made)
+
+
+class StrangeError(Exception):
+    """Not one of ours."""
+
+
+def breaks(made: Any) -> str:
+    """Raises for a config of two warps."""
+    if made.metadata["num_warps"] == 2:
+        raise StrangeError(made.entry)
+    return digest_of(made)
+
+
+def admit(config: Config, request: Request) -> Failure | None:
+    """Keeps nothing from the back end."""
+    return None

@@ -1,0 +1,113 @@
+"""A compiler that hangs, dies or grows: the other configs of the batch come out all the same."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from joblib.externals.loky import get_reusable_executor
+from triton import knobs
+
+from asmtune.compile import ArtifactCache, Compiled, Hooks, Lowering, compile_configs
+from asmtune.compile.children import release
+from asmtune.config import Config
+from asmtune.records import Artifact, Failure
+from asmtune.settings import Settings
+from asmtune.target import Target
+from tests.compile.process_tree import comes_true, descendants
+from tests.compile.readings import admit, deadly, digest_of
+from tests.sample_kernels import row_sum_problem, scale_problem
+
+FAULTS = {1: "sleep 300 & wait", 2: "kill -9 $$", 4: f"exec {sys.executable} $0.py"}
+"""What an assembler does with a kernel of so many warps."""
+
+GROW = "held = []\nwhile True:\n    held.append(bytearray(1 << 26))\n"
+
+
+@pytest.fixture
+def faulty_ptxas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An assembler that hangs, dies or grows by the number of warps, and else is Triton's own."""
+    real, script = knobs.nvidia.ptxas.path, tmp_path / "ptxas"
+    cases = "\n".join(
+        f"grep -q '^.reqntid {32 * warps}$' $file && {{ {fault}; }}"
+        for warps, fault in FAULTS.items()
+    )
+    script.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && exec {real} --version\n'
+        'for word; do case "$word" in *.ptx) file="$word";; esac; done\n'
+        f'{cases}\nexec {real} "$@"\n'
+    )
+    script.with_name("ptxas.py").write_text(GROW)
+    script.chmod(0o755)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(script))
+    monkeypatch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(script))
+    _forget_workers()
+    yield script
+    _forget_workers()
+
+
+def _forget_workers() -> None:
+    """Ends what was started with another environment."""
+    get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
+    release()
+
+
+def hooks() -> Hooks[str]:
+    """Admits everything."""
+    return Hooks(digest_of, admit)
+
+
+def test_faults_of_the_assembler(
+    faulty_ptxas: Path, target: Target, empty_settings: Settings
+) -> None:
+    """One that hangs, one that is killed and one that grows cost their own configs alone."""
+    limits = replace(empty_settings, jobs=2, compile_timeout_s=5, compile_memory_bytes=2000 << 20)
+    configs = [Config({"BLOCK": 512}, num_warps=warps) for warps in (8, 1, 2, 4)]
+    configs.append(Config({"BLOCK": 1024}, num_warps=8))
+    lowering = Lowering(scale_problem(), target, 30)
+    made = dict(compile_configs(lowering, configs, hooks(), limits))
+    assert sorted(made) == list(range(len(configs)))
+    for position, config in enumerate(configs):
+        outcome = made[position]
+        if config.num_warps == 8:
+            assert isinstance(outcome, Compiled), outcome
+            continue
+        assert isinstance(outcome, Failure)
+        kinds = {1: "timeout", 2: "crash", 4: "memory"}
+        assert (outcome.stage, outcome.kind) == ("cubin", kinds[config.num_warps]), outcome
+    assert comes_true(lambda: not descendants("sleep 300"))
+    # None of it is the config's own fault for good.
+    cache = ArtifactCache(limits.artifacts_dir, 1 << 30)
+    requests = [lowering.request(config) for config in configs]
+    kept = [cache.get(request.digest) for request in requests]  # type: ignore[union-attr]
+    assert [isinstance(entry, Artifact) for entry in kept] == [c.num_warps == 8 for c in configs]
+
+
+def test_a_compiler_that_hangs(target: Target, empty_settings: Settings) -> None:
+    """LLVM that would take minutes on one config ends at the limit; the rest compile."""
+    limits = replace(empty_settings, compile_timeout_s=2.5)
+    slow = Config({"BLOCK": 1 << 17}, num_warps=1)
+    configs = [Config({"BLOCK": 256}), slow, Config({"BLOCK": 512}), Config({"BLOCK": 1024})]
+    lowering = Lowering(row_sum_problem(), target, 30)
+    made = dict(compile_configs(lowering, configs, hooks(), limits))
+    kinds = [getattr(made[position], "kind", "compiled") for position in range(4)]
+    assert kinds == ["compiled", "timeout", "compiled", "compiled"]
+
+
+def test_a_worker_that_dies(target: Target, empty_settings: Settings) -> None:
+    """A worker killed from outside, as for want of memory, costs the config that it was at."""
+    configs = [Config({"BLOCK": 512}, num_warps=warps) for warps in (1, 2, 4, 8)]
+    lowering = Lowering(scale_problem(), target, 30)
+    limits = replace(empty_settings, jobs=2)
+    made = dict(compile_configs(lowering, configs, Hooks(deadly, admit), limits))
+    assert sorted(made) == list(range(len(configs)))
+    for position, config in enumerate(configs):
+        outcome = made[position]
+        if config.num_warps == 2:
+            assert isinstance(outcome, Failure)
+            assert (outcome.kind, "\n" in outcome.detail) == ("crash", False)
+        else:
+            assert isinstance(outcome, Compiled), (config, outcome)

@@ -1,0 +1,280 @@
+"""Compiling behind the back of the thread that works: from a thread, given up, stopped, warm."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import pytest
+from joblib.externals.loky import get_reusable_executor
+
+from asmtune.compile import (
+    Compiled,
+    Hooks,
+    Lowering,
+    Request,
+    Workers,
+    children,
+    compile_configs,
+    sketch_configs,
+    warm,
+)
+from asmtune.config import Config
+from asmtune.errors import ProblemError
+from asmtune.funnel import Front, NoProgress
+from asmtune.records import Failure
+from asmtune.settings import Settings
+from asmtune.target import Target
+from tests.compile.process_tree import comes_true, descendants
+from tests.compile.readings import StrangeError, admit, breaks, digest_of, where
+from tests.sample_kernels import row_sum_problem, scale_problem
+
+CHILD = "asmtune.compile.child"
+CONFIGS = [Config({"BLOCK": block}) for block in (256, 512, 1024, 2048)]
+SLOW = [Config({"BLOCK": 1 << 17}, num_warps=1, maxnreg=cap) for cap in (None, 64)]
+"""LLVM needs minutes for each."""
+
+NOISY = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+"""loky's own thread may die of a KeyError when joblib ends it for a task that raises."""
+
+
+def hooks() -> Hooks[str]:
+    """Admits everything."""
+    return Hooks(digest_of, admit)
+
+
+@pytest.fixture
+def patient(empty_settings: Settings) -> Settings:
+    """Two workers that would wait for ten minutes."""
+    return replace(empty_settings, jobs=2, compile_timeout_s=600)
+
+
+@pytest.fixture
+def no_workers() -> None:
+    """No worker is left of earlier tests, and no idle child of this process's own."""
+    get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
+    children.release()
+    assert comes_true(lambda: not descendants(CHILD, own=False))
+
+
+def busy() -> set[int]:
+    """Children that use the processor."""
+    before = {pid: _ticks(pid) for pid in descendants(CHILD)}
+    time.sleep(0.4)
+    return {pid for pid, ticks in before.items() if _ticks(pid) - ticks > 4}
+
+
+def _ticks(pid: int) -> int:
+    """Time on the processor so far."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(fields[11]) + int(fields[12])
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_from_a_thread(
+    jobs: int, target: Target, empty_settings: Settings, settings: Settings
+) -> None:
+    """Another thread than the main one gets the same outcomes, one call after the other."""
+    lowering, chosen = Lowering(scale_problem(), target, 30), replace(empty_settings, jobs=jobs)
+    expected = dict(compile_configs(lowering, CONFIGS, hooks(), settings))
+    with ThreadPoolExecutor(1) as threads:
+        for part in (CONFIGS[:2], CONFIGS):
+            made = threads.submit(
+                lambda part=part: dict(compile_configs(lowering, part, hooks(), chosen))
+            )
+            assert made.result(120) == {n: expected[n] for n in range(len(part))}
+
+
+def refuses(config: Config, request: Request) -> Failure | None:
+    """Raises at the third config."""
+    if config == CONFIGS[2]:
+        raise ProblemError("the grid is none")
+    return None
+
+
+@NOISY
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(
+    ("faulty", "error"),
+    [
+        (Hooks(digest_of, refuses), ProblemError),
+        (Hooks(breaks, admit), StrangeError),
+    ],
+)
+def test_an_exception_reaches_who_collects(
+    faulty: Hooks[str], error: type[Exception], jobs: int, target: Target, patient: Settings
+) -> None:
+    """What is raised in the front end or in a worker arrives in the thread; the next call works."""
+    lowering, chosen = Lowering(scale_problem(), target, 30), replace(patient, jobs=jobs)
+    configs = [*CONFIGS[:3], Config({"BLOCK": 2048}, num_warps=2)]
+    with ThreadPoolExecutor(1) as threads:
+        failed = threads.submit(
+            lambda: list(compile_configs(lowering, configs, replace(faulty, known={}), chosen))
+        )
+        with pytest.raises(error):
+            failed.result(120)
+        again = threads.submit(
+            lambda: dict(compile_configs(lowering, CONFIGS, hooks(), chosen))
+        ).result(120)
+    assert all(isinstance(again[n], Compiled) for n in range(4))
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_given_up_half_way(
+    backend: str, target: Target, patient: Settings, no_workers: None
+) -> None:
+    """Closing the iterator ends compiles that would run for minutes; the next call works."""
+    lowering = Lowering(row_sum_problem(), target, 30)
+    with joblib.parallel_config(backend=backend):
+        found = compile_configs(lowering, [*CONFIGS[:1], *SLOW], hooks(), patient)
+        next(found)
+        assert comes_true(busy)
+        found.close()
+        assert comes_true(lambda: not busy())
+        again = dict(compile_configs(lowering, CONFIGS, hooks(), patient))
+    assert all(isinstance(again[n], Compiled) for n in range(4))
+
+
+@NOISY
+@pytest.mark.parametrize("trouble", ["given up", "an error"])
+def test_others_go_on(trouble: str, target: Target, patient: Settings, no_workers: None) -> None:
+    """What ends the compiles of one thread costs another thread no config."""
+    lowering = Lowering(row_sum_problem(), target, 30)
+    many = [Config({"BLOCK": 256 << n}, num_warps=1 << w) for n in range(3) for w in range(4)]
+    with ThreadPoolExecutor(1) as threads:
+        other = threads.submit(lambda: dict(compile_configs(lowering, many, hooks(), patient)))
+        if trouble == "given up":
+            found = compile_configs(lowering, [*CONFIGS[:1], *SLOW], hooks(), patient)
+            next(found)
+            found.close()
+        else:
+            # joblib ends its workers, which are all threads' own, when a task raises.
+            with pytest.raises(StrangeError):
+                list(compile_configs(lowering, many[:4], Hooks(breaks, admit), patient))
+        made = other.result(120)
+    assert sorted(made) == list(range(len(many)))
+    assert all(isinstance(outcome, Compiled) for outcome in made.values()), made
+
+
+class _Impatient(NoProgress):
+    """Raises when the first config is done, as Ctrl-C may."""
+
+    def advance(self) -> None:
+        """Has enough."""
+        raise KeyboardInterrupt
+
+
+def test_verdicts_given_up(target: Target, patient: Settings, no_workers: None) -> None:
+    """An exception amid verdicts leaves no compile running, though its traceback is kept."""
+    front = Front(row_sum_problem(), target, patient, _Impatient(), {}, Workers(2))
+    with pytest.raises(KeyboardInterrupt) as kept:
+        front.verdicts([*CONFIGS[:1], *SLOW], "assembly", {})
+    assert comes_true(lambda: not busy())
+    assert kept.value is not None
+    calm = replace(front, progress=NoProgress())
+    assert all(verdict.kept for verdict in calm.verdicts(CONFIGS, "assembly", {}))
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
+def test_stopped_from_outside(
+    backend: str, target: Target, patient: Settings, no_workers: None
+) -> None:
+    """Another thread's verdicts end at once when told to, with what was known; then all works."""
+    with joblib.parallel_config(backend=backend):
+        front = Front(row_sum_problem(), target, patient, NoProgress(), {}, Workers(2))
+    known: dict[str, Any] = {}
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(front.verdicts, [*CONFIGS[:1], *SLOW], "assembly", known)
+        assert comes_true(lambda: known, 60)
+        front.stop()
+        verdicts = asked.result(60)
+        assert [verdict.config for verdict in verdicts] == CONFIGS[:1]
+        assert len(known) == 1
+        again = threads.submit(front.verdicts, CONFIGS, "assembly", known).result(120)
+    assert [verdict.kept for verdict in again] == [True] * 4
+
+
+def test_stop_with_nothing_to_stop(target: Target, settings: Settings) -> None:
+    """Stopping where nothing runs does nothing, to later calls either."""
+    front = Front(scale_problem(), target, settings, NoProgress(), {}, Workers(settings.jobs))
+    front.stop()
+    assert len(front.verdicts(CONFIGS, "assembly", {})) == 4
+
+
+def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> None:
+    """Workers and their compilers that were started early are those that compile."""
+    lowering = Lowering(scale_problem(), target, 30)
+    warm(lowering, digest_of, patient).join(60)
+    started = set(descendants(CHILD, own=False))
+    assert len(started) == 2
+    made = dict(sketch_configs(lowering, CONFIGS, hooks(), patient))
+    assert all(isinstance(outcome, Compiled) for outcome in made.values())
+    assert set(descendants(CHILD, own=False)) == started
+
+
+def test_warm_while_compiling(target: Target, patient: Settings, no_workers: None) -> None:
+    """Warming does not disturb compiles that begin meanwhile, nor who gives them up."""
+    lowering = Lowering(scale_problem(), target, 30)
+    thread = warm(lowering, digest_of, patient)
+    found = compile_configs(lowering, CONFIGS, hooks(), patient)
+    next(found)
+    found.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    made = dict(compile_configs(lowering, CONFIGS, hooks(), patient))
+    assert all(isinstance(outcome, Compiled) for outcome in made.values())
+
+
+def test_joblib_settings_of_the_thread(settings: Settings) -> None:
+    """`joblib.parallel_config` wins over the settings; without it one worker a job of theirs."""
+    assert Workers(3).jobs == 3
+    with joblib.parallel_config(n_jobs=5):
+        five = Workers(3)
+    assert five.jobs == 5
+    with joblib.parallel_config(backend="threading"):
+        assert Workers(3).jobs == 3
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        assert Workers(3).jobs == 2
+    with joblib.parallel_config(backend="sequential"):
+        assert Workers(3).jobs == 1
+    with joblib.parallel_config(n_jobs=-1):
+        assert Workers(3).jobs == joblib.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("backend", "threads", "processes"),
+    [("threading", True, False), ("multiprocessing", False, True), ("loky", False, True)],
+)
+def test_the_users_backend_compiles(
+    backend: str, threads: bool, processes: bool, target: Target, empty_settings: Settings
+) -> None:
+    """Compiles run on the backend that surrounds the call, though another thread collects them."""
+    lowering = Lowering(scale_problem(), target, 30)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        workers = Workers(1)
+    reading: Hooks[Any] = Hooks(where, admit)
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(
+            lambda: dict(compile_configs(lowering, CONFIGS, reading, empty_settings, workers))
+        ).result(120)
+    places = [outcome.reading for outcome in made.values() if isinstance(outcome, Compiled)]
+    assert len(places) == 4
+    assert all((pid != os.getpid()) == processes for _, pid in places)
+    assert (len({name for name, _ in places}) > 1) == threads
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_an_error_at_any_place(place: int, target: Target, patient: Settings) -> None:
+    """An error of the front end is raised wherever among the configs it comes."""
+    configs = [*CONFIGS]
+    configs[place] = Config({"TILE": 3})
+    with pytest.raises(ProblemError, match="TILE"):
+        list(compile_configs(Lowering(scale_problem(), target, 30), configs, hooks(), patient))

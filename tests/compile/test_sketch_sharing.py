@@ -1,0 +1,160 @@
+"""Sketches of one tile: what a worker reuses changes nothing, and shares lose no config."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.compile import Hooks, Lowering, Request, sketch_configs, sketch_one
+from asmtune.compile.child import BackEnd
+from asmtune.compile.families import families, tiles
+from asmtune.config import Config
+from asmtune.features.sketch import SketchReader
+from asmtune.problem import Problem
+from asmtune.records import Failure, Sketch
+from asmtune.settings import Settings
+from asmtune.target import Target, load_target
+from tests.compile.readings import admit, whole
+from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
+
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+CAPS = (None, 96, 168, None, 255)
+
+SPACES: dict[str, tuple[Callable[[], Problem], list[Config]]] = {
+    "product": (
+        product_problem,
+        [
+            Config(tile, num_warps=warps, num_stages=stages, maxnreg=cap)
+            for tile in (TILE, {**TILE, "BLOCK_N": 128})
+            for warps, stages in ((4, 2), (4, 3), (8, 3))
+            for cap in CAPS
+        ],
+    ),
+    "row sum": (row_sum_problem, [Config({"BLOCK": 512}, maxnreg=cap) for cap in (64, None, 32)]),
+    "clusters": (
+        scale_problem,
+        [Config({"BLOCK": 512}, num_ctas=ctas, maxnreg=cap) for ctas in (1, 2) for cap in CAPS],
+    ),
+}
+
+
+def asked(request: Request) -> dict[str, Any]:
+    """A request as a child gets it."""
+    return {"ttir": request.ttir, "options": request.options, "machine": request.machine}
+
+
+@pytest.mark.parametrize("name", ["A100", "H200", "B200"])
+@pytest.mark.parametrize("space", SPACES)
+def test_sharing_changes_no_sketch(space: str, name: str) -> None:
+    """A sketch that another cap's was made to serve for is to the letter what it is alone."""
+    if space == "clusters" and name == "A100":
+        pytest.skip("clusters came with sm_90")
+    problem, configs = SPACES[space]
+    lowering, together = Lowering(problem(), load_target(name), 30), BackEnd(io.StringIO())
+    for config in configs:
+        request = lowering.request(config)
+        assert isinstance(request, Request)
+        alone = BackEnd(io.StringIO()).sketch(asked(request))
+        assert not isinstance(alone, Failure)
+        assert together.sketch(asked(request)) == alone
+        assert alone["metadata"]["maxnreg"] == config.maxnreg
+
+
+def test_a_cap_takes_no_pass(target: Target) -> None:
+    """On a target whose passes do not look at the cap, another cap runs no stage again."""
+    said = io.StringIO()
+    back_end, lowering = BackEnd(said), Lowering(product_problem(), target, 30)
+    for config in (Config(TILE, maxnreg=cap) for cap in (128, None, 96)):
+        request = lowering.request(config)
+        assert isinstance(request, Request)
+        back_end.sketch(asked(request))
+    assert said.getvalue().count('"ttgir"') == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_together_as_one_by_one(
+    jobs: int, target: Target, empty_settings: Settings, settings: Settings
+) -> None:
+    """A space sketched by workers that take shares of a tile is what single sketches give."""
+    problem, configs = SPACES["product"]
+    lowering = Lowering(problem(), target, 30)
+    chosen = replace(empty_settings, jobs=jobs)
+    found = dict(sketch_configs(lowering, configs, Hooks(whole, admit), chosen))
+    for position, config in enumerate(configs):
+        request = lowering.request(config)
+        assert isinstance(request, Request)
+        single = sketch_one(request, empty_settings)
+        assert isinstance(single, Sketch)
+        assert found[position].reading == single  # type: ignore[union-attr]
+
+
+def test_readings_are_shared_by_the_cap_alone(target: Target) -> None:
+    """A profile read after another cap's is the profile that is read first."""
+    problem, configs = SPACES["product"]
+    lowering, back_end = Lowering(problem(), target, 30), BackEnd(io.StringIO())
+    reader, sketches = SketchReader(target), []
+    for config in configs:
+        request = lowering.request(config)
+        assert isinstance(request, Request)
+        made = back_end.sketch(asked(request))
+        assert not isinstance(made, Failure)
+        sketches.append(Sketch(request.digest, "sm_90", made["ttgir"], made["metadata"]))
+    in_order = [reader(sketch) for sketch in sketches]
+    # Each is read after one of another tile, so that nothing is shared.
+    for place, sketch in enumerate(sketches):
+        reader(sketches[(place + len(sketches) // 2) % len(sketches)])
+        assert reader(sketch) == in_order[place]
+
+
+def _lower(config: Config) -> Failure:
+    return Failure("lower", "kernel", str(config))
+
+
+CONFIGS = st.lists(
+    st.builds(
+        lambda block, warps, stages, cap: Config({"B": block}, warps, stages, maxnreg=cap),
+        st.integers(1, 3),
+        st.sampled_from([4, 8]),
+        st.sampled_from([2, 3]),
+        st.sampled_from([None, 64, 128]),
+    ),
+    max_size=40,
+)
+
+
+@given(CONFIGS, st.integers(1, 9))
+def test_shares_of_tiles(configs: list[Config], most: int) -> None:
+    """Every config is in one share, of its tile alone, beside those that differ in the cap."""
+    left = []
+    shares = list(tiles(configs, _lower, lambda rest: left.append(rest) or most))  # type: ignore[func-returns-value]
+    assert left == sorted(left, reverse=True)
+    assert set(left) <= set(range(1, len(configs) + 1))
+    assert sorted(position for share in shares for position, _ in share) == list(
+        range(len(configs))
+    )
+    for share in shares:
+        picked = [configs[position] for position, _ in share]
+        assert [str(config) for config in picked] == [pair[1].detail for pair in share]  # type: ignore[union-attr]
+        assert len({config.kwargs["B"] for config in picked}) == 1
+        kinds = [config.with_cap(None) for config in picked]
+        assert len(share) <= most or len(set(kinds)) == 1
+        runs = [kind for place, kind in enumerate(kinds) if kinds[place - 1 : place] != [kind]]
+        assert len(runs) == len(set(runs))
+
+
+@given(CONFIGS)
+def test_families_lose_nothing(configs: list[Config]) -> None:
+    """Every config is in one family, and a family's differ in stages and cap alone."""
+    found = list(families(configs, _lower))
+    assert sorted(position for family in found for position, _ in family) == list(
+        range(len(configs))
+    )
+    for family in found:
+        picked = [configs[position] for position, _ in family]
+        assert len({(config.kwargs["B"], config.num_warps) for config in picked}) == 1
