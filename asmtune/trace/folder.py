@@ -1,0 +1,108 @@
+"""The folder of traces: names of runs, how one is found, which are deleted."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from asmtune.errors import InputError
+from asmtune.fingerprint import canonical, digest
+from asmtune.records import to_json
+from asmtune.trace.run import Header
+
+SUFFIX: Final = ".jsonl"
+MOST_RUNS: Final = 200
+MOST_BYTES: Final = 256 << 20
+"""Of the whole folder; a run of 674 configs, all timed, takes 0.3 MB."""
+
+_RUN: Final = re.compile(r"\d{8}-\d{6}-\w+-[0-9a-f]{4}(-\d+)?", re.ASCII)
+_BEGINNING: Final = re.compile(r"\d[\w-]*", re.ASCII)
+_NAME_LENGTH: Final = 24
+_SHOWN: Final = 4
+
+
+def run_id(header: Header) -> str:
+    """Date, kernel and 4 hex digits of the key, so that names sort by date."""
+    when = datetime.fromisoformat(header.date).strftime("%Y%m%d-%H%M%S")
+    name = re.sub(r"\W+", "_", header.kernel.rpartition(".")[2], flags=re.ASCII)[:_NAME_LENGTH]
+    return f"{when}-{name or 'kernel'}-{digest(canonical(to_json(header.key)))[:4]}"
+
+
+def names_run(text: str) -> bool:
+    """Whether an argument names a run, not a kernel or another file.
+
+    A run is a path that ends in .jsonl, or an id or its beginning: a digit, then letters, digits,
+    "_" and "-". No kernel's name begins with a digit, and a file's has a "." or a "/".
+    """
+    return text.endswith(SUFFIX) or _BEGINNING.fullmatch(text) is not None
+
+
+def find_run(folder: Path, text: str) -> Path:
+    """The file of a run, by its path, its id or the beginning of its id.
+
+    Raises:
+        InputError: no run, or more than one, begins so.
+    """
+    if text.endswith(SUFFIX):
+        path = Path(text)
+        return folder / path if len(path.parts) == 1 and not path.exists() else path
+    files = run_files(folder)
+    found = [path for path in files if path.stem == text]
+    found = found or [path for path in files if path.stem.startswith(text)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InputError(f"no run {text!r} in {folder}; `asmtune runs` lists them")
+    names = ", ".join(path.stem for path in found[-_SHOWN:])
+    raise InputError(f"run {text!r}: {len(found)} begin so, the last {names}; give more of it")
+
+
+def run_files(folder: Path) -> list[Path]:
+    """The traces of a folder, oldest first; none where there is no such folder.
+
+    Raises:
+        InputError: it cannot be listed.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if _is_run(path))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(f"folder of runs {folder}: {error.strerror}") from error
+
+
+def create(folder: Path, name: str) -> tuple[Path, int]:
+    """A new file for a run, the user's alone, open for appending; and its descriptor.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    # Folders that mkdir makes on the way have the usual mode: the cache's own is made by itself.
+    for place in (folder.parent, folder):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for number in range(1, 1000):
+        path = folder / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
+        try:
+            return path, os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
+        except FileExistsError:
+            continue
+    raise FileExistsError(17, "a thousand runs of this name and second")
+
+
+def prune(folder: Path, most: int = MOST_RUNS, most_bytes: int = MOST_BYTES) -> None:
+    """Deletes the oldest runs beyond a number, and beyond a size of all; what it can."""
+    total = 0
+    # Another process may be faster, or the folder another user's: neither costs this run.
+    with suppress(OSError, InputError):
+        for count, path in enumerate(reversed(run_files(folder))):
+            total += path.stat().st_size
+            if count >= most or (count and total > most_bytes):
+                path.unlink()
+
+
+def _is_run(path: Path) -> bool:
+    return path.suffix == SUFFIX and _RUN.fullmatch(path.stem) is not None

@@ -1,0 +1,532 @@
+"""Traces of runs: written without failing a run, readable after a kill, refused when damaged."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.config import Config
+from asmtune.errors import InputError
+from asmtune.records import Failure, Measurement, Verdict
+from asmtune.trace import (
+    Ending,
+    Run,
+    Timing,
+    TraceWarning,
+    TraceWriter,
+    find_run,
+    names_run,
+    read_summary,
+    read_trace,
+    run_files,
+)
+from asmtune.trace import folder as places
+from asmtune.trace.forms import decoded, encoded
+from asmtune.trace.writer import MOST_FORESEEN
+from tests.trace_runs import (
+    BROKEN,
+    DEFAULT,
+    ENDING,
+    FAST,
+    HEADER,
+    SLOW,
+    TOO_MANY,
+    WRONG,
+    header_of,
+    write_run,
+)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """The file of a whole run."""
+    path = write_run(tmp_path / "runs").path
+    assert path is not None
+    return path
+
+
+def test_all_that_was_written_is_read(whole: Path) -> None:
+    """Every event comes back with its configs, numbers, failures and reasons."""
+    run = read_trace(whole)
+    assert run.header == replace(HEADER, effort={"name": "balanced", "seconds": None})
+    assert run.run == whole.stem
+    assert run.stages == (("sketch", 0.5),)
+    assert run.foreseen is not None
+    assert [p.config for p in run.foreseen.configs] == [FAST, DEFAULT, SLOW, WRONG, BROKEN]
+    assert [p.rank for p in run.foreseen.configs] == [1, 2, 3, 4, 5]
+    assert (run.foreseen.count, run.foreseen.left_out) == (6, 1)
+    (fallen,) = run.foreseen.dropped
+    assert (fallen.stage, fallen.reason, fallen.count) == ("rules", "threads", 1)
+    assert "2048 threads" in fallen.example
+    assert run.compiled()[DEFAULT].spills == 2
+    assert run.compiled()[BROKEN].reason == "registers at ptxas: needs 300,"
+    assert run.outcomes()[FAST] == Timing(10.0, 9.5, 10.5, 12)
+    assert run.outcomes()[SLOW] == Timing(40.0, 38.0, 42.0, 12)
+    failure = run.outcomes()[WRONG]
+    assert isinstance(failure, Failure)
+    assert failure.kind == "wrong_output"
+    assert [trial.best_us for trial in run.trials] == [21.0, 10.5]
+    assert run.trials[1].expected_gain == 0.004
+    assert [(c.energy_mj, c.on_front) for c in run.costs] == [(1.5, True), (None, False)]
+    assert run.notes == ("clocks were not locked",)
+    assert run.ending == ENDING
+    assert run.ending.speedup == 2.0
+
+
+def test_a_summary_is_of_the_ends(whole: Path) -> None:
+    """A run in short has its first and its last line, and needs none between."""
+    lines = whole.read_text().splitlines(keepends=True)
+    whole.write_text(lines[0] + "damaged\n" + lines[-1])
+    summary = read_summary(whole)
+    assert (summary.run, summary.ending) == (whole.stem, ENDING)
+    whole.write_text("".join(lines[:-1]))
+    assert read_summary(whole).ending is None
+    whole.write_text("".join(lines)[:-2])
+    assert read_summary(whole).ending is None
+
+
+scalars = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=8)
+configs = st.builds(
+    Config,
+    st.dictionaries(st.sampled_from(["BLOCK", "GROUP", "MODE"]), scalars, max_size=3),
+    st.sampled_from([1, 2, 4, 8]),
+    st.integers(0, 7),
+    st.sampled_from([1, 2]),
+    st.none() | st.integers(1, 255),
+)
+times = st.floats(1e-3, 1e9)
+timings = st.builds(
+    lambda c, m, low, high, n: (c, Measurement(c, m, low, high, (m,) * n)),
+    *(configs, times, times, times, st.integers(0, 30)),
+)
+failures = st.tuples(configs, st.builds(Failure, st.text(), st.text(), st.text(max_size=50)))
+
+
+@given(st.lists(timings | failures, max_size=5), st.none() | times, st.floats(0, 1))
+def test_any_outcome_comes_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    outcomes: list[tuple[Config, Measurement | Failure]],
+    best_us: float | None,
+    gain: float,
+) -> None:
+    """Whatever configs, timings and failures a trial has, they are read as they were written."""
+    writer = TraceWriter(tmp_path_factory.mktemp("any"), HEADER)
+    writer.trial(3, 0.25, outcomes, best_us=best_us, expected_gain=gain)
+    writer.close()
+    assert writer.path is not None
+    (trial,) = read_trace(writer.path).trials
+    assert (trial.number, trial.seconds) == (3, 0.25)
+    assert trial.expected_gain == pytest.approx(gain, rel=1e-5)
+    assert trial.best_us == (None if best_us is None else pytest.approx(best_us, rel=1e-5))
+    for (config, outcome), row in zip(outcomes, trial.rows, strict=True):
+        assert row.config == config
+        if isinstance(outcome, Failure):
+            assert isinstance(row.outcome, Failure)
+            assert (row.outcome.stage, row.outcome.kind) == (outcome.stage, outcome.kind)
+        else:
+            assert isinstance(row.outcome, Timing)
+            assert row.outcome.median_us == pytest.approx(outcome.median_us, rel=1e-5)
+            assert row.outcome.samples == len(outcome.samples_us)
+
+
+def events(run: Run) -> int:
+    """How many lines after the first a run was read from."""
+    parts = (run.stages, run.batches, run.trials, run.notes)
+    single = (run.foreseen, run.ending, run.finals or None, run.costs or None)
+    return sum(map(len, parts)) + sum(part is not None for part in single)
+
+
+def test_every_prefix_is_readable(whole: Path) -> None:
+    """Wherever a kill cuts the file, all whole lines are read; without the first there is none."""
+    data = whole.read_bytes()
+    first = data.index(b"\n")
+    ends = [place for place, byte in enumerate(data) if byte == ord("\n")]
+    near = {end + step for end in ends for step in (-1, 0, 1)}
+    for cut in sorted({*range(0, len(data), 5), *near}):
+        whole.write_bytes(data[:cut])
+        if cut < first:
+            with pytest.raises(InputError, match="ended before it began"):
+                read_trace(whole)
+            continue
+        # A line that lacks its newline alone is whole.
+        lines = data[: cut + 1].count(b"\n")
+        assert events(read_trace(whole)) == lines - 1
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from tests.trace_runs import HEADER, batch
+from asmtune.trace import TraceWriter
+
+writer = TraceWriter(Path(sys.argv[1]), HEADER)
+for number in range(10**9):
+    writer.batch(number, 0.5, batch())
+    print(number, flush=True)
+"""
+
+
+def test_a_kill_loses_nothing(tmp_path: Path) -> None:
+    """What was written before a SIGKILL is read after it."""
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "runs")]
+    root = str(Path(__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": root}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+        assert child.stdout is not None
+        seen = [int(child.stdout.readline()) for _ in range(20)]
+        child.send_signal(signal.SIGKILL)
+        seen += [int(line) for line in child.stdout]
+    (path,) = run_files(tmp_path / "runs")
+    run = read_trace(path)
+    assert [batch.number for batch in run.batches][: len(seen)] == seen
+    assert run.ending is None
+
+
+FULL = """
+import resource, sys, warnings
+from pathlib import Path
+from tests.trace_runs import HEADER, batch
+from asmtune.trace import TraceWriter
+
+warnings.simplefilter("always")
+writer = TraceWriter(Path(sys.argv[1]), HEADER)
+size = writer.path.stat().st_size
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 1500, resource.RLIM_INFINITY))
+for number in range(20):
+    writer.batch(number, 0.5, batch())
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+writer.note("too late")
+print("went on")
+"""
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    """A disk that takes no more gives one warning; the run goes on, and what is there is read."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    ran = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "runs")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout == "went on\n"
+    assert ran.stderr.count("TraceWarning") == 1
+    assert "File too large; the run goes on without it" in ran.stderr
+    (path,) = run_files(tmp_path / "runs")
+    assert not path.read_bytes().endswith(b"\n")
+    run = read_trace(path)
+    assert [batch.number for batch in run.batches] == [0, 1]
+    assert run.notes == ()
+
+
+def test_short_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that takes a few bytes at a time gets the whole line all the same."""
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
+    path = write_run(tmp_path).path
+    assert path is not None
+    assert read_trace(path).ending == ENDING
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    """Where the folder cannot be made the run has an id, one warning, and no trace."""
+    (tmp_path / "runs").write_text("in the way")
+    with pytest.warns(TraceWarning, match="File exists|Not a directory") as caught:
+        writer = write_run(tmp_path / "runs")
+    assert len(caught) == 1
+    assert writer.path is None
+    assert writer.run.startswith("20250304-050607-doubled-")
+
+
+def test_the_users_alone(tmp_path: Path) -> None:
+    """Folder and file are the user's alone, whatever the umask."""
+    before = os.umask(0)
+    try:
+        path = write_run(tmp_path / "cache" / "runs").path
+    finally:
+        os.umask(before)
+    assert path is not None
+    modes = [stat.S_IMODE(p.stat().st_mode) for p in (path.parent.parent, path.parent, path)]
+    assert modes == [0o700, 0o700, 0o600]
+
+
+def test_the_oldest_go(tmp_path: Path) -> None:
+    """Beyond a number and beyond a size the oldest runs are deleted, and nothing else."""
+    other = tmp_path / "notes.jsonl"
+    other.write_text("mine")
+    for number in range(6):
+        write_run(tmp_path, header_of(number))
+    names = [path.stem for path in run_files(tmp_path)]
+    places.prune(tmp_path, most=4)
+    assert [path.stem for path in run_files(tmp_path)] == names[2:]
+    size = run_files(tmp_path)[0].stat().st_size
+    places.prune(tmp_path, most=4, most_bytes=int(2.5 * size))
+    assert [path.stem for path in run_files(tmp_path)] == names[4:]
+    places.prune(tmp_path, most_bytes=0)
+    assert [path.stem for path in run_files(tmp_path)] == names[5:]
+    assert other.read_text() == "mine"
+
+
+def test_a_new_run_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder never holds more runs than its limit, the one being written among them."""
+    monkeypatch.setattr(places.prune, "__defaults__", (3, places.MOST_BYTES))
+    runs = [write_run(tmp_path, header_of(number)).run for number in range(5)]
+    assert [path.stem for path in run_files(tmp_path)] == runs[2:]
+
+
+def test_ids(tmp_path: Path) -> None:
+    """Ids sort by date, differ by key, name the kernel, and two of one second are told apart."""
+    ids = [places.run_id(header_of(number)) for number in (1, 2, 10)]
+    assert ids == sorted(ids)
+    other = replace(HEADER, key=replace(HEADER.key, shape={"n": 1}))
+    assert places.run_id(other) != places.run_id(HEADER)
+    odd = replace(HEADER, kernel="pack.age.<lambda>/../x")
+    assert places.run_id(odd).split("-")[2] == "_x"
+    first, second = write_run(tmp_path), write_run(tmp_path)
+    assert second.run == f"{first.run}-2"
+    assert second.path is not None
+    assert read_trace(second.path).run == second.run
+
+
+def test_a_run_is_found_by_its_beginning(tmp_path: Path) -> None:
+    """A path, an id and a unique beginning find a run; none or several are refused by name."""
+    runs = [write_run(tmp_path, header_of(number)).run for number in (1, 2, 12, 12)]
+    assert find_run(tmp_path, runs[0]) == tmp_path / f"{runs[0]}.jsonl"
+    assert find_run(tmp_path, "20250304-050602") == tmp_path / f"{runs[1]}.jsonl"
+    assert find_run(tmp_path, runs[2]) == tmp_path / f"{runs[2]}.jsonl"
+    assert find_run(tmp_path, f"{runs[0]}.jsonl") == tmp_path / f"{runs[0]}.jsonl"
+    assert find_run(tmp_path, "/else/where.jsonl") == Path("/else/where.jsonl")
+    with pytest.raises(InputError, match=r"'2025': 4 begin so, the last .*give more of it"):
+        find_run(tmp_path, "2025")
+    with pytest.raises(InputError, match=r"no run '1999'.*asmtune runs"):
+        find_run(tmp_path, "1999")
+    with pytest.raises(InputError, match="no run"):
+        find_run(tmp_path / "absent", "2025")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_run"),
+    [
+        ("20250304-050607-doubled-ab12", True),
+        ("2025", True),
+        ("trace.jsonl", True),
+        ("./some/trace.jsonl", True),
+        ("matmul", False),
+        ("2025.py", False),
+        ("./2025.py", False),
+        ("2025.py:kernel", False),
+        ("2025.json", False),
+        ("2025/kernel", False),
+        ("package.module", False),
+        ("", False),
+    ],
+)
+def test_what_names_a_run(text: str, is_run: bool) -> None:
+    """A kernel, as name, file or function, is never taken for a run, nor a run for a kernel."""
+    assert names_run(text) is is_run
+
+
+def test_a_space_of_ten_thousand(tmp_path: Path) -> None:
+    """Of 10,368 configs the best and the default are kept, and how many were left out is told."""
+    every = [Config({"BLOCK_M": number, "BLOCK_N": 64, "BLOCK_K": 64}) for number in range(10368)]
+    verdicts = [Verdict(c, True, score=float(n), predicted_us=3.5) for n, c in enumerate(every)]
+    writer = TraceWriter(tmp_path, HEADER)
+    writer.foreseen(verdicts, default=every[0])
+    writer.close()
+    assert writer.path is not None
+    assert writer.path.stat().st_size < 60_000
+    foreseen = read_trace(writer.path).foreseen
+    assert foreseen is not None
+    assert foreseen.count == 10368
+    assert len(foreseen.configs) == MOST_FORESEEN + 1
+    assert foreseen.left_out == 10368 - MOST_FORESEEN - 1
+    assert foreseen.configs[0].config == every[-1]
+    assert (foreseen.configs[-1].config, foreseen.configs[-1].rank) == (every[0], 10368)
+
+
+def test_ranks_go_before_scores(tmp_path: Path) -> None:
+    """Where verdicts have ranks, those decide what comes first."""
+    verdicts = [
+        Verdict(SLOW, True, rank=3, score=9.0),
+        Verdict(FAST, True, rank=1, score=1.0),
+        Verdict(DEFAULT, False, "sketch", rank=2, score=5.0),
+        Verdict(TOO_MANY, False, "rules"),
+    ]
+    writer = TraceWriter(tmp_path, HEADER)
+    writer.foreseen(verdicts)
+    writer.close()
+    assert writer.path is not None
+    foreseen = read_trace(writer.path).foreseen
+    assert foreseen is not None
+    assert [(p.config, p.rank) for p in foreseen.configs] == [(FAST, 1), (DEFAULT, 2), (SLOW, 3)]
+    assert {(d.stage, d.count) for d in foreseen.dropped} == {("sketch", 1), ("rules", 1)}
+
+
+def test_predicted_times_rank_where_nothing_else_does(tmp_path: Path) -> None:
+    """Without rank or score the faster prediction comes first; what has none is left out."""
+    verdicts = [
+        Verdict(SLOW, True, predicted_us=9.0),
+        Verdict(FAST, True, predicted_us=1.0),
+        Verdict(DEFAULT, True),
+    ]
+    writer = TraceWriter(tmp_path, HEADER)
+    writer.foreseen(verdicts)
+    writer.close()
+    assert writer.path is not None
+    foreseen = read_trace(writer.path).foreseen
+    assert foreseen is not None
+    assert [(p.config, p.rank) for p in foreseen.configs] == [(FAST, 1), (SLOW, 2)]
+    assert foreseen.left_out == 1
+
+
+def _set(line: int, value: Any, *path: Any) -> Callable[[list[Any]], None]:
+    def change(lines: list[Any]) -> None:
+        place = lines[line]
+        for step in path[:-1]:
+            place = place[step]
+        if value is ...:
+            del place[path[-1]]
+        else:
+            place[path[-1]] = value
+
+    return change
+
+
+START, STAGE, FORESEEN, FIRST, BATCH, TRIAL, FINAL, COSTS, NOTE, END = range(10)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_set(START, "stage", "event"), "line 1: expected the start of a trace"),
+        (_set(START, "other", "format"), "line 1: expected the start of a trace"),
+        (_set(START, 99, "version"), "line 1: written by a newer asmtune (form 99, this one"),
+        (_set(START, ..., "kernel"), "line 1, kernel: expected a text, found nothing"),
+        (_set(START, [], "shape"), "line 1, key, shape: expected an object, found []"),
+        (_set(START, 3, "dtypes", "x_ptr"), "line 1, key, dtypes, x_ptr: expected a text, found 3"),
+        (_set(START, "4", "default", "num_warps"), 'num_warps: expected a whole number, found "4"'),
+        (_set(START, [1], "default", "BLOCK"), "default, BLOCK: expected a number, a text"),
+        (_set(START, ..., "run"), "line 1, run: expected a text"),
+        (_set(STAGE, "long", "seconds"), 'line 2, seconds: expected a number, found "long"'),
+        (_set(STAGE, True, "seconds"), "line 2, seconds: expected a number, found true"),
+        (_set(STAGE, ..., "t"), "line 2, t: expected a number, found nothing"),
+        (_set(STAGE, 10**400, "t"), "line 2, t: expected a finite number"),
+        (_set(STAGE, "stages", "event"), "line 2: unknown event 'stages'"),
+        (_set(STAGE, "start", "event"), "line 2: unknown event 'start'"),
+        (_set(FORESEEN, 6.5, "count"), "line 3, count: expected a whole number, found 6.5"),
+        (_set(FORESEEN, {}, "configs"), "line 3, configs: expected a list, found {}"),
+        (_set(FORESEEN, 0, "configs", 1, "predicted_us"), "[1], predicted_us: expected a time"),
+        (_set(BATCH, ..., "rows", 0, "kept"), "line 5, rows[0], kept: expected true or false"),
+        (_set(BATCH, "many", "rows", 0, "regs"), "line 5, rows[0], regs: expected a whole number"),
+        (_set(TRIAL, 3, "rows", 1), "line 6, rows[1]: expected an object, found 3"),
+        (_set(TRIAL, -1.0, "rows", 0, "median_us"), "rows[0], median_us: expected a time above 0"),
+        (_set(TRIAL, ..., "rows", 0, "config"), "line 6, rows[0], config: expected an object"),
+        (_set(TRIAL, ..., "rows", 2, "failure", "kind"), "rows[2], failure, kind: expected a text"),
+        (_set(FINAL, None, "rows"), "line 7, rows: expected a list, found nothing"),
+        (_set(COSTS, "1", "rows", 0, "memory_bytes"), "line 8, rows[0], memory_bytes: expected"),
+        (_set(NOTE, ..., "text"), "line 9, text: expected a text"),
+        (_set(END, [], "seconds"), "line 10, seconds: expected an object"),
+    ],
+)
+def test_a_malformed_line_is_named(
+    change: Callable[[list[Any]], None], says: str, whole: Path
+) -> None:
+    """A wrong or missing field is told with its file, line and place, in one line."""
+    lines = [json.loads(line) for line in whole.read_text().splitlines()]
+    change(lines)
+    whole.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(InputError) as caught:
+        read_trace(whole)
+    message = str(caught.value)
+    assert message.startswith(f"trace {whole}, line ")
+    assert says in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "line 2: not JSON"),
+        ("", "line 2: not JSON"),
+        ("3", 'line 2: expected an object with an "event"'),
+        ('{"event": 3}', 'line 2: expected an object with an "event"'),
+        ('{"event": "stage", "name": "x", "seconds": NaN, "t": 1}', "NaN is no number of JSON"),
+        ("[" * 100_000, "line 2: not JSON: nested too deep"),
+        ("\udcff", "line 2: not JSON"),
+    ],
+)
+def test_a_line_that_is_no_json(text: str, says: str, whole: Path) -> None:
+    """A whole line that is no event is refused, wherever it stands."""
+    first = whole.read_bytes().splitlines(keepends=True)[0]
+    whole.write_bytes(first + text.encode(errors="surrogateescape") + b"\n")
+    with pytest.raises(InputError) as caught:
+        read_trace(whole)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_flipped_bytes(whole: Path) -> None:
+    """A damaged file is read or refused in one line, never anything else."""
+    generator, data = random.Random(3), whole.read_bytes()
+    messages = []
+    for _ in range(300):
+        damaged = bytearray(data)
+        damaged[generator.randrange(len(data))] = generator.randrange(10, 140)
+        whole.write_bytes(bytes(damaged))
+        try:
+            read_trace(whole)
+        except InputError as error:
+            messages.append(str(error))
+    assert 100 < len(messages) < 300
+    assert not any("\n" in message for message in messages)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    """A path with no file, or with a folder, is refused with the system's reason."""
+    for read in (read_trace, read_summary):
+        with pytest.raises(InputError, match="No such file"):
+            read(tmp_path / "absent.jsonl")
+        with pytest.raises(InputError, match="Is a directory"):
+            read(tmp_path)
+
+
+def test_what_json_lacks(tmp_path: Path) -> None:
+    """Numbers that are not finite, and values of other kinds, are written as JSON has them."""
+    assert encoded({"a": math.inf, "b": math.nan, "c": (1, 2), "d": DEFAULT}) == {
+        "a": None,
+        "b": None,
+        "c": [1, 2],
+        "d": {"BLOCK": 64, "num_warps": 2, "num_stages": 3},
+    }
+    assert encoded(1 / 3) == 0.333333
+    assert encoded(Path("x")) == "x"
+    empty = Ending(None, None, None, "nothing runs", {}, 0, 0)
+    assert decoded(Ending, json.loads(json.dumps(encoded(empty))), "here") == empty
+    assert empty.speedup is None
+
+
+def test_after_the_end(tmp_path: Path) -> None:
+    """What is written after the end is dropped, without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        writer = write_run(tmp_path)
+        writer.note("late")
+        writer.close()
+    assert writer.path is not None
+    assert "late" not in writer.path.read_text()
