@@ -2,6 +2,7 @@
 
 from asmtune.replay.flow import replay
 from asmtune.replay.judging import Judged, judged, judged_moments
+from asmtune.replay.plans import Plan, PlanResult
 from asmtune.replay.results import (
     CUTS,
     Agreement,
@@ -12,11 +13,17 @@ from asmtune.replay.results import (
     geometric_mean,
     kept_of,
 )
+from asmtune.replay.strategies import replay_strategies
+from asmtune.replay.traces import NOTE, Recording, recordings
 
 __all__ = [
     "CUTS",
+    "NOTE",
     "Agreement",
     "Judged",
+    "Plan",
+    "PlanResult",
+    "Recording",
     "ReplayReport",
     "ScorerResult",
     "TaskResult",
@@ -25,5 +32,7 @@ __all__ = [
     "judged",
     "judged_moments",
     "kept_of",
+    "recordings",
     "replay",
+    "replay_strategies",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from asmtune.oracle import Row, Task
@@ -78,6 +78,19 @@ class ReplayReport:
     target: str
     scorers: tuple[ScorerResult, ...]
     agreement: Agreement
+
+    @classmethod
+    def merged(cls, reports: Sequence[ReplayReport]) -> ReplayReport:
+        """One report of several by the same scorers on the same device; at least one."""
+        first, agreement = reports[0], Agreement()
+        tasks: dict[str, list[TaskResult]] = {}
+        for report in reports:
+            agreement.failures.update(report.agreement.failures)
+            agreement.resources.update(report.agreement.resources)
+            for result in report.scorers:
+                tasks.setdefault(result.scorer, []).extend(result.tasks)
+        scorers = tuple(ScorerResult(name, tuple(of)) for name, of in tasks.items())
+        return replace(first, scorers=scorers, agreement=agreement)
 
     def to_json(self) -> dict[str, object]:
         """`{"scorers": {NAME: {"all": {...}, "kernels": {KERNEL: {...}}}}, ...}`."""

@@ -1,0 +1,109 @@
+"""Search: what to compile next, what to time, and when to stop.
+
+It knows neither compiler nor GPU: both are handed to `run`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Final
+
+from asmtune.errors import InputError
+from asmtune.search.base import (
+    Compiler,
+    Ended,
+    Insight,
+    Limits,
+    NoObserver,
+    Observer,
+    Outcome,
+    Pace,
+    Proposal,
+    Strategy,
+    Timer,
+)
+from asmtune.search.loop import run
+from asmtune.search.state import Known, State
+
+_Make = Callable[[Insight | None, Pace, int], Strategy]
+
+
+def _model(insight: Insight | None, pace: Pace, seed: int) -> Strategy:
+    from asmtune.search.model import Model
+
+    return Model(insight, pace, seed)
+
+
+def _exhaustive(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
+    from asmtune.search.exhaustive import Exhaustive
+
+    return Exhaustive(pace)
+
+
+def _random(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
+    from asmtune.search.sampling import Sampling
+
+    return Sampling(pace, seed)
+
+
+def _hierarchical(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
+    from asmtune.search.hierarchical import Hierarchical
+
+    return Hierarchical(pace)
+
+
+_STRATEGIES: Final[dict[str, _Make]] = {
+    "model": _model,
+    "exhaustive": _exhaustive,
+    "random": _random,
+    "hierarchical": _hierarchical,
+}
+
+
+def strategy_names() -> tuple[str, ...]:
+    """Names of all strategies."""
+    return tuple(_STRATEGIES)
+
+
+def make_strategy(
+    name: str, seed: int = 0, insight: Insight | None = None, pace: Pace | None = None
+) -> Strategy:
+    """The strategy of a name.
+
+    Args:
+        name: one of `strategy_names`.
+        seed: of all that it draws.
+        insight: what predicts, for the strategies that ask.
+        pace: in which steps it goes on.
+
+    Raises:
+        InputError: no such strategy; lists them.
+    """
+    if name not in _STRATEGIES:
+        near = difflib.get_close_matches(name, _STRATEGIES, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(
+            f"unknown strategy {name!r}: the strategies are {', '.join(_STRATEGIES)}{hint}"
+        )
+    return _STRATEGIES[name](insight, pace or Pace(), seed)
+
+
+__all__ = [
+    "Compiler",
+    "Ended",
+    "Insight",
+    "Known",
+    "Limits",
+    "NoObserver",
+    "Observer",
+    "Outcome",
+    "Pace",
+    "Proposal",
+    "State",
+    "Strategy",
+    "Timer",
+    "make_strategy",
+    "run",
+    "strategy_names",
+]

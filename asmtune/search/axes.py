@@ -1,0 +1,62 @@
+"""Where configs lie on the axes of their space: neighbours, and distances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asmtune.config import OPTION_AXES, Config
+
+Place = tuple[int, ...]
+
+_NUMBER: Final = 0
+_OTHER: Final = 1
+_NONE: Final = 2
+
+
+class Axes:
+    """The values that some configs take, in order: numbers by size, None (no limit) last.
+
+    Args:
+        configs: all that are looked at, at least one.
+    """
+
+    def __init__(self, configs: Sequence[Config]) -> None:
+        points = [
+            {**config.kwargs, **{name: getattr(config, name) for name in OPTION_AXES}}
+            for config in configs
+        ]
+        names = dict.fromkeys(name for point in points for name in point)
+        self._index: dict[str, dict[tuple[int, Any], int]] = {}
+        for name in names:
+            values = sorted({_rank(point.get(name)) for point in points})
+            if len(values) > 1:
+                self._index[name] = {value: place for place, value in enumerate(values)}
+        self.places: dict[Config, Place] = {
+            config: tuple(index[_rank(point.get(name))] for name, index in self._index.items())
+            for config, point in zip(configs, points, strict=True)
+        }
+
+    def coordinates(self, configs: Sequence[Config]) -> NDArray[np.float64]:
+        """A row a config, a column an axis of more than one value, from 0 to 1."""
+        most = [len(index) - 1 for index in self._index.values()]
+        places = np.array([self.places[config] for config in configs], dtype=np.float64)
+        return places.reshape(len(configs), len(most)) / np.array(most, dtype=np.float64)
+
+
+def steps(one: Place, other: Place) -> int | None:
+    """Axes on which two places differ, each by one value; None where one differs by more."""
+    apart = [abs(a - b) for a, b in zip(one, other, strict=True) if a != b]
+    return len(apart) if all(distance == 1 for distance in apart) else None
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """Sorts any axis: numbers among each other, then words, then None."""
+    if value is None:
+        return _NONE, 0
+    if isinstance(value, bool | int | float):
+        return _NUMBER, value
+    return _OTHER, str(value)

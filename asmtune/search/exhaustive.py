@@ -1,0 +1,38 @@
+"""`exhaustive`: every config, in the space's order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from asmtune.config import Config
+from asmtune.search.base import Pace, Proposal
+from asmtune.search.state import State
+
+
+@dataclass(frozen=True)
+class Exhaustive:
+    """Compiles and times all there is.
+
+    Attributes:
+        pace: in which steps.
+    """
+
+    pace: Pace = field(default_factory=Pace)
+
+    name = "exhaustive"
+
+    def propose(self, state: State) -> Proposal:
+        """The next ones."""
+        return next_of(state.open(), state, self.pace)
+
+    def select(self, state: State) -> Sequence[Config]:
+        """All that is compiled, as many as a trial takes."""
+        return state.ready()[: self.pace.trial]
+
+
+def next_of(configs: Sequence[Config], state: State, pace: Pace) -> Proposal:
+    """The first of some configs, as many as a batch takes; none of none."""
+    if not configs:
+        return Proposal(reason=f"all {len(state.configs)} configs tried")
+    return Proposal(tuple(configs[: pace.batch if state.compiles else pace.first]))

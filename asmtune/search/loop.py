@@ -1,0 +1,145 @@
+"""The loop: workers compile the next batch while the GPU times the last one."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from asmtune.config import Config
+from asmtune.search.base import (
+    Compiler,
+    Ended,
+    Limits,
+    NoObserver,
+    Observer,
+    Proposal,
+    Strategy,
+    Timer,
+)
+from asmtune.search.state import State
+
+MOST_IN_VAIN: Final = 32
+"""Configs that fail on the GPU before one runs: then it is not the configs that are at fault."""
+
+
+def run(
+    strategy: Strategy,
+    state: State,
+    compiler: Compiler,
+    timer: Timer,
+    limits: Limits,
+    observer: Observer | None = None,
+) -> Ended:
+    """Compiles and times until the strategy sees no gain, or a limit is reached.
+
+    Whatever is raised, `KeyboardInterrupt` as well, passes through and leaves the state with
+    all that was known by then. A batch that is being compiled when the search ends is not
+    waited for.
+
+    Args:
+        strategy: chooses what to compile and what to time.
+        state: what is known; filled.
+        compiler: compiles in the background.
+        timer: checks and times.
+        limits: what may be spent.
+        observer: told of each stage.
+    """
+    observer = observer or NoObserver()
+    observer.foreseen(state)
+    reason = _Search(strategy, state, compiler, timer, limits, observer).until()
+    observer.ended(reason)
+    return Ended(reason, state.finalists(limits.finalists))
+
+
+@dataclass
+class _Search:
+    """One run of the loop."""
+
+    strategy: Strategy
+    state: State
+    compiler: Compiler
+    timer: Timer
+    limits: Limits
+    observer: Observer
+    proposal: Proposal = field(default_factory=Proposal)
+
+    def until(self) -> str:
+        """Runs to the end; says why it ended."""
+        if not self.state.configs:
+            return f"none of {len(self.state.foreseen)} configs can run: rules dropped all"
+        self._compile(self.state.opening(self.limits.finalists))
+        while True:
+            if self.state.pending:
+                self._collect()
+                self._compile()
+            timed = self._time()
+            ended = self._spent()
+            if not ended and not self.state.pending:
+                self._compile()  # With the last timings known, there may be more to gain.
+                if not self.state.pending and not timed:
+                    ended = self._exhausted()
+            if ended:
+                return ended
+
+    def _compile(self, first: Sequence[Config] = ()) -> None:
+        """Begins the next batch, with some configs in front; none where nothing is left."""
+        state, most = self.state, self.limits.compiles
+        self.proposal = self.strategy.propose(state)
+        batch = list(dict.fromkeys([*first, *self.proposal.configs]))
+        # What is put in front takes the place of others: the workers are as many as before.
+        size = max(len(first), len(self.proposal.configs))
+        if most is not None:
+            size = min(size, max(most - state.compiles, 0 if state.compiles else 1))
+        if batch[:size]:
+            state.begin_batch(batch[:size])
+            self.compiler.start(batch[:size])
+
+    def _collect(self) -> None:
+        start = time.monotonic()
+        verdicts = self.compiler.collect()
+        self.state.add_verdicts(verdicts)
+        self.observer.batch(verdicts, time.monotonic() - start)
+
+    def _time(self) -> bool:
+        """Times what is worth it; says whether anything was."""
+        state, most = self.state, self.limits.timings
+        chosen = list(dict.fromkeys([*state.due(), *self.strategy.select(state)]))
+        if most is not None:
+            chosen = chosen[: max(most - state.trials, 0 if state.trials else 1)]
+        if not chosen:
+            return False
+        outcomes = self.timer.trial([state.verdicts[config] for config in chosen])
+        state.add_outcomes(outcomes)
+        self.observer.trial(outcomes, self.proposal.gain)
+        return True
+
+    def _spent(self) -> str:
+        """Which limit is reached that ends the search at once; "" where none is."""
+        state, limits = self.state, self.limits
+        if state.seconds >= limits.seconds:
+            return f"budget: {limits.seconds:g} s spent"
+        if limits.timings is not None and state.trials >= limits.timings:
+            return f"budget: {state.trials} configs timed"
+        if not state.timings and state.trials >= MOST_IN_VAIN:
+            return f"none of the first {state.trials} configs tried ran: {_commonest(state)}"
+        return ""
+
+    def _exhausted(self) -> str:
+        """Why nothing more is compiled."""
+        state, most = self.state, self.limits.compiles
+        if most is not None and state.compiles >= most and self.proposal.configs:
+            return f"budget: {state.compiles} configs compiled"
+        if not state.timings:
+            return f"none of {len(state.failures)} configs tried ran: {_commonest(state)}"
+        return self.proposal.reason
+
+
+def _commonest(state: State) -> str:
+    """The commonest failure, with an example."""
+    kinds = Counter((failure.stage, failure.kind) for failure in state.failures.values())
+    (kind, count) = kinds.most_common(1)[0]
+    config, failure = next((c, f) for c, f in state.failures.items() if (f.stage, f.kind) == kind)
+    return f"{count} fail as {config} does: {failure}"

@@ -1,0 +1,166 @@
+"""What a search knows so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from asmtune.config import Config
+from asmtune.records import Failure, Measurement, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What earlier runs tell a search.
+
+    Attributes:
+        seeds: configs that were good on other shapes: compiled and timed first.
+        shunned: configs that failed or were slow on other shapes: tried last.
+        timings: of earlier runs of this very search, in microseconds; not timed again, but
+            for the finals.
+        failures: likewise; not tried again.
+    """
+
+    seeds: tuple[Config, ...] = ()
+    shunned: Collection[Config] = ()
+    timings: Mapping[Config, float] = field(default_factory=dict)
+    failures: Mapping[Config, Failure] = field(default_factory=dict)
+
+
+class State:
+    """What is known of a space: foreseen, being compiled, compiled, timed, failed.
+
+    Args:
+        foreseen: a verdict on each config before compiling, in the space's order; with the
+            features of its sketch, where sketches were made. What rules have dropped is no
+            candidate. What merely cannot be read is one: nothing is known against it.
+        default: always compiled and timed first, whatever is known of it, if it is a candidate.
+        known: what earlier runs tell.
+        clock: seconds, of a clock that never goes back.
+
+    Attributes:
+        foreseen: verdicts before compiling, by config.
+        configs: the candidates, in the space's order.
+        default: the space's default config.
+        verdicts: of what is compiled, by config.
+        pending: configs being compiled.
+        timings: microseconds by config, those of earlier runs among them.
+        failures: of compiles and trials by config, likewise.
+        compiles, trials: configs compiled, and tried on the GPU, by this search.
+    """
+
+    def __init__(
+        self,
+        foreseen: Sequence[Verdict],
+        default: Config,
+        known: Known | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        known = known or Known()
+        self.foreseen = {verdict.config: verdict for verdict in foreseen}
+        self.configs = [config for config, v in self.foreseen.items() if _is_candidate(v)]
+        self.default = default
+        self.verdicts: dict[Config, Verdict] = {}
+        self.pending: dict[Config, None] = {}
+        candidates = set(self.configs)
+        old = candidates - {default}
+        self.timings = {c: us for c, us in known.timings.items() if c in old}
+        self.failures = {c: failure for c, failure in known.failures.items() if c in old}
+        self.compiles = self.trials = 0
+        self._seeds = [config for config in known.seeds if config in candidates]
+        self._shunned = frozenset(known.shunned)
+        self._clock = clock
+        self._began = clock()
+
+    @property
+    def seconds(self) -> float:
+        """Since the state was made."""
+        return self._clock() - self._began
+
+    @property
+    def best_us(self) -> float | None:
+        """The least time so far."""
+        return min(self.timings.values(), default=None)
+
+    def fastest(self, count: int) -> list[Config]:
+        """The fastest timed configs, fastest first; equal ones in the order of their timing."""
+        return sorted(self.timings, key=lambda config: self.timings[config])[:count]
+
+    def opening(self, finalists: int) -> list[Config]:
+        """What the first batch begins with: default, seeds, and the best of earlier runs.
+
+        The last have to be compiled only to be finalists.
+        """
+        first = [self.default, *self._seeds, *self.fastest(finalists)]
+        left = set(self.configs) - self.failures.keys() - self.verdicts.keys()
+        return [config for config in dict.fromkeys(first) if config in left]
+
+    def open(self) -> list[Config]:
+        """Configs of which nothing was tried, in order; shunned ones when no others are left."""
+        left = [
+            config
+            for config in self.configs
+            if config not in self.verdicts
+            and config not in self.pending
+            and config not in self.timings
+            and config not in self.failures
+        ]
+        return [config for config in left if config not in self._shunned] or left
+
+    def ready(self) -> list[Config]:
+        """Compiled configs that can run and are not timed yet."""
+        return [c for c in self.verdicts if c not in self.timings and c not in self.failures]
+
+    def due(self) -> list[Config]:
+        """Those of `ready` that are timed whatever is expected of them: default and seeds."""
+        ready = set(self.ready())
+        return [c for c in dict.fromkeys((self.default, *self._seeds)) if c in ready]
+
+    def finalists(self, count: int) -> tuple[Verdict, ...]:
+        """The fastest compiled configs, and the default if it ran, fastest first."""
+        able = [config for config in self.fastest(len(self.timings)) if config in self.verdicts]
+        chosen = [c for rank, c in enumerate(able) if rank < count or c == self.default]
+        return tuple(self.verdicts[config] for config in chosen)
+
+    def begin_batch(self, configs: Iterable[Config]) -> None:
+        """Configs are being compiled."""
+        added = dict.fromkeys(configs)
+        self.pending.update(added)
+        self.compiles += len(added)
+
+    def add_verdicts(self, verdicts: Iterable[Verdict]) -> None:
+        """A batch is compiled; configs that nobody foresaw join the space."""
+        for verdict in verdicts:
+            config = verdict.config
+            if config not in self.foreseen:
+                self.foreseen[config] = verdict
+                self.configs.append(config)
+                self.compiles += 1
+            self.verdicts[config] = verdict
+            if not verdict.kept:
+                self.failures[config] = _failure(verdict)
+        for config in self.pending.keys() - self.verdicts.keys():
+            self.failures[config] = Failure("compile", "lost", "the compiler gave no verdict")
+        self.pending.clear()
+
+    def add_outcomes(self, outcomes: Iterable[tuple[Config, Measurement | Failure]]) -> None:
+        """Configs were tried on the GPU."""
+        for config, outcome in outcomes:
+            self.trials += 1
+            if isinstance(outcome, Failure):
+                self.failures[config] = outcome
+            else:
+                self.timings[config] = outcome.median_us
+
+
+def _is_candidate(verdict: Verdict) -> bool:
+    return verdict.kept or (verdict.failure is not None and verdict.failure.stage == "read")
+
+
+def _failure(verdict: Verdict) -> Failure:
+    if verdict.failure is not None:
+        return verdict.failure
+    if not verdict.reasons:
+        return Failure(verdict.dropped_at or "rules", "rules", "dropped without a reason")
+    return Failure("rules", verdict.reasons[0].rule, verdict.reasons[0].text)

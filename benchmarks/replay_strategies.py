@@ -1,0 +1,131 @@
+"""Replays search strategies over a file of recorded timings: a JSON of results and a figure.
+
+    python -m benchmarks.replay_strategies ORACLE --kernels DIR [--output FILE]
+
+Needs no GPU, and matplotlib for the figure (`pip install 'asmtune[figures]'`). The first run
+compiles every recorded config, as `replay_oracle` does; later ones read the artifacts.
+
+Curves are of searches that go on as long as anything may be gained; efforts end sooner.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from asmtune.funnel import Funnel
+from asmtune.oracle import load_oracle
+from asmtune.replay.plans import BUDGETS, Plan
+from asmtune.replay.strategies import NOISE, replay_strategies
+from asmtune.report.progress import ProgressBar
+from asmtune.score import make_scorer
+from asmtune.search import Limits, Pace, strategy_names
+from asmtune.settings import Settings
+from asmtune.target import load_target, match_device
+from asmtune.tuning.presets import EFFORTS, Effort
+from benchmarks.provenance import RESULTS, write
+
+FINE = Pace(first=32, batch=16, trial=16, gain=0.001)
+"""Of the curves: a mark every 16 compiles, and an end where less than 0.1% is expected."""
+
+ALL = replace(FINE, trial=FINE.first)
+"""Of the strategies that do not choose what to time: all that is compiled, at once."""
+
+SEEDS = 3
+"""Of what is random: the order of `random`, and the noise of all timings."""
+
+
+def main() -> None:
+    """Replays, writes, and draws."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("oracle", type=Path)
+    parser.add_argument("--kernels", type=Path, required=True)
+    parser.add_argument("--scorer", default="learned")
+    parser.add_argument("--output", type=Path, default=RESULTS / "replay_strategies.json")
+    options = parser.parse_args()
+    oracle = load_oracle(options.oracle)
+    target = match_device(oracle.device) or load_target(oracle.device)
+    start = time.perf_counter()
+    with ProgressBar() as progress:
+        scorer = make_scorer(options.scorer)
+        funnel = Funnel(target, scorer, Settings.from_environment(), progress=progress)
+        results = replay_strategies(oracle, options.kernels, funnel, plans())
+    found = {result.plan.name: result.to_json() for result in results}
+    about = {
+        "device": oracle.device,
+        "scorer": f"{options.scorer}, which never saw the task's kernel",
+        "noise": NOISE,
+        "tasks": len(oracle.tasks),
+        "efforts": {name: asdict(effort_plan(effort).pace) for name, effort in efforts().items()},
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    write(options.output, {**about, "plans": found})
+    draw(found, options.output.with_suffix(".svg"))
+
+
+def plans() -> list[Plan]:
+    """A curve of each strategy, and each effort as it is."""
+    most = Limits(compiles=max(BUDGETS))
+    curves = [
+        Plan(name, name, FINE if name == "model" else ALL, most, SEEDS) for name in strategy_names()
+    ]
+    return [*curves, *map(effort_plan, efforts().values())]
+
+
+def efforts() -> Mapping[str, Effort]:
+    """Those that end by themselves."""
+    return {name: effort for name, effort in EFFORTS.items() if effort.strategy == "model"}
+
+
+def effort_plan(effort: Effort) -> Plan:
+    """The search that an effort is."""
+    return Plan(f"effort {effort.name}", effort.strategy, effort.pace, effort.limits, SEEDS)
+
+
+def draw(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Regret against compiles and against timings: a curve a strategy, a point an effort."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    # Text stays text, and equal results make equal files.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "asmtune", "font.size": 9}):
+        figure = Figure(figsize=(9.0, 3.8), layout="constrained")
+        axes = figure.subplots(1, 2, sharey=True)
+        for axis, spent in zip(axes, ("compiles", "timings"), strict=True):
+            draw_on(axis, found, spent)
+            axis.set(xscale="log", yscale="log", xlabel=f"{spent} a task")
+            axis.set_xticks(BUDGETS[::2], [str(budget) for budget in BUDGETS[::2]])
+            axis.set_yticks((0.01, 0.1, 1, 10), ("0.01", "0.1", "1", "10"))
+            axis.minorticks_off()
+            axis.grid(alpha=0.3)
+        axes[0].set_ylabel("speed lost, % (geometric mean)")
+        axes[0].legend(frameon=False)
+        figure.savefig(path, metadata={"Date": None})
+
+
+def draw_on(axis: Any, found: Mapping[str, Mapping[str, Any]], spent: str) -> None:
+    """What was lost by "compiles" or by "timings"."""
+    for name, result in found.items():
+        if name.startswith("effort "):
+            end = result["all"]
+            point = (end[spent], *regret([end["kept"]]))
+            axis.plot(*point, "k*", markersize=9)
+            label = name.removeprefix("effort ")
+            axis.annotate(label, point, (5, 4), textcoords="offset points")
+        else:
+            curve = result[f"by_{spent}"]
+            lost = regret([at["kept"] for at in curve.values()])
+            axis.plot(list(curve), lost, marker=".", label=name)
+
+
+def regret(kept: Sequence[float]) -> list[float]:
+    """Percent lost; what is lost in no digit is drawn at a hundredth."""
+    return [max(100.0 * (1.0 - share), 0.01) for share in kept]
+
+
+if __name__ == "__main__":
+    main()

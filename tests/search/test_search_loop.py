@@ -1,0 +1,323 @@
+"""The loop: what is compiled and timed when, what is told, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_machines import Bench, bowl, foreseen, grid
+
+from asmtune.config import Config
+from asmtune.records import Failure, Reason, Verdict
+from asmtune.search import (
+    Ended,
+    Known,
+    Limits,
+    NoObserver,
+    Outcome,
+    Pace,
+    Proposal,
+    State,
+    make_strategy,
+    run,
+)
+from asmtune.search.loop import MOST_IN_VAIN
+
+SPACE = grid(5, 5)
+DEFAULT, BEST = SPACE[0], Config({"A": 128, "B": 64})
+TIME = bowl(A=128, B=64)
+PACE = Pace(first=6, batch=4, trial=4)
+
+
+def searched(
+    state: State, bench: Bench, limits: Limits | None = None, strategy: str = "exhaustive"
+) -> Ended:
+    """One run of the loop."""
+    chosen = make_strategy(strategy, pace=PACE)
+    return run(chosen, state, bench, bench, limits or Limits())
+
+
+def ticking(step: float) -> Iterator[float]:
+    """A clock that advances each time it is looked at."""
+    now = 0.0
+    while True:
+        yield now
+        now += step
+
+
+def test_workers_compile_while_the_gpu_times() -> None:
+    """The next batch begins before the configs of the last one are timed."""
+    bench = Bench(TIME)
+    searched(State(foreseen(SPACE), DEFAULT), bench)
+    names = [name for name, _ in bench.events]
+    assert names[:6] == ["start", "collect", "start", "trial", "collect", "start"]
+    assert names[-1] == "trial"
+    second = bench.events[2][1]
+    assert not set(second) & set(bench.events[3][1])
+
+
+def test_default_and_seeds_come_first() -> None:
+    """The first batch and the first trial begin with the default and the seeds, in this order."""
+    bench, default, seeds = Bench(TIME), SPACE[13], (SPACE[20], SPACE[9])
+    searched(State(foreseen(SPACE), default, Known(seeds=seeds)), bench)
+    (_, batch), (_, trial) = bench.events[0], bench.events[3]
+    assert batch[:3] == trial[:3] == [default, *seeds]
+    assert len(batch) == PACE.first
+    assert len(set(bench.noted("start"))) == len(bench.noted("start")) == len(SPACE)
+
+
+def test_default_comes_first_whatever_the_model_selects() -> None:
+    """A default that the strategy would not time is timed all the same."""
+    bench = Bench(bowl(A=128, B=64))
+    strategy = make_strategy("model", pace=Pace(first=6, batch=4, trial=1))
+    run(strategy, State(foreseen(SPACE), SPACE[24]), bench, bench, Limits())
+    assert bench.noted("trial")[0] == SPACE[24]
+
+
+def test_ends_with_reason_and_finalists() -> None:
+    """The fastest are named, fastest first, with the default behind where it is not one."""
+    ended = searched(State(foreseen(SPACE), DEFAULT), Bench(TIME), Limits(finalists=3))
+    assert ended.reason == "all 25 configs tried"
+    assert ended.finalists[0].config == BEST
+    assert [v.config for v in ended.finalists][-1] == DEFAULT
+    assert len(ended.finalists) == 4
+    assert all(v.artifact for v in ended.finalists)
+    ended = searched(State(foreseen(SPACE), BEST), Bench(TIME), Limits(finalists=3))
+    assert len(ended.finalists) == 3
+
+
+@settings(max_examples=40)
+@given(
+    compiles=st.none() | st.integers(0, 30),
+    timings=st.none() | st.integers(0, 30),
+    name=st.sampled_from(["exhaustive", "random", "hierarchical", "model"]),
+)
+def test_limits_hold(compiles: int | None, timings: int | None, name: str) -> None:
+    """No limit is passed, but that the default is always compiled and timed; the reason says so."""
+    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT)
+    ended = searched(state, bench, Limits(compiles=compiles, timings=timings), name)
+    most = [max(1, 25 if limit is None else limit) for limit in (compiles, timings)]
+    assert len(bench.noted("start")) == state.compiles <= most[0]
+    assert len(bench.noted("trial")) == state.trials <= most[1]
+    assert DEFAULT in state.timings
+    assert ended.reason
+    if timings is not None and state.trials >= timings:
+        assert ended.reason == f"budget: {state.trials} configs timed"
+
+
+def test_compiles_spent() -> None:
+    """With the compiles spent, what is compiled is still timed."""
+    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT)
+    ended = searched(state, bench, Limits(compiles=9))
+    assert ended.reason == "budget: 9 configs compiled"
+    assert len(state.timings) == 9
+
+
+def test_all_that_is_worth_it_is_timed() -> None:
+    """What is compiled and did not fit into its trial is timed in later ones before the end."""
+    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT)
+    strategy = make_strategy("model", pace=Pace(first=12, batch=12, trial=2, gain=0.0))
+    ended = run(strategy, state, bench, bench, Limits(compiles=12))
+    assert ended.reason == "budget: 12 configs compiled"
+    assert len(bench.noted("start")) == len(bench.noted("trial")) == 12
+
+
+def test_seconds_spent() -> None:
+    """A limit of seconds ends the search after a trial, and the batch under way is left alone."""
+    clock = ticking(1.0)
+    state = State(foreseen(SPACE), DEFAULT, clock=lambda: next(clock))
+    bench = Bench(TIME)
+    ended = searched(state, bench, Limits(seconds=2.0))
+    assert ended.reason == "budget: 2 s spent"
+    assert [name for name, _ in bench.events][-1] == "trial"
+    assert state.pending
+    assert ended.finalists
+
+
+def test_known_timings_are_reused() -> None:
+    """What an earlier run timed is not timed again, but the default; the best are compiled."""
+    known = {config: TIME(config) for config in SPACE[:20]}
+    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT, Known(timings=known))
+    ended = searched(state, bench, Limits(finalists=3))
+    assert sorted(map(str, bench.noted("trial"))) == sorted(map(str, [DEFAULT, *SPACE[20:]]))
+    fastest = sorted(SPACE[1:20], key=TIME)[:3]
+    assert set(bench.noted("start")) == {DEFAULT, *fastest, *SPACE[20:]}
+    assert ended.finalists[0].config == BEST
+
+
+def test_known_failures_are_not_tried() -> None:
+    """What failed in an earlier run is left out, unless it is the default."""
+    failure = Failure("launch", "timeout", "took too long")
+    known = Known(failures={DEFAULT: failure, BEST: failure}, seeds=(BEST,))
+    bench = Bench(TIME)
+    ended = searched(State(foreseen(SPACE), DEFAULT, known), bench)
+    assert BEST not in bench.noted("start")
+    assert DEFAULT in bench.noted("trial")
+    assert BEST not in [verdict.config for verdict in ended.finalists]
+
+
+@pytest.mark.parametrize("name", ["exhaustive", "random", "hierarchical", "model"])
+def test_shunned_configs_come_last(name: str) -> None:
+    """What was bad on other shapes is compiled when nothing else is left."""
+    shunned = SPACE[1:7]
+    bench = Bench(lambda _: 1.0)
+    strategy = make_strategy(name, pace=Pace(first=6, batch=4, gain=0.0))
+    run(strategy, State(foreseen(SPACE), DEFAULT, Known(shunned=shunned)), bench, bench, Limits())
+    order = bench.noted("start")
+    assert [c for c in order if c in shunned] == order[len(SPACE) - len(shunned) :][: len(shunned)]
+
+
+def test_nothing_compiles() -> None:
+    """Where no config compiles all are tried, and the end says what most fail with."""
+    bench = Bench(TIME, broken=SPACE)
+    ended = searched(State(foreseen(SPACE), DEFAULT), bench, strategy="model")
+    assert ended.finalists == ()
+    assert ended.reason.startswith(f"none of 25 configs tried ran: 25 fail as {DEFAULT} does: ")
+    assert "registers at ptx" in ended.reason
+    assert bench.noted("trial") == []
+
+
+def test_nothing_runs() -> None:
+    """Where no config runs on the GPU, the search gives up before it has tried them all."""
+    space = grid(10, 10)
+    bench = Bench(bowl(A=16, B=16), refused=space)
+    ended = searched(State(foreseen(space), space[0]), bench)
+    assert MOST_IN_VAIN <= len(bench.noted("trial")) < MOST_IN_VAIN + PACE.first
+    assert "illegal memory access" in ended.reason
+    assert ended.finalists == ()
+
+
+def test_failures_cost_themselves_alone() -> None:
+    """The best of what runs is found among configs that fail to compile or to launch."""
+    broken, refused = SPACE[:8], SPACE[20:]
+    bench, state = Bench(TIME, broken, refused), State(foreseen(SPACE), DEFAULT)
+    ended = searched(state, bench)
+    assert ended.finalists[0].config == BEST
+    assert set(state.failures) == {*broken, *refused}
+    assert not set(bench.noted("trial")) & set(broken)
+
+
+def test_space_without_candidates() -> None:
+    """Where rules have dropped everything, the search ends before it begins."""
+    dropped = [
+        Verdict(config, False, "rules", (Reason("shared_memory", "too much"),)) for config in SPACE
+    ]
+    bench = Bench(TIME)
+    ended = searched(State(dropped, DEFAULT), bench)
+    assert ended == Ended("none of 25 configs can run: rules dropped all", ())
+    assert bench.events == []
+
+
+def test_unreadable_sketch_is_a_candidate() -> None:
+    """A config whose sketch cannot be read is tried; one that broke a rule is not."""
+    unread = Verdict(BEST, False, "compile", failure=Failure("read", "parse", "unknown operation"))
+    others = foreseen(config for config in SPACE if config != BEST)
+    others[3] = Verdict(others[3].config, False, "rules", (Reason("threads", "too many"),))
+    bench = Bench(TIME)
+    ended = searched(State([*others, unread], DEFAULT), bench)
+    assert ended.finalists[0].config == BEST
+    assert others[3].config not in bench.noted("start")
+
+
+def test_interrupt_leaves_the_state_usable() -> None:
+    """Ctrl-C in a trial passes through, and another run goes on from what the state holds."""
+
+    class Interrupted(Bench):
+        """Is interrupted in its second trial."""
+
+        def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
+            if any(name == "trial" for name, _ in self.events):
+                raise KeyboardInterrupt
+            return super().trial(verdicts)
+
+    state = State(foreseen(SPACE), DEFAULT)
+    with pytest.raises(KeyboardInterrupt):
+        searched(state, Interrupted(TIME))
+    before = dict(state.timings)
+    assert 0 < len(before) < len(SPACE)
+    bench = Bench(TIME)
+    ended = searched(State(foreseen(SPACE), DEFAULT, Known(timings=before)), bench)
+    assert ended.finalists[0].config == BEST
+    assert set(bench.noted("trial")) == {DEFAULT, *SPACE} - (before.keys() - {DEFAULT})
+
+
+def test_configs_of_the_compiler_join_the_space() -> None:
+    """What the compiler adds, such as a cap on registers, is timed like any other, and may win."""
+    capped = BEST.with_cap(128)
+    bench = Bench(lambda config: 1.0 if config.maxnreg else TIME(config), extra=[capped])
+    state = State(foreseen(SPACE), DEFAULT)
+    ended = searched(state, bench, strategy="model")
+    assert ended.finalists[0].config == capped
+    assert capped in state.configs
+
+
+def test_compiler_that_forgets() -> None:
+    """A config without a verdict counts as failed, and is not asked for again."""
+
+    class Forgetful(Bench):
+        """Gives no verdict on the best."""
+
+        def collect(self) -> list[Verdict]:
+            return [verdict for verdict in super().collect() if verdict.config != BEST]
+
+    bench, state = Forgetful(TIME), State(foreseen(SPACE), DEFAULT)
+    searched(state, bench)
+    assert state.failures[BEST].kind == "lost"
+    assert bench.noted("start").count(BEST) == 1
+
+
+def test_observer_is_told_each_stage() -> None:
+    """Foreseen first, then batches and trials with the gain expected meanwhile, then the end."""
+
+    class Watch(NoObserver):
+        """Notes what it is told."""
+
+        def __init__(self) -> None:
+            self.told: list[str] = []
+            self.gains: list[float | None] = []
+            self.outcomes: list[Config] = []
+
+        def foreseen(self, state: State) -> None:
+            self.told.append(f"foreseen {len(state.configs)}")
+
+        def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
+            assert seconds >= 0.0
+            self.told.append(f"batch {len(verdicts)}")
+
+        def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
+            self.told.append("trial")
+            self.gains.append(gain)
+            self.outcomes += [config for config, _ in outcomes]
+
+        def ended(self, reason: str) -> None:
+            self.told.append(reason)
+
+    watch, bench, state = Watch(), Bench(TIME), State(foreseen(SPACE), DEFAULT)
+    ended = run(make_strategy("model", pace=PACE), state, bench, bench, Limits(), watch)
+    assert watch.told[:3] == ["foreseen 25", "batch 6", "trial"]
+    assert watch.told[-1] == ended.reason
+    assert watch.outcomes == list(state.timings)
+    assert watch.gains[0] is None
+    assert any(gain is not None and gain > 0.0 for gain in watch.gains)
+
+
+def test_strategy_that_proposes_nothing() -> None:
+    """A strategy with nothing to say still has the default compiled and timed."""
+
+    class Silent:
+        """Proposes and selects nothing."""
+
+        name = "silent"
+
+        def propose(self, state: State) -> Proposal:  # noqa: ARG002
+            return Proposal(reason="nothing to say")
+
+        def select(self, state: State) -> Sequence[Config]:  # noqa: ARG002
+            return ()
+
+    bench = Bench(TIME)
+    ended = run(Silent(), State(foreseen(SPACE), DEFAULT), bench, bench, Limits())
+    assert ended.reason == "nothing to say"
+    assert [verdict.config for verdict in ended.finalists] == [DEFAULT]

@@ -1,0 +1,105 @@
+"""What the surrogate sees of verdicts: predictions at one level, and places by features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from search_machines import Bench, bowl, foreseen, grid
+
+from asmtune.config import Config
+from asmtune.records import Features, Verdict
+from asmtune.score import Candidate, make_scorer
+from asmtune.score.vectors import features_read
+from asmtune.search import Insight, Limits, Pace, State, make_strategy, run
+from asmtune.search.outlook import Outlook
+from asmtune.target import load_target
+
+TARGET = load_target("H200")
+SPACE = grid(8, 8)
+BEST = Config({"A": 256, "B": 64})
+TIME = bowl(A=256, B=64)
+
+
+class Told:
+    """Foresees what a feature says: a time, as its score says the logarithm of."""
+
+    name = "told"
+    draws = 1
+    moments: tuple[str, ...] = ("sketch", "assembly")
+
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
+        """Minus what is foreseen."""
+        return [-float(np.log((c.features or {})["latency_cycles"])) for c in candidates]
+
+
+def features(us: float, **others: float) -> Features:
+    """All that the columns read, a one each, but for what foretells the time."""
+    return Features({**dict.fromkeys(features_read(), 1.0), "latency_cycles": us, **others})
+
+
+def sketched(of: Sequence[Config] = SPACE, factor: float = 1.0) -> list[Verdict]:
+    """Verdicts that foresee the true times, up to a factor."""
+    return [replace(v, features=features(factor * TIME(v.config))) for v in foreseen(of)]
+
+
+def test_moments_are_levelled() -> None:
+    """Assembly that foresees everything twice as slow changes no order between the moments."""
+    state = State(sketched(), SPACE[0])
+    state.add_verdicts(sketched(SPACE[:7], factor=2.0))
+    points = Outlook(state, Insight(Told(), TARGET)).points(state)
+    slowdown = np.log([TIME(config) for config in SPACE])
+    assert points.predicted == pytest.approx(slowdown - slowdown.min())
+    assert points.compiled.tolist() == [True] * 7 + [False] * 57
+
+
+def test_configs_without_features_lie_in_the_middle() -> None:
+    """What cannot be read is foreseen as typical, and is no reason to fail."""
+    verdicts = sketched()
+    verdicts[4] = replace(verdicts[4], features=None)
+    state = State(verdicts, SPACE[0])
+    points = Outlook(state, Insight(Told(), TARGET)).points(state)
+    others = np.delete(points.predicted, 4)
+    assert points.predicted[4] == pytest.approx(np.median(others))
+    assert np.isfinite(points.places).all()
+
+
+@pytest.mark.parametrize("insight", [None, Insight(make_scorer("weights"), TARGET)])
+def test_without_predictions_all_are_alike(insight: Insight | None) -> None:
+    """Without a scorer that ranks before compiling, nothing is foreseen; places still differ."""
+    state = State(sketched(), SPACE[0])
+    points = Outlook(state, insight).points(state)
+    assert not points.predicted.any()
+    assert len(np.unique(points.places, axis=0)) == len(SPACE)
+
+
+def test_true_predictions_are_followed() -> None:
+    """With a scorer that is right, the first batch holds the best, and little more is compiled."""
+    bench = Bench(TIME)
+    strategy = make_strategy("model", 0, Insight(Told(), TARGET), Pace(first=6, batch=4))
+    state = State(sketched(), SPACE[0])
+    ended = run(strategy, state, bench, bench, Limits())
+    assert BEST in bench.noted("start")[:6]
+    assert ended.finalists[0].config == BEST
+    assert len(bench.noted("start")) < len(SPACE) / 2
+
+
+def test_false_predictions_are_overcome() -> None:
+    """With a scorer that foresees the opposite, timings lead to the best all the same."""
+    told = [replace(v, features=features(1e4 / TIME(v.config))) for v in foreseen(SPACE)]
+    bench = Bench(TIME)
+    strategy = make_strategy("model", 0, Insight(Told(), TARGET), Pace(first=6, batch=4))
+    ended = run(strategy, State(told, SPACE[0]), bench, bench, Limits())
+    assert ended.finalists[0].config == BEST
+
+
+def test_outlook_is_of_one_state() -> None:
+    """An outlook serves its own state until configs join it, and no other state."""
+    state = State(sketched(), SPACE[0])
+    outlook = Outlook(state, None)
+    assert outlook.is_of(state)
+    assert not outlook.is_of(State(sketched(), SPACE[0]))
+    state.add_verdicts(sketched([BEST.with_cap(64)]))
+    assert not outlook.is_of(state)

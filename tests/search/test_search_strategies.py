@@ -1,0 +1,150 @@
+"""The strategies: what each tries, in which order, and that the same seed gives the same."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_machines import Bench, Time, bowl, foreseen, grid
+
+from asmtune.config import Config
+from asmtune.errors import InputError
+from asmtune.search import Ended, Limits, Pace, State, make_strategy, run, strategy_names
+
+SPACE = grid(6, 6, 6)
+BEST = Config({"A": 256, "B": 32, "C": 128})
+TIME = bowl(A=256, B=32, C=128)
+
+
+def searched(
+    name: str, time: Time, *, seed: int = 0, space: list[Config] = SPACE
+) -> tuple[Ended, Bench]:
+    """One search without limits, and what was asked for in it."""
+    bench = Bench(time)
+    strategy = make_strategy(name, seed, pace=Pace(first=16, batch=8, trial=8))
+    return run(strategy, State(foreseen(space), space[0]), bench, bench, Limits()), bench
+
+
+def test_names() -> None:
+    """Every name makes a strategy of that name; another is refused in one line, with a hint."""
+    assert strategy_names() == ("model", "exhaustive", "random", "hierarchical")
+    assert [make_strategy(name).name for name in strategy_names()] == list(strategy_names())
+    with pytest.raises(InputError, match=r"^unknown strategy 'modle': .*; did you mean model\?$"):
+        make_strategy("modle")
+
+
+def test_exhaustive_goes_through_the_space_in_order() -> None:
+    """Everything is compiled and timed, in the space's order."""
+    ended, bench = searched("exhaustive", TIME)
+    assert bench.noted("start") == bench.noted("trial") == SPACE
+    assert ended.finalists[0].config == BEST
+
+
+def test_random_order_is_the_seeds() -> None:
+    """A seed gives one order of everything, another seed another one."""
+    orders = [searched("random", TIME, seed=seed)[1].noted("start") for seed in (0, 0, 1)]
+    assert orders[0] == orders[1] != orders[2]
+    assert all(set(order) == set(SPACE) for order in orders)
+    assert orders[0][1:] != SPACE[1:]
+
+
+def test_hierarchical_goes_from_coarse_to_fine() -> None:
+    """Every second value of each axis first, then neighbours, until the best has none left."""
+    ended, bench = searched("hierarchical", TIME)
+    order = bench.noted("start")
+    coarse = {16, 64, 256}
+    assert all(set(config.kwargs.values()) <= coarse for config in order[:27])
+    assert not any(set(config.kwargs.values()) <= coarse for config in order[27:])
+    assert ended.finalists[0].config == BEST
+    assert ended.reason == "all neighbours of the 3 fastest tried"
+    assert len(order) < len(SPACE) / 2
+
+
+def test_hierarchical_where_the_grid_fails() -> None:
+    """Where nothing of the coarse grid runs, the rest of the space is tried."""
+    coarse = [config for config in SPACE if set(config.kwargs.values()) <= {16, 64, 256}]
+    bench = Bench(TIME, broken=coarse)
+    state = State(foreseen(SPACE), SPACE[0])
+    ended = run(make_strategy("hierarchical"), state, bench, bench, Limits())
+    assert ended.finalists[0].config == BEST
+
+
+def test_model_finds_the_best_by_few() -> None:
+    """From the axes alone the model finds the best of a smooth space by a part of it, and stops."""
+    space = grid(8, 8, 8)
+    ended, bench = searched("model", TIME, space=space)
+    assert ended.finalists[0].config == BEST
+    assert len(bench.noted("trial")) <= len(bench.noted("start")) < len(space) / 3
+    assert ended.reason.startswith("expected gain ")
+    assert ended.reason.endswith(" under 2.0%")
+
+
+def test_model_goes_on_for_less_gain() -> None:
+    """The smaller the gain that is worth a batch, the more is compiled; for none, everything."""
+    space, time = grid(5, 5, 4), bowl(A=64, B=64, C=32)
+    rough = random.Random(3)
+    noise = {config: math.exp(rough.gauss(0.0, 0.05)) for config in space}
+    counts = []
+    for gain in (0.05, 0.005, 0.0):
+        bench = Bench(lambda config: time(config) * noise[config])
+        strategy = make_strategy("model", pace=Pace(first=16, batch=8, gain=gain))
+        run(strategy, State(foreseen(space), space[0]), bench, bench, Limits())
+        counts.append(len(bench.noted("start")))
+    assert counts[0] < counts[1] < counts[2] == len(space)
+
+
+@pytest.mark.parametrize("name", ["model", "exhaustive", "random", "hierarchical"])
+def test_same_seed_same_search(name: str) -> None:
+    """Two searches of one seed ask for the same configs in the same order, and end alike."""
+    (one, first), (other, second) = searched(name, TIME, seed=5), searched(name, TIME, seed=5)
+    assert first.events == second.events
+    assert one == other
+
+
+def test_one_strategy_for_many_problems() -> None:
+    """A strategy that has searched one problem searches the next as a new one would."""
+    used = make_strategy("model", pace=Pace(first=16, batch=8))
+    other = bowl(A=16, B=512, C=16)
+    events = []
+    for strategy in (used, make_strategy("model", pace=Pace(first=16, batch=8))):
+        for time in (TIME, other) if strategy is used else (other,):
+            bench = Bench(time)
+            run(strategy, State(foreseen(SPACE), SPACE[0]), bench, bench, Limits())
+        events.append(bench.events)
+    assert events[0] == events[1]
+
+
+@settings(max_examples=40)
+@given(
+    name=st.sampled_from(["model", "exhaustive", "random", "hierarchical"]),
+    space=st.lists(
+        st.builds(
+            Config,
+            st.fixed_dictionaries(
+                {"BLOCK": st.sampled_from([16, 32, 64]), "FLAG": st.booleans()},
+                optional={"WAY": st.sampled_from(["a", "b"])},
+            ),
+            num_warps=st.sampled_from([1, 2, 4, 8]),
+            maxnreg=st.sampled_from([None, 64, 128]),
+        ),
+        min_size=1,
+        max_size=30,
+        unique=True,
+    ),
+    seed=st.integers(0, 3),
+)
+def test_any_space(name: str, space: list[Config], seed: int) -> None:
+    """In any space nothing is tried twice or from elsewhere, and the fastest tried is named."""
+
+    def time(config: Config) -> float:
+        return 1.0 + random.Random(f"{seed} {config}").random()
+
+    ended, bench = searched(name, time, seed=seed, space=space)
+    started, timed = bench.noted("start"), bench.noted("trial")
+    assert len(set(started)) == len(started)
+    assert len(set(timed)) == len(timed)
+    assert set(timed) <= set(started) <= set(space)
+    assert ended.finalists[0].config == min(timed, key=time)

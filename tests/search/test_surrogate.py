@@ -1,0 +1,130 @@
+"""The Gaussian process, and the gains that are expected from what it believes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asmtune.search import surrogate
+from asmtune.search.gain import batch_gain, improvement, spread_out
+from asmtune.search.surrogate import Belief, Points, Surrogate
+
+
+def points(predicted: list[float], places: list[list[float]], *, compiled: bool = True) -> Points:
+    """Points by their values."""
+    return Points(
+        np.array(predicted), np.array(places, dtype=float), np.full(len(predicted), compiled)
+    )
+
+
+def line(count: int, *, slope: float = 0.0) -> Points:
+    """Points on a line, predicted to be slower along it."""
+    at = np.linspace(0.0, 1.0, count)
+    return Points(slope * at, at[:, None], np.ones(count, dtype=bool))
+
+
+def test_equations_against_a_library() -> None:
+    """Mean and deviation are those of scikit-learn's process with the same kernel and scale."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+    rng = np.random.default_rng(0)
+    timed = Points(np.zeros(12), rng.uniform(0, 2, (12, 3)), np.ones(12, dtype=bool))
+    asked = Points(np.zeros(5), rng.uniform(0, 2, (5, 3)), np.ones(5, dtype=bool))
+    log_us = rng.normal(3.0, 0.3, 12)
+    fitted = Surrogate(timed, log_us)
+    own = surrogate.OWN_DEVIATION**2
+    kernel = (
+        ConstantKernel(surrogate.OFFSET**2)
+        + ConstantKernel(surrogate.ERROR_DEVIATION**2) * Matern(1.0, nu=1.5)
+        + WhiteKernel(own)
+    )
+    library = GaussianProcessRegressor(kernel, alpha=surrogate.NOISE**2, optimizer=None)
+    library.fit(timed.places, log_us - log_us.min())
+    mean, deviation = library.predict(asked.places, return_std=True)
+    believed = fitted.believe(asked)
+    assert believed.mean == pytest.approx(mean + log_us.min())
+    assert believed.deviation == pytest.approx(deviation * np.sqrt(fitted._scale))
+
+
+def test_near_a_timing_little_is_unknown() -> None:
+    """Where a config lies at a timed one its time is taken over; far from all it is wide open."""
+    timed = points([0.0, 0.0], [[0.0], [0.3]])
+    believed = Surrogate(timed, np.array([1.0, 1.4])).believe(points([0.0] * 3, [[0], [0.3], [9]]))
+    assert believed.mean[:2] == pytest.approx([1.0, 1.4], abs=0.02)
+    assert believed.deviation[0] < 0.2 * believed.deviation[2]
+
+
+def test_error_of_the_scorer_is_learned() -> None:
+    """Where the scorer is wrong about a corner of the space, its neighbours are corrected."""
+    timed = points([0.0, 0.0, 0.5, 0.5], [[0.0], [0.1], [2.0], [2.1]])
+    log_us = np.array([1.5, 1.5, 1.0, 1.0])  # foreseen the other way round
+    believed = Surrogate(timed, log_us).believe(points([0.0, 0.5], [[0.05], [2.05]]))
+    assert believed.mean[1] < believed.mean[0] - 0.3
+
+
+def test_good_predictions_narrow_the_belief() -> None:
+    """After as many timings, less is left unknown of a task that is predicted well."""
+    timed, asked = line(20, slope=1.0), points([0.5], [[3.0]])
+    exact = surrogate.SLOPE * timed.predicted
+    wrong = exact + np.random.default_rng(0).normal(0.0, 0.2, 20)
+    narrow = Surrogate(timed, exact).believe(asked).deviation
+    assert narrow < 0.7 * Surrogate(timed, wrong).believe(asked).deviation
+
+
+def test_sketches_are_less_sure() -> None:
+    """Of a config that is not compiled less is known than of one that is, everything else equal."""
+    fitted = Surrogate(line(5), np.zeros(5))
+    asked = ([0.0], [[0.1]])
+    assert (
+        fitted.believe(points(*asked, compiled=False)).deviation
+        > fitted.believe(points(*asked)).deviation
+    )
+
+
+@settings(max_examples=30)
+@given(count=st.integers(1, 12), shift=st.floats(-5.0, 8.0), seed=st.integers(0, 99))
+def test_unit_of_time_does_not_matter(count: int, shift: float, seed: int) -> None:
+    """Times in another unit give the same belief in it; deviations agree with covariances."""
+    rng = np.random.default_rng(seed)
+    timed = Points(rng.uniform(0, 1, count), rng.uniform(0, 2, (count, 2)), rng.random(count) < 0.5)
+    asked = Points(rng.uniform(0, 1, 6), rng.uniform(0, 2, (6, 2)), rng.random(6) < 0.5)
+    log_us = rng.normal(0.0, 0.3, count)
+    one, other = Surrogate(timed, log_us), Surrogate(timed, log_us + shift)
+    assert other.believe(asked).mean == pytest.approx(one.believe(asked).mean + shift)
+    assert other.believe(asked).deviation == pytest.approx(one.believe(asked).deviation)
+    covariance = one.covariance(asked)
+    assert np.sqrt(np.diag(covariance)) == pytest.approx(one.believe(asked).deviation)
+    assert np.linalg.eigvalsh(covariance).min() > 0.0
+
+
+def test_improvement_by_hand() -> None:
+    """Level with the best is 0.4 deviations, surely behind nothing, surely ahead the lead."""
+    belief = Belief(np.array([1.0, 2.0, 0.5]), np.array([0.1, 0.01, 1e-12]))
+    assert improvement(belief, 1.0) == pytest.approx([0.1 / np.sqrt(2 * np.pi), 0.0, 0.5])
+
+
+def test_batch_gain_of_one_is_its_improvement() -> None:
+    """Drawn or worked out, the gain of a single config is the same within the draws' error."""
+    mean, covariance = np.array([1.02]), np.array([[0.01]])
+    exact = improvement(Belief(mean, np.array([0.1])), 1.0)[0]
+    assert batch_gain(mean, covariance, 1.0, 0) == pytest.approx(exact, rel=0.15)
+    assert batch_gain(mean, covariance, 1.0, 7) == batch_gain(mean, covariance, 1.0, 7)
+
+
+def test_batch_gain_counts_equals_once() -> None:
+    """Two configs that are sure to be alike gain no more than one; two that are not gain more."""
+    mean, alike, apart = np.zeros(2), np.full((2, 2), 0.01), np.diag([0.01, 0.01])
+    single = batch_gain(mean[:1], alike[:1, :1], 0.0, 0)
+    assert batch_gain(mean, alike, 0.0, 0) == pytest.approx(single, rel=0.2)
+    assert batch_gain(mean, apart, 0.0, 0) > 1.25 * single
+
+
+def test_batches_are_spread_out() -> None:
+    """Of two pairs of twins, a batch of two has one of each, though one pair is better."""
+    mean = np.array([0.0, 0.0, 0.02, 0.02])
+    covariance = np.kron(np.eye(2), np.full((2, 2), 0.01)) + 1e-6 * np.eye(4)
+    assert spread_out(mean, covariance, 0.0, 2) == [0, 2]
+    assert sorted(spread_out(mean, covariance, 0.0, 9)) == [0, 1, 2, 3]

@@ -1,0 +1,100 @@
+"""Strategies over recorded timings: the shares they keep, worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from asmtune.errors import InputError
+from asmtune.funnel import Funnel
+from asmtune.oracle import load_oracle
+from asmtune.records import Measurement, Verdict
+from asmtune.replay.plans import Mark, Plan, PlanResult, Replayed
+from asmtune.replay.strategies import RecordedTimer, replay_strategies
+from asmtune.score import make_scorer
+from asmtune.search import Limits, Pace, strategy_names
+from asmtune.settings import Settings
+from asmtune.target import Target
+
+DATA = Path(__file__).parent / "replay_data"
+ORACLE = load_oracle(DATA / "timings.json")
+STEP = Pace(first=4, batch=4, trial=4)
+
+
+@pytest.fixture(scope="module")
+def funnel(target: Target, settings: Settings) -> Funnel:
+    """The funnel that compiles and reads; its scorer predicts."""
+    return Funnel(target, make_scorer("roofline"), settings)
+
+
+def replayed(funnel: Funnel, *plans: Plan) -> list[PlanResult]:
+    """Over the tasks of the tests."""
+    return replay_strategies(ORACLE, DATA / "kernels", funnel, plans)
+
+
+def test_exhaustive_keeps_everything(funnel: Funnel) -> None:
+    """All configs tried keep all of the best speed; what fails costs a compile or a timing."""
+    (result,) = replayed(funnel, Plan("all", "exhaustive", STEP))
+    assert [search.marks[-1].kept for search in result.searches] == [1.0, 1.0, 1.0]
+    # Of the first task's 6 configs rules drop one, and one does not launch.
+    assert [search.marks[-1].compiles for search in result.searches] == [5, 3, 20]
+    assert [search.marks[-1].timings for search in result.searches] == [5, 3, 20]
+    assert [search.reason for search in result.searches] == [
+        f"all {count} configs tried" for count in (5, 3, 20)
+    ]
+
+
+def test_share_within_a_budget_by_hand(funnel: Funnel) -> None:
+    """Within its first configs, a search in the file's order keeps what the best of them has."""
+    (result,) = replayed(funnel, Plan("all", "exhaustive", STEP, Limits(compiles=4)))
+    returns = result.searches[2]
+    # Recorded as 16, 8, 20, ... ms; the best of the task is 2.
+    first = [row.ms for row in ORACLE.tasks[2].rows[:4] if row.ms is not None]
+    assert returns.marks[-1] == Mark(4, 4, pytest.approx(2.0 / min(first)))
+    assert returns.reason == "budget: 4 configs compiled"
+
+
+def test_every_strategy_replays(funnel: Funnel) -> None:
+    """Each strategy searches each task with each seed, and its numbers come out as JSON."""
+    plans = [Plan(name, name, STEP, seeds=2) for name in strategy_names()]
+    results = replayed(funnel, *plans)
+    for result in results:
+        assert len(result.searches) == 6
+        document = json.loads(json.dumps(result.to_json()))
+        assert document["strategy"] == result.plan.name
+        assert set(document["kernels"]) == {"barriers", "returns"}
+        assert 0.0 < document["all"]["worst"] <= document["all"]["kept"] <= 1.0
+        assert document["by_compiles"]["32"] == document["by_timings"]["32"]
+    assert results == replayed(funnel, *plans)
+
+
+def test_curve_is_of_the_last_trial_within() -> None:
+    """A curve has, at each budget that every search had a trial in, the last that was reached."""
+    (task, other, _) = ORACLE.tasks
+    one = Replayed(task, (Mark(16, 8, 0.5), Mark(40, 30, 0.8), Mark(64, 50, 1.0)), "")
+    two = Replayed(other, (Mark(30, 20, 0.8),), "")
+    curve = PlanResult(Plan("plan"), (one, two)).curve("compiles")
+    assert 16 not in curve
+    assert curve[32] == {"kept": round((0.5 * 0.8) ** 0.5, 4), "worst": 0.5}
+    assert curve[48] == {"kept": 0.8, "worst": 0.8}
+    assert curve[64]["kept"] == round(0.8**0.5, 4)
+
+
+def test_noise_is_the_seeds() -> None:
+    """A config's timing differs with the seed by some percent, and is the same when asked again."""
+    rows = {row.config: row for row in ORACLE.tasks[2].rows}
+    verdicts = [Verdict(config, True) for config in rows]
+    timings = [dict(RecordedTimer(rows, seed).trial(verdicts)) for seed in (0, 0, 1)]
+    assert timings[0] == timings[1] != timings[2]
+    for config, row in rows.items():
+        timing = timings[0][config]
+        assert isinstance(timing, Measurement)
+        assert timing.median_us == pytest.approx((row.ms or 0.0) * 1e3, rel=0.1)
+
+
+def test_unknown_strategy(funnel: Funnel) -> None:
+    """A plan of a strategy that there is not is refused."""
+    with pytest.raises(InputError, match="unknown strategy 'greedy'"):
+        replayed(funnel, Plan("plan", "greedy"))
