@@ -1,0 +1,63 @@
+"""Timing compiled configs of one problem, each checked first.
+
+    LocalBench    in this process, on its current GPU
+    ChildBench    in a process of its own, which a config may hang, break or kill
+    Team          a `ChildBench` on each of several GPUs
+
+All of them give a config that cannot run, or that computes something else than
+the default, a failure. `open_bench` chooses among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from asmtune.bench.base import Bench, BenchSetup, Entrant, Outcome
+from asmtune.bench.distinct import Distinct, binary_digest
+from asmtune.bench.local import LocalBench
+from asmtune.bench.machine import DeviceLostError
+from asmtune.bench.remote import ChildBench
+from asmtune.bench.team import Team
+from asmtune.errors import InputError
+
+__all__ = [
+    "Bench",
+    "BenchSetup",
+    "ChildBench",
+    "DeviceLostError",
+    "Distinct",
+    "Entrant",
+    "LocalBench",
+    "Outcome",
+    "Team",
+    "binary_digest",
+    "open_bench",
+]
+
+
+def open_bench(
+    setup: BenchSetup, *, isolate: bool = False, devices: Sequence[int] | None = None
+) -> Bench:
+    """A bench for a problem; configs of one binary are timed once.
+
+    Args:
+        setup: what is timed, and how.
+        isolate: time in a process of its own, so that a config that faults or hangs
+            costs itself alone.
+        devices: GPUs to time on, by their index among those that this process sees; each has
+            a process, so that they are isolated as well. By default the current one.
+
+    Raises:
+        InputError: the devices are not of one model, or something cannot be sent to a process.
+        MeasureError: there is no GPU, or it cannot be used.
+    """
+    if devices is not None and (not devices or min(devices) < 0 or len({*devices}) < len(devices)):
+        raise InputError(f"devices={list(devices)}: expected different indices of GPUs, from 0")
+    bench: Bench
+    if devices is not None and len(devices) > 1:
+        bench = Team(setup, devices)
+    elif isolate or devices:
+        bench = ChildBench(setup, None if devices is None else devices[0])
+    else:
+        bench = LocalBench(setup)
+    return Distinct(setup.lowering.problem, bench)

@@ -1,0 +1,103 @@
+"""What a bench is: it times compiled configs of one problem, and checks what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from asmtune.compile import Lowering
+from asmtune.config import Config
+from asmtune.measure.effects import Effects
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.race import Outcome
+from asmtune.measure.rehearsal import CheckOptions
+from asmtune.records import Artifact
+
+__all__ = ["Bench", "BenchSetup", "Entrant", "Outcome"]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A compiled config that wants to be timed."""
+
+    config: Config
+    artifact: Artifact
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchSetup:
+    """What is timed, and how.
+
+    Attributes:
+        lowering: of the problem, for the GPU that times.
+        effects: what the kernel does to its arguments.
+        checks: how outputs are checked.
+        policy: how to time.
+        seed: of the order of launches.
+        run_timeout_s: seconds that one config may take for a step of its own (loading, one
+            launch, comparing its output) before its process is ended; isolated only.
+    """
+
+    lowering: Lowering
+    effects: Effects
+    checks: CheckOptions
+    policy: TimingPolicy
+    seed: int = 0
+    run_timeout_s: float = 10.0
+
+
+class Bench(Protocol):
+    """Times configs of one problem; a config that cannot run costs itself alone.
+
+    Attributes:
+        device: name of the GPU, as its driver gives it.
+        notes: what a reader must know of how outputs were checked and timings taken.
+    """
+
+    @property
+    def device(self) -> str: ...  # noqa: D102
+
+    @property
+    def notes(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    def begin(self, default: Entrant) -> Outcome:
+        """Times the default config; what it computes is what all others must compute.
+
+        Where it cannot run, the first config of a trial that runs takes its place. To be
+        called first.
+
+        Raises:
+            MeasureError: nothing can be timed any more.
+        """
+        ...
+
+    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+        """Checks each entrant's output, then races those that are right; outcomes in their order.
+
+        One that is clearly slower than the best so far is not timed to the end.
+
+        Raises:
+            MeasureError: nothing can be timed any more.
+        """
+        ...
+
+    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+        """Times all entrants afresh, interleaved; outcomes in their order.
+
+        Raises:
+            MeasureError: nothing can be timed any more.
+        """
+        ...
+
+    def energy(self, entrant: Entrant) -> float | None:
+        """Millijoules of one launch; None where the GPU has no meter, or the config fails.
+
+        Raises:
+            MeasureError: nothing can be timed any more.
+        """
+        ...
+
+    def close(self) -> None:
+        """Gives every argument back what it held, and all memory and processes back."""
+        ...

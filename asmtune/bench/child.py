@@ -1,0 +1,149 @@
+"""The process that times: requests on stdin, outcomes on stdout, one JSON a line.
+
+Run as `python -m asmtune.bench.child` and kept. It never imports the user's
+kernel: binaries and the bytes of the arguments come from its parent. Before a
+config runs it says which one, so that the one that never returned is known.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from asmtune.bench import messages
+from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
+from asmtune.bench.parcel import unpack
+from asmtune.bench.process import die_with_parent
+from asmtune.bench.trials import Candidate, Trials, trials_on
+from asmtune.compile.load import Launch
+from asmtune.config import Config
+from asmtune.errors import AsmtuneError, InputError
+from asmtune.guard import guarded
+from asmtune.measure.rehearsal import Rehearsal
+from asmtune.measure.statistics import prepare
+from asmtune.records import Failure
+
+
+class Service:
+    """Answers a bench's requests on one machine.
+
+    Args:
+        make_machine: opens the device; called by the first request.
+        out: where answers go.
+    """
+
+    def __init__(self, make_machine: Callable[[], Machine], out: TextIO) -> None:
+        self._make_machine = make_machine
+        self._out = out
+        self._machine: Machine
+        self._trials: Trials
+        self._arguments: dict[str, Any] = {}
+        self._hooks: dict[int, Callable[..., Any]] = {}
+        self._numbers: dict[Config, int] = {}
+
+    def serve(self, lines: TextIO) -> None:
+        """Answers each request until the other side hangs up, or the device is lost."""
+        self._say({"ready": True})
+        for line in lines:
+            request = json.loads(line)
+            work = self._open if request["do"] == "open" else self._contest
+            try:
+                answer = guarded("open", lambda: work(request))  # noqa: B023 - called at once
+            except DeviceLostError as error:
+                self._say({"lost": self._numbers.get(error.config), "detail": error.detail})
+                return
+            except AsmtuneError as error:
+                answer = {"refused": str(error), "input": isinstance(error, InputError)}
+            if isinstance(answer, Failure):
+                answer = {"refused": _refusal(request["do"], answer), "input": False}
+            self._say(answer)
+
+    def _open(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        # What the user's functions import is found where the parent finds it.
+        sys.path[:] = [*request["path"], *(p for p in sys.path if p not in request["path"])]
+        effects, checks, policy = messages.setup_of(request)
+        self._machine = self._make_machine()
+        self._arguments = unpack(request["parcel"])
+        rehearsal = Rehearsal(self._arguments, effects, checks)
+        self._trials = trials_on(self._machine, rehearsal, policy, request["seed"], self._announce)
+        return {"device": self._machine.name}
+
+    def _contest(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        for number, text in request["hooks"].items():
+            self._hooks[int(number)] = messages.unpickled(text, "a config's pre_hook")
+        candidates = [self._candidate(entrant) for entrant in request["entrants"]]
+        if request["do"] == "energy":
+            return {"energy_mj": self._trials.energy(*candidates)}
+        if request["do"] == "begin":
+            outcomes = [self._trials.begin(*candidates)]
+        else:
+            contest = {"trial": self._trials.trial, "final": self._trials.final}[request["do"]]
+            outcomes = contest(candidates)
+        reference = self._trials.reference
+        return {
+            "outcomes": [messages.describe_result(result) for _, result in outcomes],
+            "reference": None if reference is None else self._numbers[reference],
+            "notes": list(self._trials.notes),
+        }
+
+    def _candidate(self, entrant: Mapping[str, Any]) -> Candidate:
+        hook = None if entrant["hook"] is None else self._hooks[entrant["hook"]]
+        config = messages.config_of(entrant["config"], hook)
+        self._numbers[config] = entrant["number"]
+        values = {**self._arguments, **messages.own_values(entrant["config"])}
+
+        def load() -> Launch:
+            return self._machine.launch(messages.binary_of(entrant["binary"]), values, hook)
+
+        return Candidate(config, load)
+
+    def _announce(self, config: Config) -> None:
+        self._say({"running": self._numbers[config]})
+
+    def _say(self, message: Mapping[str, Any]) -> None:
+        self._out.write(json.dumps(message) + "\n")
+        self._out.flush()
+
+
+def _refusal(verb: str, failure: Failure) -> str:
+    """Why a request failed whatever the config, and what to do, in one line."""
+    said = failure.detail.strip().splitlines()[0]
+    hint = "free memory of the GPU" if failure.kind == "memory" else "see the message"
+    return f"the process that times failed at {verb!r} ({said}): {hint}, or tune with isolate=False"
+
+
+def run(make_machine: Callable[[], Machine]) -> None:
+    """Serves a bench over this process's pipes until it hangs up.
+
+    What kernels print goes nowhere, and errors to the parent's log.
+    """
+    die_with_parent()
+    out = os.fdopen(os.dup(1), "w")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    Service(make_machine, out).serve(sys.stdin)
+    # Freeing a broken context's memory would raise in every destructor.
+    os._exit(0)
+
+
+def main() -> None:
+    """Serves on the first GPU that this process sees."""
+    from triton import set_allocator
+
+    set_allocator(_scratch)
+    prepare()
+    run(CudaMachine)
+
+
+def _scratch(size: int, alignment: int, stream: int | None) -> Any:  # noqa: ARG001
+    """Memory that a kernel asks for at launch; a user's own allocator is not known here."""
+    import torch
+
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Configs that launch the same code in the same way are timed once, for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from asmtune.bench.base import Bench, Entrant, Outcome
+from asmtune.compile.load import launch_values
+from asmtune.config import Config
+from asmtune.fingerprint import canonical, digest
+from asmtune.problem import Problem, jit_function
+from asmtune.records import Artifact, Failure, Measurement
+
+# What of the metadata the launch itself depends on; the rest is in the machine code.
+_LAUNCH: Final = (
+    "num_warps",
+    "num_ctas",
+    "cluster_dims",
+    "shared",
+    "tmem_size",
+    "tensordesc_meta",
+    "launch_cooperative_grid",
+    "launch_pdl",
+    "global_scratch_size",
+    "global_scratch_align",
+)
+
+Key = tuple[str, object]
+
+
+class Distinct:
+    """A bench that hands another one each distinct binary once.
+
+    What that one finds holds for every config of the same binary, also in later
+    trials. Finals are timed afresh.
+
+    Args:
+        problem: whose configs are timed.
+        bench: times.
+    """
+
+    def __init__(self, problem: Problem, bench: Bench) -> None:
+        self._problem = problem
+        self._bench = bench
+        self._known: dict[Key, Measurement | Failure] = {}
+        self._default: Config | None = None
+
+    @property
+    def device(self) -> str:
+        """Name of the GPU."""
+        return self._bench.device
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Of the bench that times."""
+        return self._bench.notes
+
+    def begin(self, default: Entrant) -> Outcome:
+        """Times the default config."""
+        self._default = default.config
+        _, result = self._bench.begin(default)
+        self._known[self._key(default)] = result
+        return default.config, result
+
+    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+        """Times binaries that were not timed before; the others' timings are known."""
+        fresh = [entrant for entrant in entrants if self._key(entrant) not in self._known]
+        self._known |= self._asked(self._bench.trial, fresh)
+        return [_of(entrant.config, self._known[self._key(entrant)]) for entrant in entrants]
+
+    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+        """Times each binary afresh, once."""
+        results = self._asked(self._bench.final, entrants)
+        return [_of(entrant.config, results[self._key(entrant)]) for entrant in entrants]
+
+    def energy(self, entrant: Entrant) -> float | None:
+        """Millijoules of one launch, measured afresh."""
+        return self._bench.energy(entrant)
+
+    def close(self) -> None:
+        """Closes the bench that times."""
+        self._bench.close()
+
+    def _asked(
+        self, verb: Callable[[Sequence[Entrant]], list[Outcome]], entrants: Sequence[Entrant]
+    ) -> dict[Key, Measurement | Failure]:
+        """What comes of one entrant for each binary; of the default, where it is among them."""
+        chosen: dict[Key, Entrant] = {}
+        for entrant in entrants:
+            key = self._key(entrant)
+            if key not in chosen or entrant.config == self._default:
+                chosen[key] = entrant
+        if not chosen:
+            return {}
+        outcomes = verb(list(chosen.values()))
+        return {key: result for key, (_, result) in zip(chosen, outcomes, strict=True)}
+
+    def _key(self, entrant: Entrant) -> Key:
+        config = entrant.config
+        values = launch_values(self._problem, config)
+        # Of what is no constexpr, the code does not tell; an axis or a heuristic may set it.
+        runtime = {
+            p.name: repr(values[p.name])
+            for p in jit_function(self._problem.kernel).params
+            if not p.is_constexpr and values[p.name] is not self._problem.arguments.get(p.name)
+        }
+        launch = binary_digest(entrant.artifact, self._problem.programs(config))
+        return digest(launch, canonical(runtime)), config.pre_hook
+
+
+def binary_digest(artifact: Artifact, programs: tuple[int, int, int]) -> str:
+    """Equal for configs that launch the same machine code in the same way."""
+    launch = [artifact.metadata.get(name) for name in _LAUNCH]
+    return digest(artifact.cubin, canonical([launch, programs]))
+
+
+def _of(config: Config, result: Measurement | Failure) -> Outcome:
+    if isinstance(result, Failure):
+        return config, result
+    return config, replace(result, config=config)

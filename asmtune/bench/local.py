@@ -1,0 +1,110 @@
+"""Timing in this process, on PyTorch's current device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from asmtune.bench.base import BenchSetup, Entrant, Outcome
+from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
+from asmtune.bench.trials import Candidate, trials_on
+from asmtune.compile.load import Binary, Launch, launch_values
+from asmtune.compile.lower import HOOKS
+from asmtune.measure.rehearsal import Rehearsal
+from asmtune.records import Failure
+
+T = TypeVar("T")
+
+
+class LocalBench:
+    """Times configs on the problem's own tensors, which hold what they held at the end.
+
+    The quickest way, and the least safe: a config that hangs hangs this process, and one
+    that makes an illegal access takes the CUDA context with it.
+
+    Args:
+        setup: what is timed, and how.
+        machine: the GPU; PyTorch's current device by default.
+
+    Raises:
+        MeasureError: there is no GPU.
+    """
+
+    def __init__(self, setup: BenchSetup, machine: Machine | None = None) -> None:
+        self._machine = CudaMachine() if machine is None else machine
+        self._lowering = setup.lowering
+        arguments = setup.lowering.problem.arguments
+        self._rehearsal = Rehearsal(arguments, setup.effects, setup.checks)
+        self._trials = trials_on(self._machine, self._rehearsal, setup.policy, setup.seed)
+        self._lost: DeviceLostError | None = None
+
+    @property
+    def device(self) -> str:
+        """Name of the GPU."""
+        return self._machine.name
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of how outputs were checked."""
+        return self._trials.notes
+
+    def begin(self, default: Entrant) -> Outcome:
+        """Makes the default's output the reference, and times it.
+
+        Raises:
+            MeasureError: it broke the CUDA context.
+        """
+        (outcome,) = self._kept(lambda: [self._trials.begin(self._candidate(default))])
+        return outcome
+
+    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+        """Checks and races entrants; outcomes in their order.
+
+        Raises:
+            MeasureError: one broke the CUDA context; names it.
+        """
+        return self._kept(lambda: self._trials.trial([self._candidate(e) for e in entrants]))
+
+    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+        """Times entrants afresh, interleaved; outcomes in their order.
+
+        Raises:
+            MeasureError: one broke the CUDA context; names it.
+        """
+        return self._kept(lambda: self._trials.final([self._candidate(e) for e in entrants]))
+
+    def energy(self, entrant: Entrant) -> float | None:
+        """Millijoules of one launch; None where the GPU has no meter, or the config fails.
+
+        Raises:
+            MeasureError: it broke the CUDA context.
+        """
+        return self._kept(lambda: self._trials.energy(self._candidate(entrant)))
+
+    def close(self) -> None:
+        """Gives every argument back what it held, unless the CUDA context is broken."""
+        if self._lost is None:
+            self._rehearsal.close()
+
+    def _kept(self, work: Callable[[], T]) -> T:
+        if self._lost is not None:
+            raise self._lost
+        try:
+            # Another thread compiles, and runs hooks of its configs on the same tensors.
+            with HOOKS:
+                return work()
+        except DeviceLostError as error:
+            self._lost = error
+            raise
+
+    def _candidate(self, entrant: Entrant) -> Candidate:
+        config = entrant.config
+
+        def load() -> Launch | Failure:
+            binary = Binary.of(self._lowering, config, entrant.artifact)
+            if isinstance(binary, Failure):
+                return binary
+            values = launch_values(self._lowering.problem, config)
+            return self._machine.launch(binary, values, config.pre_hook)
+
+        return Candidate(config, load)

@@ -1,0 +1,174 @@
+"""What a bench asks of the GPU, and CUDA's way of doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from asmtune.compile.load import Binary, Launch, launch_of
+from asmtune.config import Config
+from asmtune.errors import MeasureError
+from asmtune.guard import guarded
+from asmtune.measure.clock import Clock, GpuClock, Subject
+from asmtune.measure.device import device_name
+from asmtune.measure.energy import energy_mj
+from asmtune.measure.policy import TimingPolicy
+from asmtune.records import Failure
+
+
+class Machine(Protocol):
+    """A GPU in whose process a bench runs."""
+
+    @property
+    def name(self) -> str:
+        """As its driver gives it."""
+        ...
+
+    def clock(self, policy: TimingPolicy) -> Clock:
+        """What takes samples on it."""
+        ...
+
+    def launch(
+        self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
+    ) -> Launch:
+        """A launch of a binary on arguments in this process."""
+        ...
+
+    def energy(self, subject: Subject) -> float | None:
+        """Millijoules of one launch; None where there is no meter."""
+        ...
+
+    def settle(self) -> None:
+        """Waits for all that was launched; raises whatever went wrong."""
+        ...
+
+
+class CudaMachine:
+    """PyTorch's current CUDA device.
+
+    Raises:
+        MeasureError: there is none.
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise MeasureError("timing needs a CUDA GPU; PyTorch finds none on this machine")
+        self.name = device_name()
+
+    def clock(self, policy: TimingPolicy) -> Clock:
+        """CUDA events."""
+        return GpuClock(policy)
+
+    def launch(
+        self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
+    ) -> Launch:
+        """Triton's own launcher; the GPU loads the binary at the first launch."""
+        return launch_of(binary, values, pre_hook)
+
+    def energy(self, subject: Subject) -> float | None:
+        """By NVML."""
+        return energy_mj(subject)
+
+    def settle(self) -> None:
+        """Waits; an error that broke the context is raised every time from then on."""
+        import torch
+
+        torch.cuda.synchronize()
+
+
+class DeviceLostError(MeasureError):
+    """A launch broke the process's CUDA context: every later call would fail.
+
+    Attributes:
+        config: the one that did it, or one of those that were timed together.
+        detail: the driver's message.
+    """
+
+    def __init__(self, configs: Sequence[Config], detail: str) -> None:
+        self.config = configs[0]
+        self.detail = detail
+        first = detail.strip().splitlines()[0] if detail.strip() else "no message"
+        who = (
+            str(configs[0])
+            if len(configs) == 1
+            else f"one of {len(configs)} configs timed together"
+        )
+        super().__init__(
+            f"{who} broke this process's CUDA context ({first}): nothing can run on this GPU "
+            "here any more. Start again with isolate=True (--isolate), where it costs that "
+            "config alone"
+        )
+
+
+class Survival:
+    """Tells an error that costs one config from one that breaks the context.
+
+    A context for code that runs `configs`.
+
+    Raises:
+        DeviceLostError: instead of the error, where nothing can run any more.
+    """
+
+    def __init__(self, machine: Machine, configs: Sequence[Config]) -> None:
+        self._machine = machine
+        self._configs = configs
+
+    def __enter__(self) -> None:
+        """Nothing is prepared."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Looks at the device after an error."""
+        if isinstance(error, Exception):
+            self.confirm(f"{type(error).__name__}: {error}")
+
+    def confirm(self, detail: str) -> None:
+        """Makes sure that the device still works, after a failure.
+
+        Raises:
+            DeviceLostError: it does not.
+        """
+        if isinstance(guarded("launch", self._machine.settle), Failure):
+            raise DeviceLostError(self._configs, detail)
+
+
+class WatchedClock:
+    """A clock that notices when the device is lost, and can tell beforehand who runs.
+
+    Args:
+        clock: takes the samples.
+        machine: the device.
+        announce: told each config before it runs. With it, configs run one at a time, so
+            that whoever hangs is known: 20-50 us more a sample, outside of the intervals.
+    """
+
+    def __init__(
+        self, clock: Clock, machine: Machine, announce: Callable[[Config], None] | None = None
+    ) -> None:
+        self._clock = clock
+        self._machine = machine
+        self._announce = announce
+
+    def warm_up(self, subject: Subject) -> Failure | None:
+        """Loads a subject and runs it once; says why it cannot."""
+        if self._announce is not None:
+            self._announce(subject.config)
+        failure = self._clock.warm_up(subject)
+        if failure is not None:
+            Survival(self._machine, [subject.config]).confirm(failure.detail)
+        return failure
+
+    def round(self, subjects: Sequence[Subject]) -> list[float]:
+        """One sample of each in microseconds, taken in this order."""
+        if self._announce is None:
+            return self._sampled(subjects)
+        samples = []
+        for subject in subjects:
+            self._announce(subject.config)
+            samples += self._sampled([subject])
+        return samples
+
+    def _sampled(self, subjects: Sequence[Subject]) -> list[float]:
+        with Survival(self._machine, [subject.config for subject in subjects]):
+            return self._clock.round(subjects)

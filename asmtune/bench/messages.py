@@ -1,0 +1,190 @@
+"""What a bench and its child say to each other: records as JSON values, and back.
+
+Functions of the user's, which only Python's pickle can carry, go through the
+pipe between the two processes; nothing is ever unpickled from a disk.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any, Final
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from asmtune.bench.base import BenchSetup
+from asmtune.bench.wire import Packing, describe_all, restore
+from asmtune.compile.load import Binary, launch_values
+from asmtune.config import Config
+from asmtune.errors import InputError
+from asmtune.guard import guarded
+from asmtune.measure.effects import Effects
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.rehearsal import CheckOptions
+from asmtune.problem import Problem, jit_function
+from asmtune.records import Failure, Measurement
+
+_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+
+def pickled(function: Callable[..., Any], what: str) -> str:
+    """A function of the user's as text.
+
+    Raises:
+        InputError: it does not pickle; names it.
+    """
+    made = guarded("input", lambda: cloudpickle.dumps(function))
+    if isinstance(made, Failure):
+        raise InputError(
+            f"{what} cannot be sent to the process that times ({_first(made.detail)}): "
+            "make it a plain function, or tune with isolate=False"
+        )
+    return base64.b64encode(made).decode()
+
+
+def unpickled(text: str, what: str) -> Any:
+    """The function of a text made by `pickled`.
+
+    Raises:
+        InputError: what it needs cannot be imported here.
+    """
+    made = guarded("input", lambda: cloudpickle.loads(base64.b64decode(text)))
+    if isinstance(made, Failure):
+        raise InputError(
+            f"{what} cannot be loaded in the process that times ({_first(made.detail)}): "
+            "define it in a module that can be imported, or tune with isolate=False"
+        )
+    return made
+
+
+def describe_setup(setup: BenchSetup) -> dict[str, Any]:
+    """Effects, checks, policy and seed."""
+    reference = setup.checks.reference
+    sent = None if reference is None else pickled(reference, _name("reference=", reference))
+    return {
+        "effects": {f.name: _plain(getattr(setup.effects, f.name)) for f in fields(setup.effects)},
+        "checks": {
+            f.name: _plain(getattr(setup.checks, f.name))
+            for f in fields(setup.checks)
+            if f.name != "reference"
+        },
+        "reference": sent,
+        "policy": asdict(setup.policy),
+        "seed": setup.seed,
+    }
+
+
+def setup_of(message: Mapping[str, Any]) -> tuple[Effects, CheckOptions, TimingPolicy]:
+    """The inverse of `describe_setup`, but for the seed.
+
+    Raises:
+        InputError: the reference needs what cannot be imported here.
+    """
+    known: dict[str, Any] = {name: _frozen(value) for name, value in message["effects"].items()}
+    effects = Effects(**known)
+    said: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in message["checks"].items()
+    }
+    checks = CheckOptions(**said)
+    if message["reference"] is not None:
+        checks = replace(checks, reference=unpickled(message["reference"], "reference="))
+    return effects, checks, TimingPolicy(**message["policy"])
+
+
+def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
+    """A config but for its hook, and what its launch has beyond the problem's own arguments.
+
+    Raises:
+        InputError: a heuristic's value cannot travel; names it.
+    """
+    values = launch_values(problem, config)
+    own = {n: v for n, v in values.items() if v is not problem.arguments.get(n, problem)}
+    constexprs = frozenset(constexpr_names(problem) | config.kwargs.keys())
+    return {
+        "kwargs": describe_all(Packing(), config.kwargs, constexprs),
+        "options": [getattr(config, name) for name in _OPTIONS],
+        "values": describe_all(Packing(), own, constexprs),
+    }
+
+
+def config_of(message: Mapping[str, Any], pre_hook: Callable[..., Any] | None) -> Config:
+    """The config of its description."""
+    kwargs = {name: restore(value, ()) for name, value in message["kwargs"].items()}
+    num_warps, num_stages, num_ctas, maxnreg = message["options"]
+    return Config(kwargs, num_warps, num_stages, num_ctas, maxnreg, pre_hook)
+
+
+def own_values(message: Mapping[str, Any]) -> dict[str, Any]:
+    """What a config's launch has beyond the problem's own arguments."""
+    return {name: restore(value, ()) for name, value in message["values"].items()}
+
+
+def describe_binary(binary: Binary) -> dict[str, Any]:
+    """A binary; its code as base64."""
+    packing = Packing()
+    return {
+        "digest": binary.digest,
+        "cubin": base64.b64encode(binary.cubin).decode(),
+        "metadata": dict(binary.metadata),
+        "machine": list(binary.machine),
+        "signature": {n: packing.describe(kind, n) for n, kind in binary.signature.items()},
+        "grid": list(binary.grid),
+    }
+
+
+def binary_of(message: Mapping[str, Any]) -> Binary:
+    """The binary of its description."""
+    backend, arch, warp_size = message["machine"]
+    x, y, z = message["grid"]
+    return Binary(
+        digest=message["digest"],
+        cubin=base64.b64decode(message["cubin"]),
+        metadata=message["metadata"],
+        machine=(backend, arch, warp_size),
+        signature={name: restore(kind, ()) for name, kind in message["signature"].items()},
+        grid=(x, y, z),
+    )
+
+
+def describe_result(result: Measurement | Failure) -> dict[str, Any]:
+    """A timing or a failure, without its config."""
+    if isinstance(result, Failure):
+        return {"failure": asdict(result)}
+    times = (result.median_us, result.p20_us, result.p80_us)
+    return {"times_us": list(times), "samples_us": list(result.samples_us)}
+
+
+def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failure:
+    """The timing or the failure of its description."""
+    if "failure" in message:
+        return Failure(**message["failure"])
+    median_us, p20_us, p80_us = message["times_us"]
+    return Measurement(config, median_us, p20_us, p80_us, tuple(message["samples_us"]))
+
+
+def constexpr_names(problem: Problem) -> set[str]:
+    """Parameters of the kernel whose values are part of its code."""
+    return {p.name for p in jit_function(problem.kernel).params if p.is_constexpr}
+
+
+def hook_name(hook: Callable[..., Any]) -> str:
+    """A config's hook in words."""
+    return _name("pre_hook", hook)
+
+
+def _name(role: str, function: Callable[..., Any]) -> str:
+    return f"{role} {getattr(function, '__qualname__', function)}"
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _frozen(value: Any) -> Any:
+    return frozenset(value) if isinstance(value, list) else value
+
+
+def _first(detail: str) -> str:
+    return detail.strip().splitlines()[0]

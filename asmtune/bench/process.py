@@ -1,0 +1,167 @@
+"""A child process that answers in lines of JSON, and that can always be ended."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from asmtune.errors import MeasureError
+
+_REAP_S: Final = 60.0  # the driver takes seconds to end a process whose GPU hangs
+_TAIL_BYTES: Final = 1 << 16
+
+
+class ChildGoneError(Exception):
+    """The child ended, or hung up."""
+
+
+@cache
+def _starter(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork has threads of its own
+    """The thread that starts children: Linux ends each when its starter ends.
+
+    A thread that times may end before the process does; this one does not.
+    """
+    return ThreadPoolExecutor(1, "asmtune-starter")
+
+
+@dataclass(frozen=True)
+class Started:
+    """How to start a child.
+
+    Attributes:
+        command: program and arguments.
+        environment: all of its variables.
+        files: descriptors that it inherits under their numbers.
+    """
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    files: tuple[int, ...] = ()
+
+
+class Child:
+    """One process and all that it starts, in a group of their own.
+
+    Nothing of what it prints reaches the terminal. It has to call
+    `die_with_parent` itself.
+    """
+
+    def __init__(self, how: Started) -> None:
+        self._log = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115 - closed by kill
+        self._lines: deque[bytes] = deque()
+        self._rest = b""
+        self._process = _starter(os.getpid()).submit(self._start, how).result()
+
+    def _start(self, how: Started) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            list(how.command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=dict(how.environment),
+            pass_fds=how.files,
+            start_new_session=True,
+        )
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Sends a message to a child that reads.
+
+        Raises:
+            ChildGoneError: it does not.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise ChildGoneError from error
+
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        """The next message of the child.
+
+        Raises:
+            TimeoutError: none came in time.
+            ChildGoneError: none will come.
+        """
+        end = time.monotonic() + timeout_s
+        while not self._lines:
+            self._read(max(0.0, end - time.monotonic()))
+        message: dict[str, Any] = json.loads(self._lines.popleft())
+        return message
+
+    def _read(self, timeout_s: float) -> None:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(timeout_s):
+                raise TimeoutError
+        chunk = os.read(self._process.stdout.fileno(), 1 << 20)
+        if not chunk:
+            raise ChildGoneError
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        self._lines += lines
+
+    def stop(self) -> None:
+        """Ends the child; another thread may be about to hear of it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def kill(self, patience_s: float = 0.0) -> str:
+        """Ends the child and all that it started; what it died of, in words.
+
+        Args:
+            patience_s: how long to wait for one that is about to end by itself.
+
+        Raises:
+            MeasureError: it does not end: its GPU needs to be reset.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience_s)
+        died_before = self._process.poll() is not None
+        self.stop()
+        try:
+            code = self._process.wait(_REAP_S)
+        except subprocess.TimeoutExpired as error:
+            raise MeasureError(
+                f"process {self._process.pid}, whose GPU hangs, did not end {_REAP_S:g} s after "
+                "it was killed: look at nvidia-smi, and reset the GPU"
+            ) from error
+        cause = _cause(code) if died_before else "was ended"
+        said = self._last_words()
+        for pipe in (self._process.stdin, self._process.stdout, self._log):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        return f"{cause}: {said}" if said else cause
+
+    def _last_words(self) -> str:
+        """The last line that it wrote on stderr."""
+        if self._log.closed:
+            return ""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _TAIL_BYTES))
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip()[:300] if lines else ""
+
+
+def _cause(code: int) -> str:
+    return f"died with {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def die_with_parent() -> None:
+    """Linux ends this process when the thread that started it ends, however it ends."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

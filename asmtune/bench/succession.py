@@ -1,0 +1,197 @@
+"""Children that time one problem, one after another; each knows what those before it knew."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from asmtune.bench import messages
+from asmtune.bench.base import BenchSetup
+from asmtune.bench.conversation import Conversation, Death
+from asmtune.bench.parcel import Parcel
+from asmtune.bench.process import Started
+from asmtune.bench.roster import Roster
+from asmtune.errors import InputError, MeasureError
+from asmtune.records import Failure
+
+COMMAND: Final = (sys.executable, "-m", "asmtune.bench.child")
+
+_REFERENCE_S: Final = 120.0  # for the user's own reference, which may run on the host
+_COPY_BYTES_PER_S: Final = 200e6  # far below what any bus does
+_COMPARED_BYTES_PER_S: Final = 1e9  # on the host, where the GPU has no room for a copy
+_MOST_DEATHS: Final = 3
+
+
+@dataclass
+class Known:
+    """What a child must know of those before it; configs by their numbers.
+
+    Attributes:
+        default: the default config.
+        reference: whose output the others must equal.
+        best: the best so far, with its median in microseconds.
+    """
+
+    default: int | None = None
+    reference: int | None = None
+    best: tuple[float, int] | None = None
+
+    def lessons(self) -> list[tuple[str, int]]:
+        """What a new child is asked first, and of whom."""
+        numbers = dict.fromkeys([self.reference, self.best and self.best[1]])
+        return [
+            ("begin" if number == self.default else "trial", number)
+            for number in numbers
+            if number is not None
+        ]
+
+
+class Succession:
+    """Keeps a child at hand that can be asked to time.
+
+    Attributes:
+        device: name of the GPU; "" before a child was open.
+        known: what the next child has to learn.
+        restarts: how many followed on the first one.
+        roster: numbers of the configs.
+
+    Args:
+        setup: what is timed, and how.
+        index: of the GPU among those that this process sees; None for all that it sees.
+        parcel: the arguments.
+        command: starts a child.
+
+    Raises:
+        InputError: the user's reference cannot be sent to a process.
+    """
+
+    def __init__(
+        self, setup: BenchSetup, index: int | None, parcel: Parcel, command: Sequence[str]
+    ) -> None:
+        self.device = ""
+        self.known = Known()
+        self.restarts = 0
+        self.roster = Roster(setup.lowering, parcel)
+        self.command = command
+        self._setup = setup
+        self._index = index
+        self._parcel = parcel
+        self._settings = messages.describe_setup(setup)
+        self._talk: Conversation | None = None
+        self._spare: Conversation | None = None
+        self._deaths = 0
+        self._closed = False
+
+    def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | Death:
+        """The answer of a child to a request, or how it died of it.
+
+        Args:
+            verb: "begin", "trial", "final" or "energy".
+            described: entrants, as the roster describes them.
+
+        Raises:
+            InputError: a hook cannot be loaded there.
+            MeasureError: no child stays alive.
+        """
+        answer = self._asked(self.ready(), verb, described)
+        if isinstance(answer, Death):
+            self._talk = None
+        else:
+            self._deaths = 0
+        return answer
+
+    def ready(self) -> Conversation:
+        """A child that knows what those before it knew.
+
+        Raises:
+            InputError: the user's reference cannot be loaded there.
+            MeasureError: no child stays alive, or it cannot use the GPU.
+        """
+        while self._talk is None:
+            self.restarts += bool(self.device)
+            self._talk, self._spare = self._spare or self._started(), None
+            if self._closed:
+                raise MeasureError("this bench is closed: open another one")
+            death = self._taught(self._talk)
+            if death is not None:
+                self.mourn(death)
+            elif self.restarts > 1:
+                # Where two configs killed, others will: the next process imports meanwhile.
+                self._spare = self._started()
+        return self._talk
+
+    def mourn(self, death: Death) -> None:
+        """Counts a death that no entrant is charged with.
+
+        Raises:
+            MeasureError: there were too many in a row.
+        """
+        self._talk, self.known.best = None, None  # it may be the best so far that kills
+        self._deaths += 1
+        if self._deaths >= _MOST_DEATHS:
+            where = "" if self._index is None else f" on GPU {self._index}"
+            raise MeasureError(
+                f"the process that times{where} died {self._deaths} times in a row while no new "
+                f"config ran; the last one: {death.failure.detail}"
+            )
+
+    def stop(self) -> None:
+        """Ends the child, and starts no other; another thread may wait for its answer."""
+        self._closed = True
+        talk = self._talk
+        if talk is not None:
+            talk.stop()
+
+    def close(self) -> None:
+        """Ends the child, after `stop`, and gives its pipes back."""
+        for started in (self._talk, self._spare):
+            if started is not None:
+                started.close()
+
+    def _asked(
+        self, talk: Conversation, verb: str, described: Sequence[Any]
+    ) -> dict[str, Any] | Death:
+        limit_s = self._setup.run_timeout_s + self._parcel.nbytes / _COMPARED_BYTES_PER_S
+        if talk.fresh:
+            limit_s *= 2  # the context is made, and Triton's launcher is built
+            if self._setup.checks.reference is not None:
+                limit_s = max(limit_s, _REFERENCE_S)
+        return talk.ask(self.roster.request(verb, described), limit_s)
+
+    def _taught(self, talk: Conversation) -> Death | None:
+        """Opens a child and teaches it what is known; how it died of that, if it did."""
+        opening = {"do": "open", "path": sys.path, "parcel": self._parcel.to_json()}
+        death = talk.open({**opening, **self._settings}, self._parcel.nbytes / _COPY_BYTES_PER_S)
+        if death is not None:
+            return death
+        self.device = talk.device
+        for verb, number in self.known.lessons():
+            described = self.roster.describe(number)
+            if not isinstance(described, Failure):
+                answer = self._asked(talk, verb, [described])
+                if isinstance(answer, Death):
+                    return answer
+        return None
+
+    def _started(self) -> Conversation:
+        variables = environment(self._index)
+        return Conversation(Started(self.command, variables, (self._parcel.file,)))
+
+
+def environment(index: int | None) -> Mapping[str, str]:
+    """This process's environment, for a child that is to see one GPU of those seen here.
+
+    Raises:
+        InputError: there are not so many.
+    """
+    name, variables = "CUDA_VISIBLE_DEVICES", dict(os.environ)
+    if index is not None:
+        listed = variables.get(name)
+        seen = None if listed is None else [entry.strip() for entry in listed.split(",") if entry]
+        if seen is not None and index >= len(seen):
+            raise InputError(f"GPU {index}: {name}={listed} shows {len(seen)}, counted from 0")
+        variables[name] = str(index) if seen is None else seen[index]
+    return variables

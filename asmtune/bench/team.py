@@ -1,0 +1,160 @@
+"""Timing on several GPUs of a host at once, one process each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from asmtune.bench.base import BenchSetup, Entrant, Outcome
+from asmtune.bench.remote import ChildBench, pack
+from asmtune.bench.succession import COMMAND
+from asmtune.errors import InputError, MeasureError
+
+T = TypeVar("T")
+
+
+class Team:
+    """Spreads trials over GPUs of one model; finals are timed on the first alone.
+
+    A GPU that can no longer be used leaves the team, and the others take its share.
+
+    Attributes:
+        device: name of the GPUs.
+
+    Args:
+        setup: what is timed, and how.
+        indices: of the GPUs, among those that this process sees.
+        command: starts a child.
+
+    Raises:
+        InputError: the GPUs are not of one model, or an argument cannot be sent.
+        MeasureError: a process cannot start.
+    """
+
+    def __init__(
+        self, setup: BenchSetup, indices: Sequence[int], *, command: Sequence[str] = COMMAND
+    ) -> None:
+        self._members: list[ChildBench] = []
+        self._notes: tuple[str, ...] = ()
+        self._threads = ThreadPoolExecutor(len(indices), "asmtune-bench")
+        self._parcel = pack(setup)
+        try:
+            opened = [
+                self._threads.submit(ChildBench, setup, index, parcel=self._parcel, command=command)
+                for index in indices
+            ]
+            self._members = _all_of(opened)
+            self.device = _one_model(indices, [member.device for member in self._members])
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Of all members, each once, and who left."""
+        theirs = (note for member in self._members for note in member.notes)
+        return (*dict.fromkeys(theirs), *self._notes)
+
+    def begin(self, default: Entrant) -> Outcome:
+        """Times the default config on every GPU; the outcome on the first.
+
+        Raises:
+            InputError: its hook cannot be sent to a process; names it.
+            MeasureError: no GPU can be used any more.
+        """
+        asked = [(m, self._threads.submit(m.begin, default)) for m in self._members]
+        wait([future for _, future in asked])
+        outcomes = [made for member, future in asked for made in self._made(member, future)]
+        return outcomes[0]
+
+    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+        """Checks and races entrants, in turn on one GPU after another; outcomes in their order.
+
+        Raises:
+            InputError: a hook cannot be sent to a process; names it.
+            MeasureError: no GPU can be used any more.
+        """
+        outcomes: dict[int, Outcome] = {}
+        while waiting := [place for place in range(len(entrants)) if place not in outcomes]:
+            members = list(self._members)
+            asked = []
+            for turn, member in enumerate(members[: len(waiting)]):
+                share = waiting[turn :: len(members)]
+                mine = [entrants[place] for place in share]
+                asked.append((member, share, self._threads.submit(member.trial, mine)))
+            wait([future for *_, future in asked])
+            for member, share, future in asked:
+                for made in self._made(member, future):
+                    outcomes |= dict(zip(share, made, strict=True))
+        return [outcomes[place] for place in range(len(entrants))]
+
+    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+        """Times entrants afresh, interleaved, on the first GPU; outcomes in their order.
+
+        Raises:
+            InputError: a hook cannot be sent to a process; names it.
+            MeasureError: no GPU can be used any more.
+        """
+        return self._by_first(lambda member: member.final(entrants))
+
+    def energy(self, entrant: Entrant) -> float | None:
+        """Millijoules of one launch on the first GPU; None as for a `ChildBench`.
+
+        Raises:
+            InputError: its hook cannot be sent to a process; names it.
+            MeasureError: no GPU can be used any more.
+        """
+        return self._by_first(lambda member: member.energy(entrant))
+
+    def close(self) -> None:
+        """Ends all processes."""
+        for member in self._members:
+            member.close()
+        self._threads.shutdown()
+        self._parcel.close()
+
+    def _by_first(self, work: Callable[[ChildBench], T]) -> T:
+        """What the first member makes, or who is first after it had to leave."""
+        while True:
+            first = self._members[0]
+            future = self._threads.submit(work, first)
+            wait([future])
+            for made in self._made(first, future):
+                return made
+
+    def _made(self, member: ChildBench, future: Future[T]) -> list[T]:
+        """What a member made, alone; nothing where it had to leave.
+
+        Raises:
+            MeasureError: it was the last one.
+        """
+        try:
+            return [future.result()]
+        except MeasureError as error:
+            self._members.remove(member)
+            member.close()
+            if not self._members:
+                raise
+            self._notes += (f"timing went on without one GPU: {error}",)
+            return []
+
+
+def _all_of(opened: Sequence[Future[ChildBench]]) -> list[ChildBench]:
+    """All benches, or none: those that opened are closed where another did not."""
+    wait(opened)
+    benches = [future.result() for future in opened if future.exception() is None]
+    if len(benches) < len(opened):
+        for bench in benches:
+            bench.close()
+    return [future.result() for future in opened]
+
+
+def _one_model(indices: Sequence[int], names: Sequence[str]) -> str:
+    """The name that all GPUs have."""
+    if len(set(names)) > 1:
+        listed = ", ".join(f"{i}: {name}" for i, name in zip(indices, names, strict=True))
+        raise InputError(
+            f"timings of different GPUs cannot be compared ({listed}): choose devices of one model"
+        )
+    return names[0]

@@ -1,0 +1,158 @@
+"""Trials in one process: each config is loaded, checked, and then timed against the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from asmtune.bench.base import Outcome
+from asmtune.bench.machine import Machine, Survival, WatchedClock
+from asmtune.compile.load import Launch
+from asmtune.config import Config
+from asmtune.guard import guarded
+from asmtune.measure.clock import Subject
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.race import Race
+from asmtune.measure.rehearsal import Rehearsal
+from asmtune.records import Failure
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A config that can be loaded in this process."""
+
+    config: Config
+    load: Callable[[], Launch | Failure]
+
+
+class Trials:
+    """Checks and times candidates on one device.
+
+    Attributes:
+        reference: the config whose output the others must equal; None before one ran.
+
+    Args:
+        machine: the device.
+        rehearsal: keeps the arguments; checks outputs.
+        race: times.
+        announce: told each config before it runs.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        rehearsal: Rehearsal,
+        race: Race,
+        announce: Callable[[Config], None] | None = None,
+    ) -> None:
+        self.reference: Config | None = None
+        self._machine = machine
+        self._rehearsal = rehearsal
+        self._race = race
+        self._announce = announce
+        self._checked: set[Config] = set()
+        self._default: Config | None = None
+        self._notes: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of how outputs were checked."""
+        return (*self._notes, *self._rehearsal.notes)
+
+    def begin(self, default: Candidate) -> Outcome:
+        """Makes the default's output the reference, and times it."""
+        self._default = default.config
+        (outcome,) = self.trial([default])
+        return outcome
+
+    def trial(self, candidates: Sequence[Candidate]) -> list[Outcome]:
+        """Checks and races candidates; outcomes in their order.
+
+        Raises:
+            DeviceLostError: one broke the context.
+        """
+        return self._contest(candidates, self._race.trial)
+
+    def final(self, candidates: Sequence[Candidate]) -> list[Outcome]:
+        """Times candidates afresh, interleaved; outcomes in their order.
+
+        Raises:
+            DeviceLostError: one broke the context.
+        """
+        return self._contest(candidates, self._race.final)
+
+    def energy(self, candidate: Candidate) -> float | None:
+        """Millijoules of one launch; None where there is no meter, or the candidate fails.
+
+        Raises:
+            DeviceLostError: it broke the context.
+        """
+        subject = self._subject(candidate)
+        if isinstance(subject, Failure):
+            return None
+        found = guarded("launch", lambda: self._machine.energy(subject))
+        if isinstance(found, Failure):
+            Survival(self._machine, [candidate.config]).confirm(found.detail)
+            return None
+        return found
+
+    def _contest(
+        self,
+        candidates: Sequence[Candidate],
+        timed: Callable[[Sequence[Subject]], list[Outcome]],
+    ) -> list[Outcome]:
+        ready = [self._subject(candidate) for candidate in candidates]
+        results = iter(timed([subject for subject in ready if isinstance(subject, Subject)]))
+        return [
+            (candidate.config, made) if isinstance(made, Failure) else next(results)
+            for candidate, made in zip(candidates, ready, strict=True)
+        ]
+
+    def _subject(self, candidate: Candidate) -> Subject | Failure:
+        """A candidate ready for the clock, if what it computes is right."""
+        config = candidate.config
+        if self._announce is not None:
+            self._announce(config)
+        launch = guarded("launch", candidate.load)
+        if isinstance(launch, Failure):
+            return launch
+        failure = None if config in self._checked else self._examined(config, launch)
+        if failure is not None:
+            Survival(self._machine, [config]).confirm(failure.detail)
+            return failure
+        self._checked.add(config)
+
+        def prepare() -> None:
+            self._rehearsal.prepare()
+            launch.prepare()
+
+        return Subject(config, launch.run, prepare, always=config == self._default)
+
+    def _examined(self, config: Config, launch: Launch) -> Failure | None:
+        """Why a config's output does not count; the first that has one is the reference."""
+
+        def run() -> None:
+            launch.prepare()
+            launch.run()
+
+        if self.reference is not None:
+            return self._rehearsal.check(run)
+        failure = self._rehearsal.set_reference(run)
+        if failure is None:
+            self.reference = config
+            if config != self._default:
+                said = f"the default gives no reference: outputs are compared with {config}'s"
+                self._notes = (said,)
+        return failure
+
+
+def trials_on(
+    machine: Machine,
+    rehearsal: Rehearsal,
+    policy: TimingPolicy,
+    seed: int,
+    announce: Callable[[Config], None] | None = None,
+) -> Trials:
+    """Trials with a race of their own on a device."""
+    clock = WatchedClock(machine.clock(policy), machine, announce)
+    return Trials(machine, rehearsal, Race(clock, policy, seed), announce)

@@ -1,0 +1,231 @@
+"""Arguments of a launch on their way to another process.
+
+Values become JSON; a tensor becomes its layout and its place in a region of
+memory, which travels on its own (`parcel`). Two views of one storage stay two
+views of one region, and a pointer stays as aligned as it was: a kernel is
+compiled for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from asmtune.errors import InputError
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Stands in a child for a constexpr that does not travel, such as a `@triton.jit` function.
+
+    The compiled code holds what the constexpr meant; a launch does not look at it.
+    """
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass
+class Region:
+    """The part of a storage that views of it cover, in absolute addresses.
+
+    Attributes:
+        first: address of the first byte.
+        end: address after the last byte.
+        whole: the storage as bytes.
+        pinned: whether the host's memory under it is page-locked.
+    """
+
+    first: int
+    end: int
+    whole: Any
+    pinned: bool
+
+
+@dataclass
+class Packing:
+    """Describes values as JSON and collects the memory under their tensors."""
+
+    regions: dict[tuple[str, int], Region] = field(default_factory=dict)
+
+    def describe(self, value: Any, where: str) -> Any:
+        """A value as JSON.
+
+        Args:
+            value: a number, bool, string, None, tensor, tensor descriptor, constexpr, Triton
+                dtype, or a tuple or list of these.
+            where: the argument it is or belongs to, for the message.
+
+        Raises:
+            InputError: it is something else, or a tensor without memory.
+        """
+        if value is None or isinstance(value, int | float | str):
+            return value
+        if isinstance(value, tuple | list):
+            items = [self.describe(item, where) for item in value]
+            return {"tuple": items} if isinstance(value, tuple) else items
+        described = self._scalar(value, where) or self._memory(value, where)
+        if described is None:
+            raise InputError(
+                f"{where}: {type(value).__name__} {str(value)[:60]!r} cannot travel to a child "
+                "process; pass tensors and numbers, or tune with isolate=False"
+            )
+        return described
+
+    def _scalar(self, value: Any, where: str) -> dict[str, Any] | None:
+        import numpy
+        import triton.language as tl
+        from triton import JITFunction
+
+        if isinstance(value, tl.constexpr):
+            return {"constexpr": self.describe(value.value, where)}
+        if type(value) is tl.dtype:
+            return {"dtype": value.name}
+        if isinstance(value, numpy.generic):
+            return {"scalar": value.item()}
+        if isinstance(value, JITFunction):
+            return {"opaque": repr(value)}
+        return None
+
+    def _memory(self, value: Any, where: str) -> dict[str, Any] | None:
+        import torch
+        from triton import TensorWrapper
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        if isinstance(value, torch.Tensor):
+            return {"tensor": self._tensor(value, where)}
+        if isinstance(value, TensorWrapper):
+            parts = {"base": value.base, "dtype": value.dtype}
+            return {"wrapper": {name: self.describe(part, where) for name, part in parts.items()}}
+        if type(value) is TensorDescriptor:
+            parts = {f.name: getattr(value, f.name) for f in fields(value)}
+            parts |= {name: tuple(parts[name]) for name in ("shape", "strides")}
+            parts["block_shape"] = list(parts["block_shape"])
+            return {"descriptor": {n: self.describe(part, where) for n, part in parts.items()}}
+        return None
+
+    def _tensor(self, tensor: Any, where: str) -> dict[str, Any]:
+        import torch
+
+        if tensor.device.type not in ("cuda", "cpu") or tensor.layout != torch.strided:
+            raise InputError(
+                f"{where}: a {tensor.layout} tensor on {tensor.device} has no memory that could "
+                "be sent to a child process; expected a strided one on a GPU"
+            )
+        return {
+            "region": self._region(tensor) if tensor.numel() else None,
+            "pointer": tensor.data_ptr(),
+            "device": tensor.device.type,
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "shape": list(tensor.shape),
+            "strides": list(tensor.stride()),
+        }
+
+    def _region(self, tensor: Any) -> int:
+        """The number of the region that a tensor lies in, which is made to cover it."""
+        import torch
+
+        first, storage = tensor.data_ptr(), tensor.untyped_storage()
+        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+        end = first + (reach + 1) * tensor.element_size()
+        key = (str(tensor.device), storage.data_ptr())
+        region = self.regions.setdefault(key, Region(first, end, None, tensor.is_pinned()))
+        region.first, region.end = min(region.first, first), max(region.end, end)
+        if region.whole is None or region.whole.numel() < storage.nbytes():
+            whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+            region.whole = whole.set_(storage)
+        return list(self.regions).index(key)
+
+
+def describe_all(
+    packing: Packing, values: Mapping[str, Any], constexprs: frozenset[str]
+) -> dict[str, Any]:
+    """Values by name as JSON; a constexpr that cannot travel is replaced by its text.
+
+    Raises:
+        InputError: another value cannot travel; names it.
+    """
+    described = {}
+    for name, value in values.items():
+        try:
+            described[name] = packing.describe(value, f"argument {name}")
+        except InputError:
+            if name not in constexprs:
+                raise
+            described[name] = {"opaque": repr(value)}
+    return described
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A region's bytes in this process.
+
+    Attributes:
+        buffer: bytes that hold them.
+        shift: what to add to an address of where they came from for a position in the buffer.
+    """
+
+    buffer: Any
+    shift: int
+
+
+def restore(value: Any, memory: Sequence[Memory]) -> Any:
+    """A value from its JSON."""
+    if isinstance(value, list):
+        return [restore(item, memory) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    restored: Any = _RESTORE[kind](inner, memory)
+    return restored
+
+
+def _restore_tensor(inner: Mapping[str, Any], memory: Sequence[Memory]) -> Any:
+    import torch
+
+    dtype, layout = getattr(torch, inner["dtype"]), (inner["shape"], inner["strides"])
+    if inner["region"] is None:
+        return torch.empty_strided(*layout, dtype=dtype, device=inner["device"])
+    place = memory[inner["region"]]
+    offset = (inner["pointer"] + place.shift) // dtype.itemsize
+    storage = place.buffer.untyped_storage()
+    return torch.empty(0, dtype=dtype, device=inner["device"]).set_(storage, offset, *layout)
+
+
+def _restore_wrapper(inner: Mapping[str, Any], memory: Sequence[Memory]) -> Any:
+    from triton import TensorWrapper
+
+    return TensorWrapper(restore(inner["base"], memory), restore(inner["dtype"], memory))
+
+
+def _restore_descriptor(inner: Mapping[str, Any], memory: Sequence[Memory]) -> Any:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor(**{name: restore(part, memory) for name, part in inner.items()})
+
+
+def _restore_constexpr(inner: Any, memory: Sequence[Memory]) -> Any:
+    import triton.language as tl
+
+    return tl.constexpr(restore(inner, memory))
+
+
+def _restore_dtype(inner: str, memory: Sequence[Memory]) -> Any:  # noqa: ARG001 - as the others
+    import triton.language as tl
+
+    return tl.dtype(inner)
+
+
+_RESTORE: Final[Mapping[str, Callable[[Any, Sequence[Memory]], Any]]] = {
+    "tuple": lambda inner, memory: tuple(restore(item, memory) for item in inner),
+    "scalar": lambda inner, _: inner,
+    "opaque": lambda inner, _: Opaque(inner),
+    "tensor": _restore_tensor,
+    "wrapper": _restore_wrapper,
+    "descriptor": _restore_descriptor,
+    "constexpr": _restore_constexpr,
+    "dtype": _restore_dtype,
+}

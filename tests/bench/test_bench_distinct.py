@@ -1,0 +1,193 @@
+"""One timing for all configs of one binary, and the choice of a bench."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.bench import (
+    BenchSetup,
+    Distinct,
+    Entrant,
+    LocalBench,
+    Outcome,
+    binary_digest,
+    open_bench,
+)
+from asmtune.config import Config
+from asmtune.errors import InputError, MeasureError
+from asmtune.problem import Problem
+from asmtune.records import Failure, Measurement
+from tests.bench.bench_support import artifact, entrant, problem, setup
+from tests.bench.cpu_machine import CpuMachine
+
+
+@triton.jit
+def split(x_ptr, PARTS, BLOCK: tl.constexpr):
+    """PARTS is no constexpr: the code does not hold it."""
+    tl.store(x_ptr, PARTS)
+
+
+class Recorder:
+    """A bench that notes who it is asked for, and times all at 1, 2, 3... us."""
+
+    def __init__(self) -> None:
+        self.asked: list[Config] = []
+        self.device = "a GPU"
+        self.notes = ("a note",)
+
+    def begin(self, default: Entrant) -> Outcome:
+        """Like a trial of one."""
+        return self.trial([default])[0]
+
+    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+        """Counts on from the last time given."""
+        first = len(self.asked)
+        self.asked += [e.config for e in entrants]
+        times = [float(first + place + 1) for place in range(len(entrants))]
+        return [
+            (e.config, Measurement(e.config, us, us, us, (us,)))
+            for e, us in zip(entrants, times, strict=True)
+        ]
+
+    final = trial
+
+    def energy(self, entrant: Entrant) -> float | None:
+        """Of an entrant that was asked for."""
+        self.asked.append(entrant.config)
+        return 2.0
+
+    def close(self) -> None:
+        """Forgets who was asked for."""
+        self.asked = []
+
+
+def twins(count: int, **options: Any) -> list[Entrant]:
+    """Configs that differ in their number of stages, and compile to the same."""
+    return [
+        Entrant(
+            Config({"MODE": "good", "US": 1.0}, num_stages=stages, **options), artifact(b"code")
+        )
+        for stages in range(1, count + 1)
+    ]
+
+
+def medians(outcomes: Sequence[Outcome]) -> list[float]:
+    """Of outcomes that are all timings."""
+    return [r.median_us for _, r in outcomes if isinstance(r, Measurement)]
+
+
+def test_twins_are_timed_once() -> None:
+    """Within a trial and over trials one of a kind is timed; each gets it as its own."""
+    inner = Recorder()
+    bench = Distinct(problem(), inner)
+    first, second, third = twins(3)
+    other = entrant("print")
+    bench.begin(first)
+    outcomes = bench.trial([second, other, third, entrant("print")])
+    assert inner.asked == [first.config, other.config]
+    assert medians(outcomes) == [1.0, 2.0, 1.0, 2.0]
+    assert all(isinstance(r, Measurement) and r.config == config for config, r in outcomes)
+    assert bench.trial([third]) == [outcomes[2]]
+
+
+def test_a_failure_is_shared() -> None:
+    """Who is the same code as one that failed fails as it did, and is not launched."""
+    machine = CpuMachine()
+    bench = Distinct(problem(), LocalBench(setup(), machine))
+    bench.begin(entrant("good"))
+    wrong = entrant("wrong")
+    again = replace(wrong, config=Config(wrong.config.kwargs, num_stages=5))
+    outcomes = [*bench.trial([wrong]), *bench.trial([again])]
+    assert [r.kind for _, r in outcomes if isinstance(r, Failure)] == ["wrong_output"] * 2
+    assert machine.launched.count("wrong") == 1
+
+
+def test_finals_are_fresh_and_prefer_the_default() -> None:
+    """A final times each binary anew, in the person of the default where it is among them."""
+    inner = Recorder()
+    bench = Distinct(problem(), inner)
+    first, default, third = twins(3)
+    bench.begin(default)
+    outcomes = bench.final([first, default, third])
+    assert inner.asked == [default.config, default.config]
+    assert medians(outcomes) == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shared": 1024},
+        {"num_ctas": 2},
+        {"launch_pdl": True},
+        {"tensordesc_meta": [{"swizzle": 3}]},
+    ],
+    ids=str,
+)
+def test_another_launch_of_the_same_code_is_another_binary(change: dict[str, Any]) -> None:
+    """What the launch sets beside the code counts."""
+    assert binary_digest(artifact(b"code"), (4, 1, 1)) != binary_digest(
+        artifact(b"code", **change), (4, 1, 1)
+    )
+
+
+def test_grid_and_code_count_and_options_do_not() -> None:
+    """Stages and the cap on registers are in the code already."""
+    same = artifact(b"code", num_stages=2, maxnreg=64)
+    assert binary_digest(artifact(b"code"), (4, 1, 1)) == binary_digest(same, (4, 1, 1))
+    assert binary_digest(artifact(b"code"), (4, 1, 1)) != binary_digest(same, (2, 2, 1))
+    assert binary_digest(artifact(b"code"), (4, 1, 1)) != binary_digest(
+        artifact(b"kode"), (4, 1, 1)
+    )
+
+
+def test_another_hook_is_another_launch() -> None:
+    """Hooks run before the code, and may make it right or wrong."""
+    inner = Recorder()
+    bench = Distinct(problem(), inner)
+    (plain,), (hooked,) = twins(1), twins(1, pre_hook=lambda _: None)
+    bench.trial([plain, hooked])
+    assert len(inner.asked) == 2
+
+
+def test_an_axis_that_is_no_constexpr_counts() -> None:
+    """Its value is passed at the launch: equal code does not make equal timings."""
+    inner = Recorder()
+    bench = Distinct(Problem(split, {"x_ptr": torch.zeros(1)}, (1,)), inner)
+    configs = [Config({"PARTS": parts, "BLOCK": 64}) for parts in (1, 2, 2)]
+    bench.trial([Entrant(config, artifact(b"code")) for config in configs])
+    assert len(inner.asked) == 2
+
+
+def test_the_rest_is_the_inner_benchs() -> None:
+    """Name, notes and the end are handed on."""
+    inner = Recorder()
+    bench = Distinct(problem(), inner)
+    assert (bench.device, bench.notes) == ("a GPU", ("a note",))
+    bench.trial(twins(1))
+    assert bench.energy(twins(1)[0]) == 2.0
+    bench.close()
+    assert inner.asked == []
+
+
+@pytest.mark.parametrize("devices", [[], [0, 0], [-1]], ids=str)
+def test_devices_must_be_indices(devices: list[int]) -> None:
+    """None, twice the same or a negative one is refused before anything starts."""
+    with pytest.raises(InputError, match="devices="):
+        open_bench(setup(), devices=devices)
+
+
+@pytest.mark.parametrize("options", [{}, {"isolate": True}], ids=str)
+def test_without_a_gpu_every_bench_says_so(options: dict[str, Any]) -> None:
+    """Here and in a child, what is missing is told."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    given: BenchSetup = setup()
+    with pytest.raises(MeasureError, match="GPU"):
+        open_bench(given, **options)

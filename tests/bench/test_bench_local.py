@@ -1,0 +1,154 @@
+"""Timing in this process: checks before timings, and a device that may be lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.bench import DeviceLostError, Entrant, LocalBench
+from asmtune.errors import MeasureError
+from asmtune.records import Failure, Measurement
+from tests.bench.bench_support import entrant, setup
+from tests.bench.cpu_machine import CpuMachine
+
+
+def opened(machine: CpuMachine | None = None, **options: Any) -> LocalBench:
+    """A bench that has begun with a right config of 10 us."""
+    bench = LocalBench(setup(**options), machine or CpuMachine())
+    assert isinstance(bench.begin(entrant("good"))[1], Measurement)
+    return bench
+
+
+def told(outcomes: list[Any]) -> list[Any]:
+    """Medians, and the kinds of failures."""
+    return [r.kind if isinstance(r, Failure) else r.median_us for _, r in outcomes]
+
+
+def test_each_entrant_gets_its_outcome_in_order() -> None:
+    """Right ones get their time, wrong and silent ones the failure of their check."""
+    bench = opened()
+    modes = [("good", 7.0), ("wrong", 1.0), ("nothing", 1.0), ("memory", 1.0), ("print", 12.0)]
+    entrants = [entrant(mode, us) for mode, us in modes]
+    outcomes = bench.trial(entrants)
+    assert [config for config, _ in outcomes] == [e.config for e in entrants]
+    assert told(outcomes) == [7.0, "wrong_output", "unwritten", "memory", 12.0]
+    bench.close()
+
+
+def test_a_wrong_config_is_never_timed() -> None:
+    """It is launched once, to see what it computes."""
+    machine = CpuMachine()
+    bench = opened(machine)
+    bench.trial([entrant("wrong", 1.0), entrant("good", 7.0)])
+    assert machine.launched.count("wrong") == 1
+
+
+def test_without_the_check_all_are_timed() -> None:
+    """A user who switches checks off gets a wrong config's time."""
+    assert told(opened(checks={"check": False}).trial([entrant("wrong", 1.0)])) == [1.0]
+
+
+def test_finalists_are_checked_once() -> None:
+    """A final launches who passed a check before for its timing alone."""
+    machine = CpuMachine()
+    bench = opened(machine)
+    bench.trial([entrant("print", 8.0)])
+    before = machine.launched.count("print")
+    outcomes = bench.final([entrant("print", 8.0), entrant("wrong", 1.0), entrant("good")])
+    assert told(outcomes) == [8.0, "wrong_output", 10.0]
+    policy = setup().policy
+    assert machine.launched.count("print") - before == 1 + policy.fine_rounds
+
+
+def test_the_tensors_hold_what_they_held() -> None:
+    """After close, neither the output nor an argument written in place has changed."""
+    options = setup()
+    arguments = options.lowering.problem.arguments
+    before = {name: arguments[name].clone() for name in ("x_ptr", "y_ptr")}
+    bench = LocalBench(options, CpuMachine())
+    bench.begin(entrant("good"))
+    assert not torch.equal(arguments["y_ptr"], before["y_ptr"])
+    bench.close()
+    for name, held in before.items():
+        assert torch.equal(arguments[name], held)
+
+
+def test_hooks_run_before_each_launch() -> None:
+    """A config's hook sees the arguments and the config's own values, as Triton gives them."""
+    seen: list[dict[str, Any]] = []
+    machine = CpuMachine()
+    bench = opened(machine)
+    seen_before = len(machine.launched)
+    hooked = entrant("good", 3.0, pre_hook=lambda values: seen.append(dict(values)))
+    bench.trial([hooked])
+    launches = len(machine.launched) - seen_before
+    assert len(seen) >= launches - 3 > 0  # the best so far runs along, without a hook
+    assert {"x_ptr", "y_ptr", "n", "MODE", "US", "num_warps"} <= seen[-1].keys()
+
+
+def test_a_broken_context_is_recognised() -> None:
+    """The error names the config and what survives it; then nothing is tried any more."""
+    machine = CpuMachine()
+    bench = opened(machine)
+    with pytest.raises(MeasureError, match=r"MODE=fault .*illegal memory.*isolate=True"):
+        bench.trial([entrant("good", 7.0), entrant("fault", 5.0)])
+    loaded = machine.loaded
+    with pytest.raises(DeviceLostError):
+        bench.trial([entrant("good", 8.0)])
+    assert machine.loaded == loaded
+    bench.close()
+
+
+def test_a_fault_among_many_does_not_accuse_one() -> None:
+    """Launches that were queued together all come into question."""
+    bench = opened()
+    with pytest.raises(DeviceLostError, match="one of 3 configs timed together broke"):
+        bench.trial([entrant("fault later", 5.0), entrant("good", 9.0)])
+
+
+def test_another_takes_the_place_of_a_default_that_fails() -> None:
+    """The first that runs gives the reference, which is told; who differs from it is wrong."""
+    bench = LocalBench(setup(), CpuMachine())
+    assert told([bench.begin(entrant("memory"))]) == ["memory"]
+    outcomes = bench.trial([entrant("memory", 2.0), entrant("wrong", 3.0), entrant("good", 4.0)])
+    assert told(outcomes) == ["memory", 3.0, "wrong_output"]
+    assert any("MODE=wrong" in note for note in bench.notes)
+    bench.close()
+
+
+def test_a_users_reference_decides() -> None:
+    """With one, a default that computes something else fails, and others may be right."""
+
+    def triple(values: Any) -> Any:
+        return values["x_ptr"] * 3
+
+    bench = LocalBench(setup({"reference": triple}), CpuMachine())
+    assert told([bench.begin(entrant("good"))]) == ["wrong_output"]
+    assert told(bench.trial([entrant("wrong", 3.0), entrant("good", 4.0)])) == [3.0, "wrong_output"]
+    bench.close()
+
+
+def test_options_that_triton_refuses_cost_one_config() -> None:
+    """Three warps are no launch; the next entrant is timed."""
+    bench = opened()
+    outcomes = bench.trial([entrant("good", 2.0, num_warps=3), entrant("good", 4.0)])
+    assert told(outcomes) == ["options", 4.0]
+    bench.close()
+
+
+def test_energy_is_the_machines() -> None:
+    """Of what runs and is right; what fails, or has no meter, has none."""
+    bench = opened()
+    entrants = [entrant(mode, 5.0) for mode in ("good", "wrong", "memory", "print")]
+    assert [bench.energy(one) for one in entrants] == [0.005, None, None, None]
+    with pytest.raises(DeviceLostError):
+        bench.energy(entrant("fault", 5.0))
+
+
+def test_nothing_is_asked_of_an_empty_trial() -> None:
+    """No entrants, no outcomes."""
+    bench = opened()
+    none: list[Entrant] = []
+    assert bench.trial(none) == bench.final(none) == []

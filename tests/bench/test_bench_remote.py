@@ -1,0 +1,264 @@
+"""Timing in a child process: real processes that hang, crash and are started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.bench import BenchSetup, ChildBench, Entrant
+from asmtune.bench.succession import environment
+from asmtune.errors import InputError, MeasureError
+from asmtune.records import Failure
+from tests.bench.bench_support import CHILD, entrant, setup
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[ChildBench]:
+    """One for all tests that leave it in order; it has begun with a right config of 10 us."""
+    made = begun(setup(run_timeout_s=3.0))
+    yield made
+    made.close()
+
+
+def begun(options: BenchSetup, default: Entrant | None = None) -> ChildBench:
+    """A bench that has begun with a default."""
+    made = ChildBench(options, command=CHILD)
+    made.begin(default or entrant("good"))
+    return made
+
+
+def told(outcomes: list[Any]) -> list[Any]:
+    """Medians, and the kinds of failures."""
+    return [r.kind if isinstance(r, Failure) else r.median_us for _, r in outcomes]
+
+
+def child_of(bench: ChildBench) -> int:
+    """The process id of the child."""
+    assert bench._children._talk is not None
+    return bench._children._talk._child._process.pid
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends within seconds."""
+    end = time.monotonic() + 20
+    while is_running(pid) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not is_running(pid)
+
+
+def test_each_fault_costs_its_config_alone(bench: ChildBench) -> None:
+    """Crash, hang, fault, exit, no memory, wrong and no output: the rest is timed, in order."""
+    modes = ["good", "segfault", "wrong", "hang", "fault", "nothing", "say and exit", "memory"]
+    entrants = [entrant(mode, 3.0 + place) for place, mode in enumerate([*modes, "print"])]
+    outcomes = bench.trial(entrants)
+    assert [config for config, _ in outcomes] == [e.config for e in entrants]
+    failed = ["crash", "wrong_output", "timeout", "fault", "unwritten", "crash", "memory"]
+    assert told(outcomes) == [3.0, *failed, 11.0]
+    details = {r.kind: r.detail for _, r in outcomes if isinstance(r, Failure)}
+    assert "after 3 s" in details["timeout"]
+    assert "illegal memory access" in details["fault"]
+    assert details["crash"].endswith("exit code 3: out of patience")
+    assert told(bench.final([entrant("good", 3.0), entrant("good")])) == [3.0, 10.0]
+    assert "started again 4 times" in bench.notes[-1]
+
+
+def test_who_fails_among_the_timed_is_known(bench: ChildBench) -> None:
+    """Configs that pass their check and fail while others are timed with them are charged."""
+    modes = ["good", "hang later", "print", "fault later"]
+    outcomes = bench.trial([entrant(mode, 4.0 + place) for place, mode in enumerate(modes)])
+    assert told(outcomes) == [4.0, "timeout", 6.0, "fault"]
+
+
+def test_a_process_killed_between_trials_is_replaced(bench: ChildBench) -> None:
+    """Whoever kills it, the next trial is timed against the reference from before."""
+    os.kill(child_of(bench), signal.SIGKILL)
+    assert told(bench.trial([entrant("wrong", 3.0), entrant("good", 4.0)])) == ["wrong_output", 4.0]
+
+
+def test_a_best_that_kills_does_not_stop_the_search(bench: ChildBench) -> None:
+    """A process that dies of who was best before is replaced by one that does not time it."""
+    bench.trial([entrant("print", 1.0)])
+    best = bench._children.known.best
+    assert best is not None
+    # From now on its number stands for a launch that crashes.
+    bench._children.roster.entrants[best[1]] = entrant("segfault", 1.0)
+    os.kill(child_of(bench), signal.SIGKILL)
+    assert told(bench.trial([entrant("good", 4.0)])) == [4.0]
+
+
+def test_energy_is_measured_in_the_child(bench: ChildBench) -> None:
+    """Of what runs there; a config that kills the process has none, and the next one has."""
+    modes = ["good", "segfault", "good"]
+    found = [bench.energy(entrant(mode, 5.0)) for mode in modes]
+    assert found == [0.005, None, 0.005]
+
+
+def test_nothing_reaches_the_terminal(bench: ChildBench, capfd: pytest.CaptureFixture[str]) -> None:
+    """What kernels print on stdout or stderr is not the user's to see."""
+    assert told(bench.trial([entrant("print", 5.0)])) == [5.0]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_function_that_does_not_pickle_is_named(bench: ChildBench) -> None:
+    """A hook or a reference that holds a lock cannot be sent; told before anything is timed."""
+    lock = threading.Lock()
+
+    def locked_hook(_: Any) -> None:
+        with lock:
+            pass
+
+    with pytest.raises(InputError, match=r"pre_hook .*locked_hook.*isolate=False"):
+        bench.trial([entrant("good", 2.0, pre_hook=locked_hook)])
+    with pytest.raises(InputError, match=r"reference= .*locked_hook.*isolate=False"):
+        ChildBench(setup({"reference": locked_hook}), command=CHILD)
+    assert told(bench.trial([entrant("good", 2.0)])) == [2.0]
+
+
+def test_the_parents_tensors_are_whole() -> None:
+    """Nothing that runs in the child is seen here, and what hooks write here is undone."""
+    options = setup()
+    arguments = options.lowering.problem.arguments
+    before = {name: arguments[name].clone() for name in ("x_ptr", "y_ptr")}
+
+    def zero(values: Any) -> None:
+        values["y_ptr"].zero_()
+
+    bench = begun(options)
+    bench.trial([entrant("in place", 2.0), entrant("good", 3.0, pre_hook=zero)])
+    assert torch.equal(arguments["x_ptr"], before["x_ptr"])
+    bench.close()
+    for name, held in before.items():
+        assert torch.equal(arguments[name], held)
+
+
+def test_hooks_and_reference_travel() -> None:
+    """Closures run in the child, on the child's tensors."""
+    factor = 2.0
+
+    def reference(values: Any) -> Any:
+        return {"y_ptr": values["x_ptr"] * factor + 1}
+
+    def hook(values: Any) -> None:
+        values["x_ptr"] += 0.5
+
+    options = setup({"reference": reference, "restore_value": ("x_ptr",)})
+    bench = begun(options, entrant("good", pre_hook=hook))
+    right, wrong = entrant("good", 3.0, pre_hook=hook), entrant("good", 4.0)
+    assert told(bench.trial([right, wrong])) == [3.0, "wrong_output"]
+    bench.close()
+
+
+def test_a_default_that_kills_is_replaced() -> None:
+    """The first that runs gives the reference, also to the processes after the next death."""
+    bench = begun(setup(), entrant("segfault"))
+    assert told(bench.trial([entrant("wrong", 3.0)])) == [3.0]
+    assert any("MODE=wrong" in note for note in bench.notes)
+    outcomes = bench.trial([entrant("segfault", 2.0), entrant("good", 1.0), entrant("wrong", 2.0)])
+    assert told(outcomes) == ["crash", "wrong_output", 2.0]
+    bench.close()
+
+
+def test_an_argument_that_cannot_travel_is_named() -> None:
+    """It is refused before a process is started."""
+    with pytest.raises(InputError, match="argument n: object"):
+        ChildBench(setup(n=object()), command=CHILD)
+
+
+def test_a_child_that_dies_at_its_start() -> None:
+    """After three in a row the last words of the last one are the error."""
+    with pytest.raises(MeasureError, match=r"died 3 times in a row.*the driver is too old"):
+        ChildBench(setup(), command=(*CHILD, "die"))
+
+
+def test_a_child_without_a_gpu() -> None:
+    """What it misses is the error, at the first try."""
+    with pytest.raises(MeasureError, match="no GPU here"):
+        ChildBench(setup(), command=(*CHILD, "refuse"))
+
+
+def test_close_ends_a_trial_in_another_thread() -> None:
+    """A thread that waits for a hanging config gets an error, and no process is left."""
+    with ThreadPoolExecutor(1) as brief:
+        bench = brief.submit(begun, setup(run_timeout_s=600.0)).result()
+    pid, errors = child_of(bench), []
+    bench.trial([entrant("good", 2.0)])
+    assert child_of(bench) == pid  # it outlives the thread that opened the bench
+
+    def wait() -> None:
+        try:
+            bench.trial([entrant("hang"), entrant("good")])
+        except MeasureError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.5)
+    bench.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert "closed" in errors[0]
+    assert gone(pid)
+
+
+def test_the_child_dies_with_its_parent() -> None:
+    """Even if the parent is killed, and the child hangs, nothing is left running."""
+    script = (
+        "import sys, threading\n"
+        "from asmtune.bench import ChildBench\n"
+        "from tests.bench.bench_support import CHILD, entrant, setup\n"
+        "bench = ChildBench(setup(run_timeout_s=600.0), command=CHILD)\n"
+        "bench.begin(entrant('good'))\n"
+        "print(bench._children._talk._child._process.pid, flush=True)\n"
+        "bench.trial([entrant('hang')])\n"
+    )
+    root = Path(__file__).parents[2]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=root, text=True
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert is_running(pid)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(pid)
+
+
+@pytest.mark.parametrize(
+    ("listed", "index", "shown"),
+    [(None, 2, "2"), ("5,7", 1, "7"), ("GPU-a, GPU-b", 1, "GPU-b"), ("3", None, "3")],
+)
+def test_a_child_sees_one_gpu(
+    monkeypatch: pytest.MonkeyPatch, listed: str | None, index: int | None, shown: str
+) -> None:
+    """Indices count among those that the parent sees."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if listed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
+    assert environment(index)["CUDA_VISIBLE_DEVICES"] == shown
+
+
+def test_a_gpu_that_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index and the list are told."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    with pytest.raises(InputError, match=r"GPU 2: CUDA_VISIBLE_DEVICES=5,7 shows 2"):
+        environment(2)

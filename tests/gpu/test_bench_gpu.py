@@ -1,0 +1,166 @@
+"""Benches on real GPUs: what a child is sent is what it launches, and GPUs share the work."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+import torch
+import triton
+
+from asmtune.bench import Bench, ChildBench, LocalBench, Team, open_bench
+from asmtune.measure import CheckOptions, TimingPolicy
+from asmtune.records import Measurement
+from asmtune.target import Target, load_target, match_device
+from tests.gpu import argument_kernels, fault_kernels
+
+BOTH = pytest.mark.parametrize("kind", [LocalBench, ChildBench])
+
+
+@pytest.fixture(scope="session")
+def here() -> Target:
+    """This GPU."""
+    return match_device(torch.cuda.get_device_name()) or load_target("H200")
+
+
+@pytest.fixture(autouse=True)
+def scratch() -> None:
+    """Memory for launches in this process that ask for it, as a user sets it."""
+    triton.set_allocator(
+        lambda size, _alignment, _stream: torch.empty(size, dtype=torch.int8, device="cuda")
+    )
+
+
+def timed(bench: Bench, prepared: fault_kernels.Prepared) -> list[bool]:
+    """Whether each entrant, the first as the default, got a timing."""
+    default, *others = prepared.entrants
+    outcomes = [bench.begin(default), *bench.trial(others)]
+    assert all(isinstance(r, Measurement) for _, r in outcomes), outcomes
+    return [isinstance(result, Measurement) for _, result in outcomes]
+
+
+def test_all_kinds_of_arguments_reach_a_child(here: Target) -> None:
+    """Tuples, None, misaligned views of one storage, functions and dtypes give what they should."""
+    problem, configs = argument_kernels.problems()["mixed"]
+    given = problem.arguments
+    x, offset = given["pair"]
+    expected = (2 * (x * given["scale"] + offset + given["odd_ptr"])).cpu()
+
+    def reference(_: object) -> torch.Tensor:
+        return expected.cuda()
+
+    for kind in (LocalBench, ChildBench):
+        checks = CheckOptions(reference=reference)
+        prepared = fault_kernels.prepare(problem, configs, here, checks=checks)
+        bench = kind(prepared.setup)
+        assert timed(bench, prepared) == [True] * 3
+        bench.close()
+        assert prepared.is_whole()
+
+
+@BOTH
+@pytest.mark.parametrize("which", ["descriptors", "made on the device"])
+def test_tensor_descriptors(which: str, kind: type[LocalBench | ChildBench], here: Target) -> None:
+    """Made on the host, with a hook that sets their tiles, or on the device: all are timed."""
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("tensor descriptors need a GPU of compute capability 9.0")
+    problem, configs = argument_kernels.problems()[which]
+    tensors = {
+        name: getattr(value, "base", value)
+        for name, value in problem.arguments.items()
+        if not isinstance(value, int)
+    }
+    before = {name: tensor.clone() for name, tensor in tensors.items()}
+    doubled = next(iter(before.values())).cpu() * 2
+
+    def reference(_: object) -> torch.Tensor:
+        return doubled.cuda()
+
+    checks = CheckOptions(reference=reference)
+    prepared = fault_kernels.prepare(problem, configs, here, checks=checks)
+    bench = kind(prepared.setup)
+    assert timed(bench, prepared) == [True] * 3
+    bench.close()
+    for name, tensor in tensors.items():
+        assert torch.equal(tensor, before[name])
+
+
+@BOTH
+def test_graph_mode(kind: type[LocalBench | ChildBench], here: Target) -> None:
+    """Kernels of a few microseconds are timed in CUDA graphs, in place or not."""
+    policy = TimingPolicy(mode="graph")
+    for which in ("double", "in place"):
+        problem = fault_kernels.problems(1 << 12)[which]
+        configs = [fault_kernels.config(block=block) for block in (1024, 256)]
+        prepared = fault_kernels.prepare(problem, configs, here, policy=policy)
+        bench = kind(prepared.setup)
+        assert timed(bench, prepared) == [True, True]
+        bench.close()
+        assert prepared.is_whole()
+
+
+@BOTH
+def test_energy(kind: type[LocalBench | ChildBench], here: Target) -> None:
+    """A launch takes more than nothing, or there is no meter; eight times the data takes more."""
+    found = []
+    for size in (1 << 22, 1 << 25):
+        problem = fault_kernels.problems(size)["double"]
+        prepared = fault_kernels.prepare(problem, [fault_kernels.config()], here)
+        bench = kind(prepared.setup)
+        bench.begin(prepared.entrants[0])
+        found.append(bench.energy(prepared.entrants[0]))
+        bench.close()
+    if found == [None, None]:
+        pytest.skip("no energy meter: nvidia-ml-py is missing, or the GPU has none")
+    small, large = found
+    assert small is not None
+    assert large is not None
+    assert 0 < small < large
+
+
+def test_a_killed_child_is_replaced(here: Target) -> None:
+    """A process that someone kills between two trials costs nothing but its start."""
+    configs = [fault_kernels.config(block=block) for block in (1024, 512, 256)]
+    prepared = fault_kernels.prepare(fault_kernels.problems()["double"], configs, here)
+    bench = ChildBench(prepared.setup)
+    bench.begin(prepared.entrants[0])
+    talk = bench._children._talk
+    assert talk is not None
+    os.kill(talk._child._process.pid, signal.SIGKILL)
+    outcomes = bench.trial(prepared.entrants[1:])
+    assert all(isinstance(result, Measurement) for _, result in outcomes)
+    assert bench.device == torch.cuda.get_device_name()
+    bench.close()
+    assert prepared.is_whole()
+
+
+def test_a_team_of_all_gpus(here: Target) -> None:
+    """Each GPU times its share; a fault on one of them costs its config alone."""
+    count = torch.cuda.device_count()
+    if count < 2:
+        pytest.skip("one GPU makes no team")
+    bad = fault_kernels.config(fault_kernels.FAULT)
+    blocks = [64, 128, 256, 512, 2048, 4096]
+    configs = [fault_kernels.config(), bad, *(fault_kernels.config(block=b) for b in blocks)]
+    prepared = fault_kernels.prepare(fault_kernels.problems()["double"], configs, here)
+    bench = open_bench(prepared.setup, devices=range(count))
+    default, *others = prepared.entrants
+    bench.begin(default)
+    outcomes = bench.trial(others)
+    assert [c for c, r in outcomes if not isinstance(r, Measurement)] == [bad]
+    assert all(isinstance(r, Measurement) for _, r in bench.final([default, *others[-2:]]))
+    bench.close()
+    assert prepared.is_whole()
+
+
+def test_a_team_is_named_after_its_gpus() -> None:
+    """Each child sees the GPU of its own index; they are of one model."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU makes no team")
+    prepared = fault_kernels.prepare(
+        fault_kernels.problems()["double"], [fault_kernels.config()], load_target("H200")
+    )
+    team = Team(prepared.setup, [1, 0])
+    assert team.device == torch.cuda.get_device_name(0)
+    team.close()

@@ -1,0 +1,237 @@
+"""Contents kept and outputs checked around real launches, memory bounded, nothing waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+import triton
+from torch import Tensor
+
+from asmtune.measure import CheckOptions, Effects, Rehearsal
+from tests.measure import effect_kernels
+from tests.workload import workload_kernels
+from tests.workload.workload_lowering import work
+
+Run = Callable[[], object]
+
+
+def rehearsal(
+    kernel: Any, grid: tuple[int, ...], values: Mapping[str, Any], **options: Any
+) -> Rehearsal:
+    """A rehearsal of a launch, by the effects that its IR has."""
+    effects = Effects.of([work(kernel, grid=grid, **values)], values)
+    names = kernel.arg_names
+    arguments = {name: value for name, value in values.items() if name in names}
+    return Rehearsal(arguments, effects, CheckOptions(**options))
+
+
+def launch(kernel: Any, grid: tuple[int, ...], values: Mapping[str, Any], **config: Any) -> Run:
+    return lambda: kernel[grid](**{**values, **config})
+
+
+def product(dtype: torch.dtype, m: int, n: int, k: int) -> dict[str, Any]:
+    """Arguments of a product, whose output holds what an earlier launch left."""
+    generator = torch.Generator("cuda").manual_seed(1)
+    a = torch.randn(m, k, device="cuda", generator=generator).to(dtype)
+    b = torch.randn(k, n, device="cuda", generator=generator).to(dtype)
+    out = torch.float16 if dtype.itemsize == 1 else dtype
+    c = (a.float() @ b.float()).to(out)
+    return {"a_ptr": a, "b_ptr": b, "c_ptr": c, "M": m, "N": n, "K": k}
+
+
+TILES = [(64, 64, 32, 4), (128, 64, 64, 4), (32, 32, 32, 2), (128, 128, 64, 8), (64, 128, 128, 4)]
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_tile_of_a_product_passes_and_a_wrong_one_does_not(dtype: torch.dtype) -> None:
+    """Tiles that sum in another order pass, in every type; a border that stops early does not."""
+    m, n, k = 1000, 700, 1920
+    values = product(dtype, m, n, k)
+    before = values["c_ptr"].clone()
+
+    def run(bm: int, bn: int, bk: int, warps: int) -> Run:
+        grid = (triton.cdiv(m, bm) * triton.cdiv(n, bn),)
+        tile = {"BM": bm, "BN": bn, "BK": bk, "num_warps": warps, "num_stages": 2}
+        return launch(workload_kernels.gemm, grid, values, **tile)
+
+    first = {"BM": 64, "BN": 64, "BK": 32}
+    with rehearsal(workload_kernels.gemm, (176,), {**values, **first}) as rehearsed:
+        assert rehearsed.set_reference(run(*TILES[0])) is None
+        failures = {tile: rehearsed.check(run(*tile)) for tile in TILES}
+        assert failures == dict.fromkeys(TILES)
+        a, b = values["a_ptr"].float()[960:, :-640], values["b_ptr"].float()[:-640]
+
+        def short() -> None:
+            run(*TILES[0])()
+            values["c_ptr"][960:] = (a @ b).to(before.dtype)
+
+        wrong = rehearsed.check(short)
+        assert wrong is not None
+        assert wrong.kind == "wrong_output"
+        missing = launch(workload_kernels.gemm, (100,), values, **first)
+        unwritten = rehearsed.check(missing)
+        assert unwritten is not None
+        assert unwritten.kind == "unwritten"
+    assert torch.equal(values["c_ptr"], before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_tile_of_attention_passes(dtype: torch.dtype, causal: bool) -> None:
+    """Weights that are rounded after another maximum are no error; one channel is large."""
+    heads, n, d = 4, 1024, 64
+    generator = torch.Generator("cuda").manual_seed(2)
+    q, k, v = torch.randn(3, heads, n, d, device="cuda", generator=generator).to(dtype)
+    v[..., 5] *= 50
+    values = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "o_ptr": torch.zeros_like(q), "N": n}
+    values |= {"scale": 0.18, "D": d, "CAUSAL": causal}
+    with rehearsal(
+        workload_kernels.attention, (8, heads), {**values, "BM": 128, "BN": 64}
+    ) as rehearsed:
+        for place, (bm, bn) in enumerate([(128, 64), (64, 32), (64, 128), (32, 64), (128, 128)]):
+            run = launch(workload_kernels.attention, (n // bm, heads), values, BM=bm, BN=bn)
+            assert (rehearsed.check(run) if place else rehearsed.set_reference(run)) is None
+        assert rehearsed.notes == ()
+
+
+def test_split_sums_are_known_to_vary() -> None:
+    """Atomic sums of parts in any order are allowed what they differ by; a lost part is not."""
+    m = n = 128
+    values = product(torch.float16, m, n, 8192)
+    values["c_ptr"] = torch.full((m, n), 3.0, device="cuda")
+    tile = {"BM": 64, "BN": 64, "BK": 32}
+    kernel = workload_kernels.split_k
+    with rehearsal(
+        kernel, (2, 2, 16), {**values, **tile, "SPLIT": 16}, reset_to_zero=("c_ptr",)
+    ) as rehearsed:
+        assert rehearsed.set_reference(launch(kernel, (2, 2, 16), values, **tile, SPLIT=16)) is None
+        for split in (1, 4, 16, 64):
+            run = launch(kernel, (2, 2, split), values, **tile, SPLIT=split)
+            assert [rehearsed.check(run) for _ in range(3)] == [None] * 3
+        lost = rehearsed.check(launch(kernel, (2, 2, 15), values, **tile, SPLIT=16))
+        assert lost is not None
+        assert lost.kind == "wrong_output"
+    assert bool((values["c_ptr"] == 3).all())
+
+
+def test_in_place_runs_in_order_without_waiting() -> None:
+    """Contents come back before each of many launches, and the host waits for none of it."""
+    x = torch.randn(1 << 20, device="cuda")
+    before = x.clone()
+    values = {"x_ptr": x, "n": x.numel(), "BLOCK": 1024}
+    run = launch(effect_kernels.scale_in_place, (1024,), values)
+    with rehearsal(effect_kernels.scale_in_place, (1024,), values) as rehearsed:
+        assert rehearsed.set_reference(run) is None
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            for _ in range(50):
+                rehearsed.prepare()
+                run()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        assert torch.equal(x, before * 2)
+    assert torch.equal(x, before)
+
+
+def test_pinned_host_memory_is_kept_and_checked() -> None:
+    """A kernel may write the host's memory: it is poisoned, compared and restored there."""
+    x = torch.randn(5000, device="cuda")
+    out = torch.zeros(5000).pin_memory()
+    values = {"x_ptr": x, "y_ptr": x, "out_ptr": out, "n": 5000, "BLOCK": 256}
+    right = launch(effect_kernels.add, (20,), values)
+    with rehearsal(effect_kernels.add, (20,), values) as rehearsed:
+        assert rehearsed.set_reference(right) is None
+        assert rehearsed.check(right) is None
+        failure = rehearsed.check(launch(effect_kernels.add_but_the_last, (20,), values))
+        assert failure is not None
+        assert failure.kind == "unwritten"
+    assert not out.any()
+
+
+def test_packed_views_on_the_device() -> None:
+    """Input and output that alternate in one tensor are told apart by their addresses."""
+    packed = torch.randn(64, 3, 1000, device="cuda")
+    before = packed.clone()
+    x, y, out = packed[7].unbind(0)
+    values = {"x_ptr": x, "y_ptr": y, "out_ptr": out, "n": 1000, "BLOCK": 256}
+    right = launch(effect_kernels.add, (4,), values)
+    with rehearsal(effect_kernels.add, (4,), values) as rehearsed:
+        assert rehearsed.set_reference(right) is None
+        assert rehearsed.check(right) is None
+        failure = rehearsed.check(lambda: None)
+        assert failure is not None
+        assert failure.kind == "unwritten"
+    rows = packed[:, 2]
+    with Rehearsal({"out": rows}, Effects(writes=frozenset({"out"})), CheckOptions()) as rehearsed:
+        assert rehearsed.set_reference(lambda: rows.fill_(1)) is None
+        failure = rehearsed.check(lambda: (rows.fill_(1), packed[1:, 1].fill_(1)))
+        assert failure is not None
+        assert failure.kind == "stray_write"
+    assert torch.equal(packed, before)
+
+
+def test_a_large_output_takes_two_copies_and_little_more() -> None:
+    """2 GiB are checked in pieces: memory stays bounded, and the last element counts."""
+    out = torch.zeros(1 << 30, dtype=torch.float16, device="cuda")
+    torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_allocated()
+    with Rehearsal({"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()) as rehearsed:
+        assert rehearsed.set_reference(lambda: out.fill_(2)) is None
+        assert rehearsed.check(lambda: out.fill_(2)) is None
+
+        def wrong() -> None:
+            out.fill_(2)
+            out[-1] = 3
+
+        failure = rehearsed.check(wrong)
+        assert failure is not None
+        assert f"1 of {out.numel():,} elements" in failure.detail
+        assert f"most at [{out.numel() - 1}]: 3 instead of 2" in failure.detail
+    taken = torch.cuda.max_memory_allocated() - held
+    assert taken < 2 * out.nbytes + (512 << 20)
+    assert not out.any()
+
+
+PIECE = 32 << 20
+
+
+def test_a_full_device_keeps_copies_on_the_host() -> None:
+    """With little memory left, copies lie on the host, a note says so, and checks go on."""
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info()
+    fillers = [torch.empty(free - (2304 << 20), dtype=torch.uint8, device="cuda")]
+    # What PyTorch keeps of earlier tests is room as well.
+    while torch.cuda.memory_reserved() - torch.cuda.memory_allocated() >= PIECE:
+        fillers.append(torch.empty(PIECE, dtype=torch.uint8, device="cuda"))
+    x = torch.ones(320 << 20, device="cuda")
+    values = {"x_ptr": x, "n": x.numel(), "BLOCK": 1024}
+    grid = (x.numel() // 1024,)
+    run = launch(effect_kernels.scale_in_place, grid, values)
+    with rehearsal(effect_kernels.scale_in_place, grid, values) as rehearsed:
+        assert rehearsed.set_reference(run) is None
+        assert rehearsed.check(run) is None
+        assert rehearsed.check(lambda: None) is not None
+        assert rehearsed.notes[0].startswith("the GPU has no room for a copy of x_ptr")
+    assert bool((x == 1).all())
+    del fillers
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bool, torch.int64])
+def test_every_type_is_compared_on_the_device(dtype: torch.dtype) -> None:
+    """Types on which PyTorch computes little are poisoned, compared and restored there too."""
+    source: Tensor = (torch.arange(10_000, device="cuda") % 2).to(dtype)
+    out = torch.zeros_like(source)
+    with Rehearsal({"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()) as rehearsed:
+        assert rehearsed.set_reference(lambda: out.copy_(source)) is None
+        assert rehearsed.check(lambda: out.copy_(source)) is None
+        failure = rehearsed.check(lambda: out.copy_(source.flip(0)))
+        assert failure is not None
+        assert failure.kind == "wrong_output"
+        failure = rehearsed.check(lambda: out[1:].copy_(source[1:]))
+        assert failure is not None
+        assert "1 of 10,000 elements of out stay unwritten" in failure.detail
+    assert not out.to(torch.float32).any()
