@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from asmtune.problem import Problem as Problem
     from asmtune.space import Space as Space
     from asmtune.target import load_target as load_target
+    from asmtune.tuning import tune as tune
 
 _HOMES = {
     "Config": "asmtune.config",
@@ -22,9 +23,10 @@ _HOMES = {
     "Space": "asmtune.space",
     "asm_autotune": "asmtune.dispatch",
     "load_target": "asmtune.target",
+    "tune": "asmtune.tuning",
 }
 
-__all__ = ["Config", "Problem", "Space", "asm_autotune", "load_target"]
+__all__ = ["Config", "Problem", "Space", "asm_autotune", "load_target", "tune"]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,16 +20,16 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune import dispatch, measure
+from asmtune import measure
 from asmtune.config import Config
-from asmtune.dispatch import AsmAutotuner, TuningOptions, asm_autotune
-from asmtune.errors import InputError, MeasureError, SpaceError, StoreError
+from asmtune.dispatch import AsmAutotuner, asm_autotune, autotuner
+from asmtune.errors import InputError, MeasureError, SpaceError
 from asmtune.problem import Problem
-from asmtune.records import Measurement, TuneKey, TuneRecord
-from asmtune.settings import Settings
+from asmtune.records import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.space import Space
 from asmtune.store import Store, StoreWarning
-from asmtune.tune import Tuner, provenance
+from asmtune.target import load_target
+from asmtune.tuning import Session, TuneJob, TuneOptions, TuneResult, provenance, workshop
 
 AXES = {"BLOCK": [32, 64, 128], "num_warps": [4, 8]}
 DEFAULT = Config({"BLOCK": 64})
@@ -49,21 +49,18 @@ class Bench:
         self.launches: list[dict[str, Any]] = []
         self.tuned: list[TuneKey] = []
         self.winner = WINNER
-        self.kept: str | int | None = None
+        self.options: TuneOptions | None = None
 
     def run(self, *args: Any, **keywords: Any) -> None:
         """Stands for the launch."""
         self.launches.append({"args": args, **keywords})
 
-    def tune(
-        self, problem: Problem, space: Space, key: TuneKey, _: Settings, options: TuningOptions
-    ) -> TuneRecord:
+    def tune(self, job: TuneJob, _: Space, expected: Provenance) -> TuneResult:
         """Stands for the funnel and the clock."""
-        self.tuned.append(key)
-        self.kept = options.keep
+        self.tuned.append(job.key)
         timing = Measurement(self.winner, 2.0, 1.9, 2.1, (2.0,))
-        made = provenance(problem, space, tiles=options.tiles)
-        return TuneRecord(key, self.winner, (timing,), made)
+        record = TuneRecord(job.key, self.winner, (timing,), expected)
+        return TuneResult(job, "tuned", record)
 
 
 @pytest.fixture
@@ -73,7 +70,13 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(add, "run", made.run)
     monkeypatch.setattr(measure, "device_name", lambda: DEVICE)
-    monkeypatch.setattr(dispatch, "_tune", made.tune)
+    monkeypatch.setattr(workshop, "match_device", lambda _: load_target("H200"))
+
+    def run(self: Session, *arguments: Any) -> TuneResult:
+        made.options = self.options
+        return made.tune(*arguments)
+
+    monkeypatch.setattr(Session, "run", run)
     return made
 
 
@@ -211,14 +214,14 @@ def test_small_without_heuristic_takes_the_default(bench: Bench) -> None:
 def test_capture_never_tunes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a graph is captured an unknown key gets the heuristic's config and one warning."""
     kernel = tuned(heuristic=DEFAULT)
-    monkeypatch.setattr(dispatch, "_capturing", lambda: True)
+    monkeypatch.setattr(autotuner, "_capturing", lambda: True)
     with pytest.warns(UserWarning, match=r"add: not tuned .* captured with BLOCK=64"):
         kernel[(4,)](tensor(), tensor(), 8)
     assert bench.tuned == []
-    monkeypatch.setattr(dispatch, "_capturing", lambda: False)
+    monkeypatch.setattr(autotuner, "_capturing", lambda: False)
     kernel[(4,)](tensor(), tensor(), 8)
     assert len(bench.tuned) == 1
-    monkeypatch.setattr(dispatch, "_capturing", lambda: True)
+    monkeypatch.setattr(autotuner, "_capturing", lambda: True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kernel[(4,)](tensor(), tensor(), 8)
@@ -261,19 +264,8 @@ def test_tiles_are_searched_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     for tiles, tunings in ((False, 1), (True, 2), (True, 2)):
         tuned(tiles=tiles)[(4,)](tensor(), tensor(), 8)
         assert len(bench.tuned) == tunings
-    seen: list[bool] = []
-
-    def watch(self: Tuner, *_: Any) -> TuneRecord:
-        seen.append(self.funnel.tiles)
-        raise MeasureError("enough")
-
-    monkeypatch.undo()
-    monkeypatch.setattr(measure, "device_name", lambda: "NVIDIA H200")
-    monkeypatch.setattr(Tuner, "tune", watch)
-    for tiles in (False, True):
-        with pytest.raises(MeasureError, match="enough"):
-            tuned(tiles=tiles)[(4,)](tensor(), tensor(), 16)
-    assert seen == [False, True]
+        assert bench.options is not None
+        assert bench.options.tiles is tiles
 
 
 def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:
@@ -308,7 +300,7 @@ def test_store_that_cannot_be_made(
 def test_winner_that_cannot_be_stored(bench: Bench) -> None:
     """A winner with a value that no file can hold is launched all the same, with one warning."""
     bench.winner = Config({"BLOCK": tl.float32})
-    with pytest.warns(UserWarning, match="the tuned config is not kept"):
+    with pytest.warns(UserWarning, match="it is not kept"):
         tuned(space={"BLOCK": [tl.float32, 64]})[(4,)](tensor(), tensor(), 8)
     assert bench.launches[-1]["BLOCK"] is tl.float32
 
@@ -318,67 +310,34 @@ def test_failed_tuning_is_told_and_tried_again(
 ) -> None:
     """An error while tuning reaches the caller, and the next launch tunes again."""
 
-    def fail(*_: Any) -> TuneRecord:
+    def fail(*_: Any) -> TuneResult:
         raise MeasureError("nothing could be launched")
 
     kernel = tuned()
     with monkeypatch.context() as patch:
-        patch.setattr(dispatch, "_tune", fail)
+        patch.setattr(Session, "run", fail)
         with pytest.raises(MeasureError, match="nothing could be launched"):
             kernel[(4,)](tensor(), tensor(), 8)
     kernel[(4,)](tensor(), tensor(), 8)
     assert len(bench.tuned) == len(bench.launches) == 1
 
 
-@pytest.mark.parametrize("keep", [None, "auto", 20, "5%"])
-def test_keep_reaches_the_tuner(
-    keep: str | int | None, bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """How many are timed is told to the tuner, with a store and without one."""
-    tuned(keep=keep)[(4,)](tensor(), tensor(), 8)
-    assert bench.kept == keep
-
-    def refuse(*_: Any, **__: Any) -> Store:
-        raise StoreError("no place")
-
-    monkeypatch.setattr(Store, "open", refuse)
-    bench.kept = "not told"
-    with pytest.warns(UserWarning, match="going on without the store"):
-        tuned(keep=keep)[(4,)](tensor(), tensor(), 9)
-    assert bench.kept == keep
-
-
-def test_keep_reaches_the_funnel(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The funnel that prunes for the decorator keeps what was asked for."""
-    seen: list[str] = []
-
-    def watch(self: Tuner, *_: Any) -> TuneRecord:
-        seen.append(str(self.funnel.keep))
-        raise MeasureError("enough")
-
-    monkeypatch.undo()
-    monkeypatch.setattr(measure, "device_name", lambda: "NVIDIA H200")
-    monkeypatch.setattr(Tuner, "tune", watch)
-    for keep in (None, "auto", 20, "5%"):
-        with pytest.raises(MeasureError, match="enough"):
-            tuned(keep=keep)[(4,)](tensor(), tensor(), 8)
-    assert seen == ["None", "auto", "20", "5%"]
-
-
-def test_a_keep_of_no_form() -> None:
-    """What is no number, share or auto is refused where the kernel is decorated."""
-    with pytest.raises(InputError, match="keep 'few' is no number of configs; give auto"):
-        tuned(keep="few")
+def test_choices_reach_the_session(bench: Bench) -> None:
+    """How hard to search and how to check are told to the tuner as the decorator has them."""
+    tuned(effort="quick", isolate=True, restore_value=["x_ptr"])[(4,)](tensor(), tensor(), 8)
+    assert bench.options is not None
+    assert (bench.options.effort.name, bench.options.isolate) == ("quick", True)
+    assert bench.options.checks.restore_value == ("x_ptr",)
 
 
 def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that launch one new key together wait for one tuning."""
 
-    def slowly(*arguments: Any) -> TuneRecord:
+    def slowly(_: Session, *arguments: Any) -> TuneResult:
         time.sleep(0.05)
         return bench.tune(*arguments)
 
-    monkeypatch.setattr(dispatch, "_tune", slowly)
+    monkeypatch.setattr(Session, "run", slowly)
     kernel = tuned()
     threads = [
         threading.Thread(target=lambda: kernel[(4,)](tensor(), tensor(), 8)) for _ in range(4)
@@ -419,6 +378,10 @@ def test_space_is_made_on_first_use(bench: Bench) -> None:
     [
         ({}, "give either configs= or space="),
         ({"configs": [Config({})], "space": {"BLOCK": [1]}}, "give either configs= or space="),
+        ({"space": AXES, "effort": "hard"}, "unknown effort 'hard': the efforts are quick, bal"),
+        ({"space": AXES, "efort": "quick"}, "unknown option 'efort'; did you mean effort?"),
+        ({"space": AXES, "objective": "joy"}, "objective 'joy': give time, energy or memory"),
+        ({"space": AXES, "on_busy": "cry"}, "on_busy='cry': give 'wait' or 'heuristic'"),
         ({"space": AXES, "key": ["m"]}, "key 'm' is no parameter of add: they are x_ptr, y_ptr, n"),
     ],
 )

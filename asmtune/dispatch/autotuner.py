@@ -1,11 +1,4 @@
-"""`@asm_autotune`: a decorator over `@triton.jit` that finds a config once per key.
-
-    arguments -> key -> memory -> store -> shipped -> tune
-                         every launch    first launch of a key only
-
-What decides on a miss, in this order: capture of a CUDA graph (never tunes),
-`small` (never tunes), the store, the configs that ship, then tuning.
-"""
+"""A kernel that knows its configs: from a launch's arguments to a config, once per key."""
 
 from __future__ import annotations
 
@@ -13,16 +6,18 @@ import functools
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.config import Config
 from asmtune.dtypes import dtype_of, element_type
-from asmtune.errors import InputError, StoreError
+from asmtune.errors import InputError
 from asmtune.problem import Problem
-from asmtune.records import Provenance, TuneKey, TuneRecord
-from asmtune.settings import Settings
+from asmtune.records import TuneKey
 from asmtune.space import Space
+
+if TYPE_CHECKING:
+    from asmtune.tuning import Workshop
 
 Arguments = Mapping[str, Any]
 SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[], Any]
@@ -31,7 +26,7 @@ _NUMBERS: Final = (int, float, bool)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuningOptions:
+class DecoratorOptions:
     """What the decorator was given.
 
     Attributes:
@@ -42,71 +37,14 @@ class TuningOptions:
             of the largest tensor argument.
         heuristic: a config, or a function of the arguments by name that gives
             one; the space's default where it is None.
-        keep: how many of the ranked configs are timed: "auto", a number, or a
-            share such as "5%" of those that can run; all of them where it is
-            None, since a launch takes 3 ms and its compile took 200.
-        tiles: whether to search the tile axes of a persistent kernel as well, which
-            otherwise stay at the values of the space's default.
+        choices: of how to tune, by keyword; see `tuning.TuneOptions`.
     """
 
     space: SpaceSource
     key: tuple[str, ...] = ()
     small: int | Callable[[Arguments], bool] | None = None
     heuristic: Config | Callable[[Arguments], Any] | None = None
-    keep: str | int | None = None
-    tiles: bool = False
-
-
-def asm_autotune(
-    configs: Sequence[Any] | None = None,
-    key: Iterable[str] = (),
-    *,
-    space: SpaceSource | None = None,
-    small: int | Callable[[Arguments], bool] | None = None,
-    heuristic: Config | Callable[[Arguments], Any] | None = None,
-    keep: str | int | None = None,
-    tiles: bool = False,
-) -> Callable[[Any], AsmAutotuner]:
-    """Tunes a Triton kernel on its first launch with a new key, then remembers.
-
-        @asm_autotune(space=Space({"BLOCK": [128, 256, 512], "num_warps": [4, 8]}), key=["n"])
-        @triton.jit
-        def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr): ...
-
-        add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
-
-    Dtypes of tensor arguments and the device's name are part of every key.
-
-    Args:
-        configs: a list of `triton.Config` or `Config`; instead of `space`.
-        key: names of arguments; a change of a value looks the config up anew.
-        space: a `Space`, axes by name, or a function that makes one.
-        small: see `TuningOptions`.
-        heuristic: see `TuningOptions`.
-        keep: see `TuningOptions`.
-        tiles: see `TuningOptions`.
-
-    Raises:
-        InputError: not exactly one of `configs` and `space` is given, `keep` is
-            none of its forms, the kernel is none of Triton's, or a key names no
-            parameter of it.
-    """
-    if (configs is None) == (space is None):
-        raise InputError("asm_autotune: give either configs= or space=, and not both")
-    source: SpaceSource = space if space is not None else Space.from_configs(list(configs or ()))
-    if keep is not None:
-        from asmtune.score.keep import Keep
-
-        Keep.of(keep)
-    options = TuningOptions(
-        space=source,
-        key=tuple(key),
-        small=small,
-        heuristic=heuristic,
-        keep=keep,
-        tiles=tiles,
-    )
-    return lambda kernel: AsmAutotuner(kernel, options)
+    choices: Mapping[str, Any] = field(default_factory=dict)
 
 
 class AsmAutotuner:
@@ -119,7 +57,7 @@ class AsmAutotuner:
         best_config: of the last launch; None before the first.
     """
 
-    def __init__(self, kernel: Any, options: TuningOptions) -> None:
+    def __init__(self, kernel: Any, options: DecoratorOptions) -> None:
         if not hasattr(kernel, "arg_names"):
             raise InputError(
                 f"asm_autotune: {getattr(kernel, '__name__', kernel)!r} is not a Triton kernel: "
@@ -131,6 +69,7 @@ class AsmAutotuner:
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.best_config: Config | None = None
         self._keywords: dict[Config, dict[str, Any]] = {}
+        self._workshops: dict[str, Workshop] = {}
         self._lock = threading.RLock()
         unknown = [name for name in options.key if name not in self.arg_names]
         if unknown:
@@ -188,9 +127,12 @@ class AsmAutotuner:
             )
             return config
         with self._lock:
-            if key not in self.cache:
-                self.cache[key] = self._resolve(arguments, grid)
-            return self.cache[key]
+            if key in self.cache:
+                return self.cache[key]
+            config, final = self._resolve(arguments, grid)
+            if final:
+                self.cache[key] = config
+            return config
 
     def _key(self, arguments: Arguments) -> tuple[Any, ...]:
         values = [arguments.get(name) for name in self.options.key]
@@ -201,15 +143,23 @@ class AsmAutotuner:
         ]
         return (_device_index(), *values, *dtypes)
 
-    def _resolve(self, arguments: Arguments, grid: Any) -> Config:
-        """The config of a key that this process has not met."""
+    def _resolve(self, arguments: Arguments, grid: Any) -> tuple[Config, bool]:
+        """The config of a key that this process has not met, and whether it is final."""
         if self._is_small(arguments):
-            return self._heuristic(arguments)
+            return self._heuristic(arguments), True
+        from asmtune.tuning import TuneJob, TuneOptions, Workshop
+
         name = f"{self._function.__module__}.{self._function.__qualname__}"
         shape = _numbers(arguments)
         problem = Problem(self.fn, arguments, grid, shape, name)
-        record = _find_or_tune(problem, self.space, self._tune_key(arguments, name), self.options)
-        return self._with_hook(record.winner, shape)
+        key = self._tune_key(arguments, name)
+        if key.device not in self._workshops:
+            options = TuneOptions.of(self.options.choices)  # type: ignore[arg-type]
+            self._workshops[key.device] = Workshop.open(key.device, options)
+        result = self._workshops[key.device].resolve(TuneJob(problem, key), self.space)
+        if result.record is None:
+            return self._heuristic(arguments), False  # another process tunes it
+        return self._with_hook(result.record.winner, shape), True
 
     def _with_hook(self, winner: Config, shape: Arguments) -> Config:
         """The space's own config that equals a stored one, with its `pre_hook`.
@@ -243,68 +193,6 @@ class AsmAutotuner:
         if heuristic is None:
             return self.space.first(**_numbers(arguments))
         return Config.of(heuristic(arguments) if callable(heuristic) else heuristic)
-
-
-def _find_or_tune(
-    problem: Problem, space: Space, key: TuneKey, options: TuningOptions
-) -> TuneRecord:
-    """The stored record of a key, or a new one, stored."""
-    from asmtune.store import Store, find_tuned
-    from asmtune.tune import provenance
-
-    expected = provenance(problem, space, tiles=options.tiles)
-    settings = Settings.from_environment()
-    try:
-        store = Store.open(settings.store_path, on_corrupt="set_aside")
-    except StoreError as error:
-        warnings.warn(f"{error}; going on without the store", stacklevel=6)
-        return _tune_without_store(problem, space, key, expected, settings, options)
-    with store:
-        found = find_tuned(key, expected, store)
-        if found.outcome == "hit" and found.record is not None:
-            return found.record
-        record = _tune(problem, space, key, settings, options)
-        try:
-            store.save(record)
-        except (InputError, StoreError) as error:
-            warnings.warn(f"{error}; the tuned config is not kept", stacklevel=6)
-        return record
-
-
-def _tune_without_store(
-    problem: Problem,
-    space: Space,
-    key: TuneKey,
-    expected: Provenance,
-    settings: Settings,
-    options: TuningOptions,
-) -> TuneRecord:
-    from asmtune.store import find_tuned
-
-    found = find_tuned(key, expected, None)
-    if found.outcome == "hit" and found.record is not None:
-        return found.record
-    return _tune(problem, space, key, settings, options)
-
-
-def _tune(
-    problem: Problem, space: Space, key: TuneKey, settings: Settings, options: TuningOptions
-) -> TuneRecord:
-    from asmtune.funnel import Funnel
-    from asmtune.score import make_scorer
-    from asmtune.score.keep import Keep
-    from asmtune.target import match_device
-    from asmtune.tune import Tuner
-
-    target = match_device(key.device)
-    if target is None:
-        raise InputError(
-            f"no target describes the device {key.device!r}; "
-            "add a JSON file for it, or launch with a fixed config"
-        )
-    kept = None if options.keep is None else Keep.of(options.keep)
-    funnel = Funnel(target, make_scorer("roofline"), settings, kept, tiles=options.tiles)
-    return Tuner(funnel).tune(problem, space, key)
 
 
 def _numbers(arguments: Arguments) -> dict[str, Any]:

@@ -1,0 +1,82 @@
+"""`asmtune.tune`: tuning as a function, of one problem or of many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack, overload
+
+from asmtune.errors import InputError, MeasureError
+from asmtune.measure import device_name
+from asmtune.problem import Problem
+from asmtune.records import TuneRecord
+from asmtune.space import Space
+from asmtune.tuning.identity import key_of
+from asmtune.tuning.options import Choices, TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.workshop import Workshop
+
+
+@overload
+def tune(problem: Problem, space: Any, **choices: Unpack[Choices]) -> TuneRecord: ...
+
+
+@overload
+def tune(
+    *, problems: Sequence[Problem], space: Any, **choices: Unpack[Choices]
+) -> list[TuneResult]: ...
+
+
+def tune(
+    problem: Problem | None = None,
+    space: Any = None,
+    *,
+    problems: Sequence[Problem] | None = None,
+    **choices: Unpack[Choices],
+) -> TuneRecord | list[TuneResult]:
+    """Finds the fastest config of a space for one problem, or for each of many.
+
+    What the store knows already is taken from it; what is found is kept there. A run that is
+    interrupted goes on where it was when it is started again.
+
+    Args:
+        problem: one launch; instead of `problems`.
+        space: a `Space`, configs, or axes by name.
+        problems: launches of one kernel; those of equal specialisation share their compiles,
+            and what was good for one is tried early on the next.
+        choices: `effort`, `isolate`, `devices` and the others: see `TuneOptions`.
+
+    Returns:
+        The record of `problem`, or a result for each of `problems`, in their order: one that
+        fails stops no other.
+
+    Raises:
+        InputError: problem, space and kernel do not fit, or a choice is none of its forms.
+        CompileError: no config of `problem` can run.
+        MeasureError: there is no GPU, or no config that compiled can be launched.
+    """
+    if (problem is None) == (problems is None):
+        raise InputError("tune: give either a problem or problems=, and not both")
+    options = TuneOptions.of(choices)
+    device = _device(options)
+    workshop = Workshop.open(device, options)
+    searched = Space.of(space)
+    if problem is None:
+        jobs = [TuneJob(one, key_of(one, device)) for one in problems or ()]
+        return list(workshop.results(jobs, searched))
+    result = workshop.resolve(TuneJob(problem, key_of(problem, device)), searched)
+    if result.record is None:
+        raise MeasureError(
+            f"{problem.name} is being tuned by another process; "
+            "try again, or wait for it with on_busy='wait'"
+        )
+    return result.record
+
+
+def _device(options: TuneOptions) -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise MeasureError(
+            "tune needs a CUDA GPU; there is none on this machine; "
+            "`asmtune prune-report` works without one"
+        )
+    return device_name(options.devices[0] if options.devices else None)

@@ -1,0 +1,126 @@
+"""Compiling in the background, so that the GPU times one batch while the next is compiled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import TracebackType
+from typing import Final, Self
+
+from asmtune.config import Config
+from asmtune.funnel import Front, Outcomes, Progress
+from asmtune.records import Failure, Reason, Verdict
+
+MOST: Final = 0.75
+"""Share of a batch after which those that are left may be stragglers."""
+
+PATIENCE: Final = 4.0
+"""Times what that share took, and at least `LEAST_S`, that stragglers are waited for. Of a batch of
+softmax configs on an H200 machine all but one took 0.5 s, and that one more than 30."""
+
+LEAST_S: Final = 2.0
+
+_LOOK_S: Final = 0.05
+
+
+class Pulse:
+    """How a batch gets on, by the clock; a funnel's progress that passes on what it is told."""
+
+    def __init__(self, inner: Progress) -> None:
+        self._inner = inner
+        self._total, self._done = 0, 0
+        self._began = self._most_s = 0.0
+
+    def start(self, stage: str, total: int) -> None:
+        """A batch begins."""
+        self._began, self._most_s = time.monotonic(), 0.0
+        self._total, self._done = total, 0
+        self._inner.start(stage, total)
+
+    def advance(self) -> None:
+        """One more of the batch is done."""
+        self._done += 1
+        if self._done >= MOST * self._total and not self._most_s:
+            self._most_s = time.monotonic() - self._began
+        self._inner.advance()
+
+    def overdue_s(self) -> float:
+        """Seconds that the batch has taken, where what is left is no longer worth it; else 0."""
+        taken = time.monotonic() - self._began
+        late = self._most_s and taken > max(LEAST_S, PATIENCE * self._most_s)
+        return taken if late and self._done < self._total else 0.0
+
+
+class BackgroundCompiler:
+    """One batch at a time: a thread hands it to the workers and judges what comes back.
+
+    Stragglers are given up, so that one config that keeps the compiler busy for minutes does
+    not keep the search waiting. Use as a context manager: leaving it ends what is being
+    compiled.
+
+    Args:
+        front: of the problem; used by that thread alone while a batch is under way.
+        known: outcomes of compiles by digest, shared between problems.
+        pulse: the front's progress.
+        meanwhile: called once, while the first batch is compiled.
+    """
+
+    def __init__(
+        self,
+        front: Front,
+        known: Outcomes,
+        pulse: Pulse,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._front, self._known, self._pulse = front, known, pulse
+        self._meanwhile: Callable[[], None] | None = meanwhile
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="asmtune-compile")
+        self._batch: tuple[Config, ...] = ()
+        self._made: Future[list[Verdict]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._front.stop()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def start(self, configs: Sequence[Config]) -> None:
+        """Begins a batch; nothing to compile begins none."""
+        self._batch = tuple(configs)
+        if self._batch:
+            self._made = self._threads.submit(
+                self._front.verdicts, self._batch, "assembly", self._known
+            )
+            meanwhile, self._meanwhile = self._meanwhile, None
+            if meanwhile is not None:
+                meanwhile()
+
+    def collect(self) -> list[Verdict]:
+        """Waits for the batch that was begun; verdicts in its order, none where none was begun.
+
+        Raises:
+            ProblemError: arguments and config do not fit the kernel.
+            StoreError: no folder for artifacts can be written.
+        """
+        made, self._made = self._made, None
+        if made is None:
+            return []
+        overdue_s = 0.0
+        while not wait([made], _LOOK_S).done:
+            if not overdue_s and (overdue_s := self._pulse.overdue_s()):
+                self._front.stop()
+        found = {verdict.config: verdict for verdict in made.result()}
+        return [found.get(config) or _given_up(config, overdue_s) for config in self._batch]
+
+
+def _given_up(config: Config, seconds: float) -> Verdict:
+    text = f"given up after {seconds:.1f} s, in which nearly all of its batch were done"
+    failure = Failure("compile", "timeout", text)
+    return Verdict(config, False, "compile", reasons=(Reason("timeout", text),), failure=failure)

@@ -1,0 +1,171 @@
+"""One search, from a problem to its record.
+
+configs -> sketches -> [compile a batch | time the last one]... -> caps -> finals -> record
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, field, replace
+
+from asmtune.bench import Bench, BenchSetup, open_bench
+from asmtune.compile import ArtifactCache, Lowering
+from asmtune.config import Config
+from asmtune.funnel import Front, Funnel
+from asmtune.measure import Effects, preserved
+from asmtune.records import Measurement, Provenance, TuneRecord
+from asmtune.score import Scorer, for_dtypes
+from asmtune.search import State
+from asmtune.space import Space
+from asmtune.store import Remembered, Shelf
+from asmtune.trace import Ending, Header
+from asmtune.tuning.compiling import Pulse
+from asmtune.tuning.experience import Experience
+from asmtune.tuning.finals import Decision
+from asmtune.tuning.foreseeing import foreseen, known_to, searched
+from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.stages import Stages
+from asmtune.tuning.timing import BenchTimer
+from asmtune.tuning.watching import Audience, Nobody, RunWatch
+from asmtune.workload import Work
+
+Opener = Callable[[BenchSetup], Bench]
+
+
+@dataclass(frozen=True)
+class Session:
+    """How one problem is tuned.
+
+    Attributes:
+        funnel: for this GPU; what it has compiled serves all problems of equal specialisation.
+        options: how to tune.
+        shelf: keeps single timings as they come, and has those of runs that were cut off.
+        experience: what other shapes taught.
+        audience: told of the run as it goes on.
+        opener: opens the bench; `open_bench` as the options say where it is None.
+    """
+
+    funnel: Funnel
+    options: TuneOptions
+    shelf: Shelf
+    experience: Experience = field(default_factory=Experience)
+    audience: Audience = field(default_factory=Nobody)
+    opener: Opener | None = None
+
+    def run(self, job: TuneJob, space: Space, expected: Provenance) -> TuneResult:
+        """Searches, times the finalists afresh, and names the winner.
+
+        The problem's tensors hold what they held before.
+
+        Raises:
+            InputError: space, problem and kernel do not fit.
+            CompileError: no config can run.
+            MeasureError: no config that compiled can be launched.
+        """
+        pulse = Pulse(self.funnel.progress)
+        funnel = replace(self.funnel, scorer=self._scorer(job), progress=pulse)
+        front = funnel.front(job.problem)
+        default = space.first(**job.problem.shape)
+        with ExitStack() as stack:
+            header = self._header(job, default)
+            watch = RunWatch.begin(funnel.settings, header, self.audience, self.shelf, expected)
+            stack.enter_context(watch)
+            hooked = [c for c in space.configs(**job.problem.shape) if c.pre_hook is not None]
+            touched = job.problem.arguments.values() if hooked else ()
+            # The front end runs hooks, before the bench keeps the arguments whole and after.
+            stack.enter_context(preserved(touched))
+            with preserved(touched), watch.stage("foresee"):
+                state, known = self._state(job, space, front, watch)
+                works = front.works(state.configs)
+            with watch.stage("open"):
+                bench = stack.enter_context(closing(self._bench(front, works)))
+            cache = ArtifactCache(funnel.settings.artifacts_dir, funnel.settings.artifacts_bytes)
+            timer = BenchTimer(bench, cache, default, watch.measured)
+            timer.measurements.update(known)
+            stages = Stages(funnel, front, state, timer, self.options, watch)
+            reason = stages.search(pulse)
+            if "maxnreg" not in space.axes:
+                stages.caps()
+            decision = stages.finals()
+            for note in bench.notes:
+                watch.note(note)
+            return self._result(job, stages, decision, reason)
+
+    def _scorer(self, job: TuneJob) -> Scorer:
+        return for_dtypes(self.funnel.scorer, job.problem.dtypes.values())
+
+    def _state(
+        self, job: TuneJob, space: Space, front: Front, watch: RunWatch
+    ) -> tuple[State, dict[Config, Measurement]]:
+        """What the search begins with, and timings of earlier runs."""
+        front.warm()
+        found = searched(self.funnel, front, space)
+        for note in found.notes:
+            watch.note(note)
+        funnel = replace(self.funnel, scorer=self._scorer(job))
+        verdicts = foreseen(funnel, front, found.configs, self.options.effort)
+        remembered = Remembered()
+        if not self.options.force:
+            remembered = self.shelf.remembered(job.key, watch.expected)
+        known, measured = known_to(found.configs, remembered, self.experience)
+        if measured:
+            watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
+        return State(verdicts, found.configs[0], known), measured
+
+    def _bench(self, front: Front, works: Sequence[Work]) -> Bench:
+        options, problem = self.options, front.problem
+        setup = BenchSetup(
+            # Its own: the front's is busy in another thread while configs are timed.
+            lowering=Lowering(problem, front.target, front.settings.compile_timeout_s),
+            effects=Effects.of(works, problem.arguments),
+            checks=options.checks,
+            policy=options.effort.policy,
+            seed=options.seed,
+        )
+        if self.opener is not None:
+            return self.opener(setup)
+        return open_bench(setup, isolate=options.isolate, devices=options.devices)
+
+    def _header(self, job: TuneJob, default: Config) -> Header:
+        effort = self.options.effort
+        return Header(
+            kernel=job.problem.name,
+            key=job.key,
+            reference=job.reference,
+            target=self.funnel.target.name,
+            effort=asdict(effort),
+            strategy=effort.strategy,
+            seed=self.options.seed,
+            default=default,
+        )
+
+    def _result(self, job: TuneJob, stages: Stages, decision: Decision, reason: str) -> TuneResult:
+        state, watch = stages.state, stages.watch
+        finals = {config: o for config, o in decision.outcomes if isinstance(o, Measurement)}
+        measured = {**stages.timer.measurements, **finals}
+        failures = tuple(state.failures.items())
+        record = TuneRecord(
+            job.key, decision.winner.config, (*measured.values(),), watch.expected, failures
+        )
+        default = finals.get(state.default)
+        ending = Ending(
+            winner=record.winner,
+            median_us=decision.winner.median_us,
+            default_us=None if default is None else default.median_us,
+            reason=reason,
+            seconds=watch.seconds,
+            compiled=state.compiles,
+            timed=state.trials,
+        )
+        watch.end(ending)
+        return TuneResult(
+            job,
+            "tuned",
+            record,
+            run=watch.run,
+            default_us=ending.default_us,
+            compiled=state.compiles,
+            timed=state.trials,
+            costs=decision.costs,
+        )

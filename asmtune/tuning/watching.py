@@ -1,0 +1,193 @@
+"""What a run tells while it goes on: its trace, its progress, and timings for the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Protocol, Self
+
+from asmtune.bench import Outcome
+from asmtune.records import Failure, Measurement, Provenance, TuneKey, Verdict
+from asmtune.search import State
+from asmtune.settings import Settings
+from asmtune.store import Shelf
+from asmtune.trace import Cost, Ending, Header, TraceWriter
+from asmtune.tuning.finals import Decision
+from asmtune.tuning.objective import pareto_front
+
+
+class Audience(Protocol):
+    """Told of runs as they go on, for a user who waits."""
+
+    def begin(self, header: Header) -> None:
+        """A run begins."""
+
+    def waiting(self, holder: str) -> None:
+        """Another process, of that name, tunes the key, and is waited for."""
+
+    def stage(self, name: str) -> None:
+        """A stage begins."""
+
+    def progress(self, state: State) -> None:
+        """More is compiled or timed."""
+
+    def end(self, ending: Ending) -> None:
+        """The run has ended."""
+
+
+class Nobody:
+    """Listens to nothing."""
+
+    def begin(self, header: Header) -> None:
+        """Ignores it."""
+
+    def waiting(self, holder: str) -> None:
+        """Ignores it."""
+
+    def stage(self, name: str) -> None:
+        """Ignores it."""
+
+    def progress(self, state: State) -> None:
+        """Ignores it."""
+
+    def end(self, ending: Ending) -> None:
+        """Ignores it."""
+
+
+class RunWatch:
+    """Told of everything that one run does; an observer of its search, and a context.
+
+    Left by an exception, the trace says that the run failed or was interrupted.
+
+    Args:
+        writer: of the trace.
+        audience: told as well.
+        shelf: keeps single outcomes, so that a run that is killed can go on.
+        key: what they are kept by.
+        expected: what they were made with.
+
+    Attributes:
+        seconds: by stage.
+    """
+
+    def __init__(
+        self,
+        writer: TraceWriter,
+        audience: Audience,
+        shelf: Shelf,
+        key: TuneKey,
+        expected: Provenance,
+    ) -> None:
+        self.expected = expected
+        self.seconds: dict[str, float] = {}
+        self._writer, self._audience, self._shelf, self._key = writer, audience, shelf, key
+        self._state: State | None = None
+        self._batches = self._trials = 0
+        self._ended = False
+        self._since = time.perf_counter()
+
+    @classmethod
+    def begin(
+        cls,
+        settings: Settings,
+        header: Header,
+        audience: Audience,
+        shelf: Shelf,
+        expected: Provenance,
+    ) -> Self:
+        """Opens the trace of a run, and tells of it."""
+        audience.begin(header)
+        writer = TraceWriter(settings.runs_dir, header)
+        return cls(writer, audience, shelf, header.key, expected)
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self._writer.run
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Times a stage, and tells of it."""
+        self._audience.stage(name)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.perf_counter() - start, 3)
+            self._writer.stage(name, self.seconds[name])
+
+    def note(self, text: str) -> None:
+        """What a reader of the run must know."""
+        self._writer.note(text)
+
+    def measured(self, outcomes: Sequence[Outcome]) -> None:
+        """Keeps single outcomes at once."""
+        timed = [o for _, o in outcomes if isinstance(o, Measurement)]
+        failed = [(config, o) for config, o in outcomes if isinstance(o, Failure)]
+        if outcomes:
+            self._shelf.remember(self._key, self.expected, timed, failed)
+
+    def foreseen(self, state: State) -> None:
+        """The search begins."""
+        self._state = state
+        self._writer.foreseen(list(state.foreseen.values()), state.default)
+        self._told()
+
+    def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
+        """A batch is compiled."""
+        self._batches += 1
+        self._writer.batch(self._batches, seconds, verdicts)
+        self._told()
+
+    def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
+        """Configs are timed."""
+        self._trials += 1
+        seconds = time.perf_counter() - self._since
+        best_us = self._state.best_us if self._state is not None else None
+        self._writer.trial(self._trials, seconds, outcomes, best_us=best_us, expected_gain=gain)
+        self._told()
+
+    def ended(self, reason: str) -> None:
+        """The search is over."""
+
+    def decided(self, decision: Decision) -> None:
+        """The last rounds are over."""
+        self._writer.final(decision.outcomes)
+        if decision.costs:
+            front = {one.config for one in pareto_front(decision.costs)}
+            self._writer.costs(
+                Cost(c.config, c.time_us, c.energy_mj, c.memory_bytes, c.config in front)
+                for c in decision.costs
+            )
+
+    def end(self, ending: Ending) -> None:
+        """The run has ended well."""
+        self._ended = True
+        self._writer.end(ending)
+        self._audience.end(ending)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._ended:
+            failed = isinstance(error, Exception)
+            self.end(self._cut_off(f"failed: {error}" if failed else "interrupted"))
+        self._writer.close()
+
+    def _cut_off(self, reason: str) -> Ending:
+        state = self._state
+        compiled, timed = (state.compiles, state.trials) if state is not None else (0, 0)
+        return Ending(None, None, None, " ".join(reason.split()), self.seconds, compiled, timed)
+
+    def _told(self) -> None:
+        self._since = time.perf_counter()
+        if self._state is not None:
+            self._audience.progress(self._state)

@@ -1,0 +1,115 @@
+"""What all problems of one call share, and the way from a key to its record.
+
+store -> shipped -> another process that tunes it now -> tune -> store
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from asmtune.errors import AsmtuneError, InputError
+from asmtune.funnel import Funnel
+from asmtune.records import TuneRecord
+from asmtune.score import make_scorer
+from asmtune.settings import Settings
+from asmtune.space import Space
+from asmtune.store import Shelf, find_tuned, open_user_store
+from asmtune.target import match_device
+from asmtune.tuning.experience import experience
+from asmtune.tuning.identity import provenance
+from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.session import Opener, Session
+from asmtune.tuning.watching import Audience, Nobody
+
+
+@dataclass
+class Workshop:
+    """Where jobs are done one after another; one compile serves all of equal specialisation.
+
+    Attributes:
+        funnel: for this device.
+        options: how to tune.
+        shelf: the user's store, which may fail without harm.
+        audience: told how far each job is.
+        opener: see `Session`.
+        done: records of this call, which teach the jobs after them.
+    """
+
+    funnel: Funnel
+    options: TuneOptions
+    shelf: Shelf
+    audience: Audience = field(default_factory=Nobody)
+    opener: Opener | None = None
+    done: list[TuneRecord] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, device: str, options: TuneOptions, settings: Settings | None = None) -> Self:
+        """A workshop for a device, by its driver's name for it.
+
+        Raises:
+            InputError: no target describes the device.
+        """
+        target = match_device(device)
+        if target is None:
+            raise InputError(
+                f"no target describes the device {device!r}; "
+                "add a JSON file for it, or launch with a fixed config"
+            )
+        settings = settings or Settings.from_environment()
+        scorer = make_scorer(options.effort.scorer)
+        funnel = Funnel(target, scorer, settings, tiles=options.tiles)
+        return cls(funnel, options, open_user_store(settings))
+
+    def resolve(self, job: TuneJob, space: Space) -> TuneResult:
+        """The record of a job: known, or tuned now and kept.
+
+        Raises:
+            AsmtuneError: it cannot be tuned; says why.
+        """
+        start = time.perf_counter()
+        result = self._resolved(job, space)
+        if result.record is not None:
+            self.done.append(result.record)
+        return replace(result, seconds=time.perf_counter() - start)
+
+    def results(self, jobs: Sequence[TuneJob], space: Space) -> Iterator[TuneResult]:
+        """Each job's result as it is done; one that fails stops no other."""
+        for job in jobs:
+            start = time.perf_counter()
+            try:
+                yield self.resolve(job, space)
+            except AsmtuneError as error:
+                seconds = time.perf_counter() - start
+                yield TuneResult(job, "failed", seconds=seconds, error=str(error))
+
+    def _resolved(self, job: TuneJob, space: Space) -> TuneResult:
+        options, force = self.options, self.options.force
+        expected = provenance(job.problem, space, tiles=options.tiles, objective=options.objective)
+        found = find_tuned(job.key, expected, self.shelf)
+        if found.outcome == "hit" and not force:
+            return TuneResult(job, "known", found.record)
+        wait = options.on_busy == "wait"
+        told = self.audience.waiting
+        with self.shelf.flight(job.key, expected, wait=wait, force=force, on_wait=told) as flight:
+            if flight.record is not None:
+                return TuneResult(job, "known", flight.record)
+            if not flight.mine:
+                return TuneResult(job, "busy", error=f"{flight.holder} tunes it")
+            result = self._session(job).run(job, space, expected)
+            # Two that tuned one key go on with the same record: the one that was kept first.
+            record = None if result.record is None else flight.finish(result.record)
+            return replace(result, record=record)
+
+    def _session(self, job: TuneJob) -> Session:
+        known = [*self.done, *self.shelf.records(job.key.kernel, job.key.device)]
+        return Session(
+            funnel=self.funnel,
+            options=self.options,
+            shelf=self.shelf,
+            experience=experience(known, job.key),
+            audience=self.audience,
+            opener=self.opener,
+        )

@@ -1,0 +1,76 @@
+"""What other shapes of a kernel teach a search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.config import Config
+from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.tuning.experience import AGREEING, MOST_SEEDS, distance, experience
+
+KEY = TuneKey("m.matmul", {"M": 1024, "N": 1024}, {"a": "fp16"}, "NVIDIA H200")
+MADE = Provenance("s", "p", "3.6.0", "2.11", "0.1", "580", "2026-01-01")
+
+
+def config(index: int) -> Config:
+    return Config({"B": index})
+
+
+def record(
+    shape: dict[str, object], times: dict[int, float], failed: tuple[int, ...] = ()
+) -> TuneRecord:
+    measured = tuple(Measurement(config(i), us, us, us, (us,)) for i, us in times.items())
+    failures = tuple((config(i), Failure("ptxas", "registers", "few")) for i in failed)
+    winner = config(min(times, key=lambda i: times[i]))
+    return TuneRecord(replace(KEY, shape=shape), winner, measured, MADE, failures)
+
+
+def test_the_nearest_shape_goes_first() -> None:
+    """Seeds are winners and runners-up, those of the most similar shape before the others."""
+    far = record({"M": 64, "N": 1024}, {1: 1.0, 2: 1.1, 3: 9.0})
+    near = record({"M": 2048, "N": 1024}, {4: 1.0, 5: 1.2, 1: 1.3})
+    assert experience([far, near], KEY).seeds == tuple(map(config, (4, 5, 1, 2)))
+
+
+def test_what_is_not_related_teaches_nothing() -> None:
+    """Another kernel, dtype or device, and the key itself, give no seed and shun nothing."""
+    sound = record({"M": 2048, "N": 1024}, {1: 1.0, 2: 9.0})
+    others = [
+        replace(sound, key=replace(sound.key, kernel="m.other")),
+        replace(sound, key=replace(sound.key, dtypes={"a": "bf16"})),
+        replace(sound, key=replace(sound.key, device="NVIDIA H100")),
+        replace(sound, key=KEY),
+    ]
+    found = experience(others * AGREEING, KEY)
+    assert (found.seeds, found.shunned) == ((), frozenset())
+
+
+def test_what_was_bad_everywhere_is_tried_last() -> None:
+    """A config that failed or was slow on two shapes is shunned, unless a third liked it."""
+    first = record({"M": 2, "N": 2}, {1: 1.0, 2: 9.0, 3: 9.0}, failed=(4,))
+    second = record({"M": 4, "N": 4}, {1: 1.0, 2: 9.0, 3: 9.0}, failed=(4,))
+    third = record({"M": 8, "N": 8}, {1: 1.0, 3: 1.1})
+    assert experience([first, second, third], KEY).shunned == {config(2), config(4)}
+
+
+@given(st.integers(1, 12))
+def test_seeds_are_few_and_different(shapes: int) -> None:
+    """However many shapes are known, no more than a batch's share of seeds comes of them."""
+    records = [record({"M": 1 << i, "N": 3}, {i: 1.0, i + 1: 1.1}) for i in range(shapes)]
+    seeds = experience(records, KEY).seeds
+    assert len(seeds) == len(set(seeds)) <= MOST_SEEDS
+
+
+sizes = st.dictionaries(st.sampled_from("MNK"), st.integers(1, 1 << 14) | st.booleans())
+
+
+@given(sizes, sizes)
+def test_distance_is_one(one: dict[str, object], other: dict[str, object]) -> None:
+    """It is the same from either side, never negative, and none to itself."""
+    assert distance(one, other) == pytest.approx(distance(other, one))
+    assert distance(one, other) >= 0
+    assert distance(one, one) == 0

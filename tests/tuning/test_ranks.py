@@ -1,0 +1,75 @@
+"""Processes that miss one key together: one tunes, and all launch the same config."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from asmtune.trace import run_files
+from asmtune.tuning import provenance
+from asmtune.tuning.watching import Nobody
+from tests.store.children import finish, memory_folder, say, start
+from tests.tuning_support import BEST, HostMachine, job, space, usual_us, workshop
+
+RANKS = 8
+
+
+def test_eight_ranks_agree() -> None:
+    """Each rank's clock says something else; yet all get the config of the one that tuned."""
+    with memory_folder() as name:
+        folder = Path(name)
+
+        def rank(number: int, pipe: int) -> None:
+            machine = HostMachine(lambda config: usual_us(config) * (1 + 0.01 * number))
+            result = workshop(folder, machine).resolve(job(), space())
+            assert result.record is not None
+            say(pipe, result.outcome, result.record.winner, result.record.median_us)
+
+        ranks = [start(lambda pipe, n=n: rank(n, pipe)) for n in range(RANKS)]
+        told = [finish(*each).strip() for each in ranks]
+        outcomes = [line.split(maxsplit=1)[0] for line in told]
+        assert sorted(outcomes) == ["known"] * (RANKS - 1) + ["tuned"], told
+        assert len({line.split(maxsplit=1)[1] for line in told}) == 1, told
+        assert str(BEST) in told[0]
+        assert len(run_files(folder / "runs")) == 1
+
+
+def test_who_does_not_wait_goes_on(tmp_path: Path) -> None:
+    """With on_busy="heuristic" a key that another process tunes is busy, at once."""
+    first = workshop(tmp_path, HostMachine())
+    made = job()
+    with first.shelf.flight(made.key, provenance(made.problem, space())) as flight:
+        assert flight.mine
+        second = workshop(tmp_path, HostMachine(), on_busy="heuristic")
+        result = second.resolve(made, space())
+    assert (result.outcome, result.record) == ("busy", None)
+    assert workshop(tmp_path, HostMachine()).resolve(made, space()).outcome == "tuned"
+
+
+def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
+    """A process that waits says which one it waits for, and then launches what that one found."""
+
+    class Listener(Nobody):
+        """Hears for whom is waited, and lets that one end."""
+
+        def waiting(self, holder: str) -> None:
+            heard.append(holder)
+            flight.__exit__(None, None, None)
+
+    heard: list[str] = []
+    made = job()
+    first, second = (workshop(tmp_path, HostMachine()) for _ in range(2))
+    flight = first.shelf.flight(made.key, provenance(made.problem, space()))
+    assert flight.mine
+    second.audience = Listener()
+    assert second.resolve(made, space()).outcome == "tuned"
+    assert str(os.getpid()) in heard[0]
+
+
+def test_a_run_that_fails_lets_go(tmp_path: Path) -> None:
+    """A tuning that is interrupted leaves the key to others, who tune it."""
+    with pytest.raises(KeyboardInterrupt):
+        workshop(tmp_path, HostMachine(interrupt_after=3)).resolve(job(), space())
+    assert workshop(tmp_path, HostMachine()).resolve(job(), space()).outcome == "tuned"

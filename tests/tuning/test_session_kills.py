@@ -1,0 +1,79 @@
+"""SIGKILL at 200 random moments of tuning runs: nothing committed is lost, and each goes on."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from asmtune.funnel import Funnel
+from asmtune.search import Pace
+from asmtune.store import Store
+from asmtune.tuning import EFFORTS, Workshop, provenance
+from tests.store.children import finish, killed, memory_folder, say, start
+from tests.tuning_support import BEST, HostMachine, job, problem, space, workshop
+
+KILLS = 200
+EFFORT = replace(
+    EFFORTS["exhaustive"], name="often", scorer="roofline", pace=Pace(first=4, batch=4, trial=2)
+)
+"""Ten trials for twenty configs, each of which commits."""
+
+
+def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = None) -> Workshop:
+    """Tunes one problem; tells of what was committed, and of the end.
+
+    A funnel of an earlier run has everything compiled and read.
+    """
+    tuning = workshop(folder, HostMachine())
+    tuning.options = replace(tuning.options, effort=EFFORT)
+    tuning.funnel = funnel or tuning.funnel
+    remember = tuning.shelf.remember
+
+    def told(key: Any, expected: Any, timed: Any = (), failed: Any = ()) -> None:
+        remember(key, expected, timed, failed)
+        if pipe is not None:
+            for measurement in timed:
+                say(pipe, "kept", n, measurement.config)
+
+    tuning.shelf.remember = told  # type: ignore[method-assign]
+    tuning.resolve(job(problem(n)), space())
+    if pipe is not None:
+        say(pipe, "done", n)
+    return tuning
+
+
+def stored(store: Store, n: int) -> set[str]:
+    """All timings that a store holds, of ended runs and of one, as children tell them."""
+    made = job(problem(n))
+    run = store.remembered(made.key, provenance(made.problem, space()))
+    held = {f"kept {r.key.shape['n']} {m.config}" for r in store.records() for m in r.measurements}
+    return held | {f"kept {n} {m.config}" for m in run.measurements}
+
+
+def test_killed_at_200_moments() -> None:
+    """After each kill the store is sound and holds all that was told; runs go on to the end."""
+    with memory_folder() as name:
+        folder = Path(name)
+        funnel = tune(folder, 64).funnel
+        began = time.perf_counter()
+        assert "done" in finish(*start(lambda pipe: tune(folder, 128, funnel, pipe)))
+        usual_s = time.perf_counter() - began
+        n, told, done = 256, set[str](), 0
+        draw = random.Random(5)
+        for _ in range(KILLS):
+            delay_s = draw.uniform(0.0, 1.3) * usual_s
+            lines = killed(lambda pipe, n=n: tune(folder, n, funnel, pipe), delay_s).splitlines()
+            assert not [line for line in lines if line.split()[0] not in ("kept", "done")], lines
+            told |= {line for line in lines if line.startswith("kept")}
+            with Store.open(folder / "store.sqlite") as store:
+                assert store.verify() == []
+                assert told <= stored(store, n)
+            if f"done {n}" in lines:
+                n, done = n + 64, done + 1
+        (record,) = tune(folder, n, funnel).done
+        assert record.winner == BEST
+        assert len(told) > KILLS // 4, "the kills came too early to show anything"
+        assert done >= 3, "no run went on to its end over the kills"

@@ -1,0 +1,154 @@
+"""Whole tuning runs without a GPU: all is real but launches and clock.
+
+Configs are compiled for an H200, PyTorch does on the host what the kernel would do, and a
+function of the config tells the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.bench import BenchSetup, Distinct, LocalBench
+from asmtune.compile.load import Binary, Launch
+from asmtune.config import Config
+from asmtune.guard import guarded
+from asmtune.measure.clock import Subject
+from asmtune.measure.policy import TimingPolicy
+from asmtune.problem import Problem
+from asmtune.records import Failure
+from asmtune.settings import Settings
+from asmtune.space import Space
+from asmtune.store import Shelf
+from asmtune.tuning import EFFORTS, TuneJob, TuneOptions, Workshop, key_of
+from asmtune.tuning.options import Choices
+
+DEVICE = "NVIDIA H200"
+DEFAULT = Config({"BLOCK": 256, "FLAW": 0}, num_warps=4)
+BEST = Config({"BLOCK": 1024, "FLAW": 0}, num_warps=8)
+
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, FLAW: tl.constexpr):
+    """Adds; with a flaw, something else."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    x = tl.load(x_ptr + at, mask=inside)
+    tl.store(out_ptr + at, x + tl.load(y_ptr + at, mask=inside) + FLAW, mask=inside)
+
+
+def problem(n: int = 4096) -> Problem:
+    """Adds two vectors on the host; the sum holds sevens before."""
+    x, y = torch.arange(float(n)), torch.ones(n)
+    arguments = {"x_ptr": x, "y_ptr": y, "out_ptr": torch.full((n,), 7.0), "n": n}
+    return Problem(add, arguments, lambda v: (triton.cdiv(n, v["BLOCK"]),), {"n": n})
+
+
+def space(flaws: Sequence[int] = (0,), warps: Sequence[int] = (1, 2, 4, 8)) -> Space:
+    """Blocks, warps and flaws."""
+    axes = {"BLOCK": (128, 256, 512, 1024, 2048), "FLAW": flaws, "num_warps": warps}
+    return Space(axes, default=DEFAULT)
+
+
+def usual_us(config: Config) -> float:
+    """Least at `BEST`, and no two alike: 10 us, and a fifth more for each step away."""
+    block, warps = config.kwargs["BLOCK"], config.num_warps
+    steps = abs(block.bit_length() - 11) + 1.3 * abs(warps.bit_length() - 4)
+    return 10.0 * (1 + 0.2 * steps)
+
+
+@dataclass
+class HostMachine:
+    """Launches on the host; takes the times that it is told.
+
+    Attributes:
+        us: time of a config.
+        timed: configs in the order in which samples were taken.
+        interrupt_after: samples after which Ctrl-C is pressed; None for never.
+    """
+
+    us: Callable[[Config], float] = usual_us
+    timed: list[Config] = field(default_factory=list)
+    interrupt_after: int | None = None
+    name: str = DEVICE
+
+    def clock(self, policy: TimingPolicy) -> HostMachine:  # noqa: ARG002 - the protocol's
+        """It is its own clock."""
+        return self
+
+    def launch(
+        self,
+        binary: Binary,  # noqa: ARG002 - the protocol's
+        values: Mapping[str, Any],
+        pre_hook: Callable[..., Any] | None,
+    ) -> Launch:
+        """Does what the kernel would do."""
+
+        def run() -> None:
+            values["out_ptr"].copy_(values["x_ptr"] + values["y_ptr"] + values["FLAW"])
+
+        def prepare() -> None:
+            if pre_hook is not None:
+                pre_hook(values)
+
+        return Launch(prepare, run)
+
+    def settle(self) -> None:
+        """A host is never lost."""
+
+    def warm_up(self, subject: Subject) -> Failure | None:
+        """Runs a subject once."""
+
+        def once() -> None:
+            subject.prepare()
+            subject.run()
+
+        outcome = guarded("launch", once)
+        return outcome if isinstance(outcome, Failure) else None
+
+    def round(self, subjects: Sequence[Subject]) -> list[float]:
+        """Runs each once; tells the time that each would take."""
+        for subject in subjects:
+            if self.interrupt_after is not None and len(self.timed) >= self.interrupt_after:
+                raise KeyboardInterrupt
+            subject.prepare()
+            subject.run()
+            self.timed.append(subject.config)
+        return [self.us(subject.config) for subject in subjects]
+
+
+def workshop(
+    folder: Path, machine: HostMachine, effort: str = "balanced", **choices: Any
+) -> Workshop:
+    """A workshop with a store and traces of its own in a folder, over a machine.
+
+    Artifacts are those of the test session, and roofline ranks: it needs no fit.
+    """
+    settings = Settings(cache_dir=folder, jobs=1)
+    folder.mkdir(exist_ok=True)
+    if not settings.artifacts_dir.exists():
+        shared = Settings.from_environment().artifacts_dir
+        shared.mkdir(parents=True, exist_ok=True)
+        settings.artifacts_dir.symlink_to(shared)
+    made_effort = replace(EFFORTS[effort], scorer="roofline")
+    options = TuneOptions.of(Choices(effort=made_effort, **choices))
+
+    def opener(setup: BenchSetup) -> Any:
+        return Distinct(setup.lowering.problem, LocalBench(setup, machine))
+
+    made = Workshop.open(DEVICE, options, settings)
+    made.shelf = Shelf(str(settings.store_path))  # its own: warnings are told once a shelf
+    made.opener = opener
+    return made
+
+
+def job(made: Problem | None = None) -> TuneJob:
+    """A job of a problem."""
+    made = made or problem()
+    return TuneJob(made, key_of(made, DEVICE))
