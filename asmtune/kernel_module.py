@@ -109,6 +109,24 @@ def load_kernel_module(reference: str) -> KernelModule:
     return from_python_module(_import(reference))
 
 
+def kernel_file(reference: str) -> Path:
+    """The file of the kernel module that a reference names, without importing it.
+
+    Raises:
+        ProblemError: there is no such module, or no such file.
+    """
+    path = Path(reference)
+    if path.suffix != ".py" and "/" not in reference:
+        name = f"asmtune.kernels.{reference}" if reference in kernel_names() else reference
+        spec = importlib.util.find_spec(name) if _is_package_path(name) else None
+        if spec is None or spec.origin is None:
+            raise ProblemError(f"unknown kernel {reference!r}: no module of this name")
+        path = Path(spec.origin)
+    if not path.is_file():
+        raise ProblemError(f"kernel file {path}: no such file")
+    return path
+
+
 def load_function(reference: str) -> Any:
     """The Triton function that `file.py:name` or `package.module:name` names.
 

@@ -12,4 +12,10 @@ def main() -> None:
 
     # Triton's advice on its own defaults is not for who runs a command of asmtune's.
     warnings.filterwarnings("ignore", module=r"triton\.")
+    warnings.showwarning = _show
     sys.exit(run(sys.argv[1:]))
+
+
+def _show(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning in one line, as errors are, without the place in the source."""
+    print(f"asmtune: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201

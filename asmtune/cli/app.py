@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from asmtune.cli import cache, collect, explain, listing, prune_report, replay, train
+from asmtune.cli import cache, collect, explain, listing, prune_report, replay, runs, train, tune
 from asmtune.errors import AsmtuneError
 
 app: Final = typer.Typer(
@@ -21,6 +21,8 @@ app: Final = typer.Typer(
 )
 app.command("prune-report")(prune_report.prune_report)
 app.command("explain")(explain.explain)
+app.command("tune")(tune.tune)
+app.command("runs")(runs.runs)
 app.command("replay")(replay.replay)
 app.command("collect")(collect.collect)
 app.command("train")(train.train)

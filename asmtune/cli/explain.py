@@ -1,8 +1,9 @@
-"""`asmtune explain`: one config's verdict, numbers and hottest loop."""
+"""`asmtune explain`: one config's verdict, numbers and hottest loop; or a tuning run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from rich.text import Text
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.assignments import parse_assignments
 from asmtune.cli.output import write_result
-from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, Kernel, ScorerName, Shape
+from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
 from asmtune.compile import ArtifactCache
 from asmtune.config import Config
 from asmtune.errors import InputError
@@ -20,17 +21,30 @@ from asmtune.features import ProfileReader
 from asmtune.features.registry import Reading
 from asmtune.funnel import Funnel
 from asmtune.records import Artifact, Verdict
+from asmtune.report.documents import verdict_json
 from asmtune.report.explanation import explanation
 from asmtune.report.progress import ProgressBar
+from asmtune.report.run_documents import run_json
+from asmtune.report.runs import run_report
 from asmtune.score import make_scorer
 from asmtune.score.keep import Keep
 from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.target import Target, load_target
+from asmtune.trace import find_run, names_run, read_trace
+
+Subject = Annotated[
+    str,
+    typer.Argument(
+        metavar="KERNEL|RUN",
+        help="A kernel's name, a file, or file.py:function; or a run, by id or .jsonl.",
+    ),
+]
 
 
 def explain(
-    kernel: Kernel,
+    context: typer.Context,
+    subject: Subject,
     config: Annotated[
         str | None,
         typer.Option(help="BLOCK_M=128,...,num_warps=8; what is left out is the default's."),
@@ -43,10 +57,20 @@ def explain(
     grid: Grid = None,
     scorer: ScorerName = "roofline",
     alone: Annotated[bool, typer.Option(help="Do not rank it among the space's configs.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
 ) -> None:
-    """Show one config: its verdict, resources, instruction counts and hottest loop as PTX."""
+    """Show one config: its verdict, resources, instruction counts and hottest loop as PTX.
+
+    Of a run of `asmtune tune` or of the decorator: seconds by stage, what fell where, what was
+    timed, why it ended. `asmtune runs` lists them; the options but --json are for kernels.
+    """
     machine, settings = load_target(target), Settings.from_environment()
-    arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
+    if names_run(subject):
+        _refuse_options(context, subject)
+        run = read_trace(find_run(settings.runs_dir, subject))
+        write_result(run_json(run) if json_ else run_report(run))
+        return
+    arguments = KernelArguments(subject, shape, dtype, tuple(axis), tuple(arg), grid)
     problem, space = arguments.load()
     chosen = _choose(config, space.first(**problem.shape))
     everything = Space.from_configs([chosen]) if alone else _with(space, chosen, problem.shape)
@@ -54,9 +78,21 @@ def explain(
         funnel = Funnel(machine, make_scorer(scorer), settings, Keep.default(scorer), progress)
         report = funnel.prune(problem, everything)
     verdict = next(v for v in report.verdicts if v.config == chosen)
-    shown = explanation(report, verdict, _reading(verdict, machine, settings))
     notes = (*report.notes, *arguments.assumptions())
+    if json_:
+        write_result(verdict_json(replace(report, notes=notes), verdict))
+        return
+    shown = explanation(report, verdict, _reading(verdict, machine, settings))
     write_result(Group(shown, *(Text(note, "yellow") for note in notes)))
+
+
+def _refuse_options(context: typer.Context, run: str) -> None:
+    """What says how to judge a kernel says nothing of a run."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        given = source is not None and source.name == "COMMANDLINE"
+        if given and name not in ("subject", "json_"):
+            raise InputError(f"--{name} is for kernels, and {run!r} is a run")
 
 
 def _choose(text: str | None, default: Config) -> Config:

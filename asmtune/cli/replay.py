@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Group
+from rich.text import Text
 
 from asmtune.cli.output import write_result
+from asmtune.errors import InputError
 from asmtune.funnel import Funnel
 from asmtune.oracle import load_oracle
+from asmtune.replay import NOTE, Recording, ReplayReport, recordings
 from asmtune.replay import replay as run_replay
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import replay_table
 from asmtune.score import make_scorer, scorer_names
 from asmtune.settings import Settings
 from asmtune.target import load_target, match_device
+from asmtune.trace import find_run, names_run, read_trace
 
 
 def replay(
-    oracle: Annotated[Path, typer.Argument(help="A file of recorded timings.")],
-    kernels: Annotated[Path, typer.Option(help="Folder of the kernels' modules.")],
+    recorded: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|RUN...",
+            help="Files of recorded timings, or runs, by id or .jsonl.",
+        ),
+    ],
+    kernels: Annotated[
+        Path | None, typer.Option(help="Folder of the kernels' modules; a run knows its own.")
+    ] = None,
     scorer: Annotated[list[str], typer.Option(help="A scorer; may be given again.")] = [],  # noqa: B006
     target: Annotated[str | None, typer.Option(help="Default: the device in the file.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
@@ -32,11 +46,33 @@ def replay(
     configs compiled, which it chose itself.
     """
     scorers = [make_scorer(name) for name in dict.fromkeys(scorer or scorer_names())]
-    recorded = load_oracle(oracle)
-    machine = match_device(recorded.device) if target is None else load_target(target)
+    settings = Settings.from_environment()
+    found = _recordings(recorded, kernels, settings)
+    devices = list(dict.fromkeys(one.oracle.device for one in found))
+    if len(devices) > 1:
+        raise InputError(f"the timings are of several devices ({', '.join(devices)}): give one's")
+    machine = match_device(devices[0]) if target is None else load_target(target)
     if machine is None:
-        machine = load_target(recorded.device)
+        machine = load_target(devices[0])
     with ProgressBar() as progress:
-        funnel = Funnel(machine, scorers[0], Settings.from_environment(), progress=progress)
-        report = run_replay(recorded, kernels, funnel, scorers)
-    write_result(json.dumps(report.to_json(), indent=1) if json_ else replay_table(report))
+        funnel = Funnel(machine, scorers[0], settings, progress=progress)
+        reports = [run_replay(one.oracle, one.kernels, funnel, scorers) for one in found]
+    report = ReplayReport.merged(reports)
+    if json_:
+        write_result(json.dumps(report.to_json(), indent=1))
+        return
+    notes = [Text(NOTE, "yellow")] if any(map(names_run, recorded)) else []
+    write_result(Group(replay_table(report), *notes))
+
+
+def _recordings(
+    arguments: Sequence[str], kernels: Path | None, settings: Settings
+) -> list[Recording]:
+    """Files first, then runs, each with the folder of its kernels."""
+    files = [Path(argument) for argument in arguments if not names_run(argument)]
+    runs = [find_run(settings.runs_dir, argument) for argument in arguments if names_run(argument)]
+    if kernels is None and files:
+        raise InputError(f"{files[0]}: give the folder of its kernels' modules by --kernels")
+    loaded = [Recording(load_oracle(path), kernels) for path in files if kernels is not None]
+    traced = [read_trace(path) for path in dict.fromkeys(runs)]
+    return loaded + (recordings(traced, kernels) if traced else [])

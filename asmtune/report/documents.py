@@ -5,21 +5,34 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.config import OPTION_AXES
 from asmtune.records import PruneReport, Verdict, to_json
 
 FORMAT: Final = "asmtune-prune-report"
+VERDICT_FORMAT: Final = "asmtune-verdict"
 VERSION: Final = 1
 
 
 def report_json(reports: Sequence[PruneReport]) -> str:
     """One document for all targets: `{"format", "version", "reports": [...]}`."""
     documents = [to_json(report) | {"dropped": _dropped(report)} for report in reports]
-    document = {"format": FORMAT, "version": VERSION, "reports": documents}
-    return json.dumps(document, indent=1, allow_nan=False)
+    return document_text(FORMAT, {"reports": documents})
+
+
+def document_text(form: str, document: Mapping[str, Any]) -> str:
+    """JSON text of a document, which says of which form it is."""
+    return json.dumps({"format": form, "version": VERSION, **document}, indent=1, allow_nan=False)
+
+
+def verdict_json(report: PruneReport, verdict: Verdict) -> str:
+    """One config of a report: `{"format", "version", "kernel", ..., "verdict", "notes"}`."""
+    names = ("kernel", "shape", "dtypes", "target", "scorer", "versions", "notes")
+    named = {name: to_json(getattr(report, name)) for name in names}
+    ranked = sum(other.rank is not None for other in report.verdicts)
+    return document_text(VERDICT_FORMAT, named | {"ranked": ranked, "verdict": to_json(verdict)})
 
 
 def report_csv(reports: Sequence[PruneReport]) -> str:

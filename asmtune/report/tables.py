@@ -9,9 +9,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.config import Config
 from asmtune.records import PruneReport, Selection, Verdict
 from asmtune.replay import CUTS, ReplayReport, ScorerResult
+from asmtune.report.cells import varying
 
 COLUMNS: Final = {
     "regs_per_thread": "regs",
@@ -93,7 +93,7 @@ def _funnel(reports: Sequence[PruneReport]) -> Table:
 def _kept(reports: Sequence[PruneReport]) -> Table:
     table = Table(title="Kept, best first", title_justify="left", show_edge=False)
     configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
-    axes = _varying(configs)
+    axes = varying(configs)
     for axis in axes:
         table.add_column(axis, justify="right")
     by_target = [{v.config: v for v in report.verdicts} for report in reports]
@@ -110,16 +110,6 @@ def _kept(reports: Sequence[PruneReport]) -> Table:
             cells += _cells(verdicts.get(config))
         table.add_row(*cells)
     return table
-
-
-def _varying(configs: Sequence[Config]) -> list[str]:
-    """Axes with more than one value among the configs; all, where there is one config."""
-    values: dict[str, set[Any]] = {}
-    for config in configs:
-        for name, value in config.to_dict().items():
-            values.setdefault(name, set()).add(value)
-    varying = [name for name, seen in values.items() if len(seen) > 1]
-    return varying if len(configs) > 1 else list(values)
 
 
 def _cells(verdict: Verdict | None) -> list[str]:

@@ -1,0 +1,37 @@
+"""`asmtune runs`: lists the tuning runs of which there is a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from asmtune.cli.output import write_result
+from asmtune.errors import InputError
+from asmtune.report.run_documents import runs_json
+from asmtune.report.runs import runs_table
+from asmtune.settings import Settings
+from asmtune.trace import Summary, read_summary, run_files
+
+
+def runs(
+    kernel: Annotated[str | None, typer.Option(help="Only runs of this kernel.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> None:
+    """List tuning runs, the latest last; `asmtune explain RUN` shows one."""
+    folder = Settings.from_environment().runs_dir
+    found = [run for run in _readable(run_files(folder)) if kernel in (None, run.header.kernel)]
+    write_result(runs_json(found) if json_ else runs_table(found))
+    if not found:
+        typer.echo(f"no run of {kernel or 'any kernel'} in {folder}", err=True)
+
+
+def _readable(files: Sequence[Path]) -> Iterator[Summary]:
+    """Runs in short; a damaged one is told on stderr, and stops no other."""
+    for path in files:
+        try:
+            yield read_summary(path)
+        except InputError as error:
+            typer.echo(f"asmtune: {error}", err=True)

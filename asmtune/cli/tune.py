@@ -1,0 +1,140 @@
+"""`asmtune tune`: finds the fastest config on this machine's GPU, for one shape or for many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from asmtune.cli.output import write_result
+from asmtune.cli.prune_report import Dtype, Tiles
+from asmtune.cli.shapes import shapes_of
+from asmtune.cli.tune_options import Asked
+from asmtune.errors import InputError
+from asmtune.guard import required
+from asmtune.kernel_module import KernelModule, load_kernel_module
+from asmtune.settings import Settings
+from asmtune.trace import Cost, read_trace
+
+if TYPE_CHECKING:
+    from asmtune.tuning import TuneResult
+
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+
+Shapes = Annotated[list[str], typer.Option(help="Sizes: M=4096,N=4096,K=4096; several are tuned.")]
+ShapesFile = Annotated[
+    Path | None,
+    typer.Option(help="A file of shapes: .json, .jsonl, .csv, or lines such as M=4096,N=4096."),
+]
+Effort = Annotated[str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")]
+Strategy = Annotated[
+    str | None, typer.Option(help="What is tried next: model, exhaustive, random, hierarchical.")
+]
+Seconds = Annotated[float | None, typer.Option(help="At most so many for a shape.")]
+Compiles = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
+Timings = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
+Devices = Annotated[
+    str | None, typer.Option(help='GPUs of one model to time on: "all", or indices such as 0,1.')
+]
+Isolate = Annotated[bool, typer.Option(help="Time in a process of its own, which may die.")]
+Objective = Annotated[
+    str, typer.Option(help='What is best: time, "time=1,energy=0.2,memory=0.1", or pareto.')
+]
+Seed = Annotated[int, typer.Option(help="Of all that is drawn.")]
+Force = Annotated[bool, typer.Option("--force", help="Tune although the store knows the shape.")]
+
+
+def tune(
+    kernel: Annotated[str, typer.Argument(help="A kernel's name or a kernel module's file.")],
+    shape: Shapes = [],  # noqa: B006 - typer copies it
+    shapes: ShapesFile = None,
+    dtype: Dtype = None,
+    effort: Effort = "balanced",
+    strategy: Strategy = None,
+    seconds: Seconds = None,
+    compiles: Compiles = None,
+    timings: Timings = None,
+    devices: Devices = None,
+    isolate: Isolate = True,
+    objective: Objective = "time",
+    tiles: Tiles = False,
+    seed: Seed = 0,
+    force: Force = False,
+    json_: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    output: Annotated[Path | None, typer.Option(help="A file to write instead of stdout.")] = None,
+) -> None:
+    """Find the fastest config of a kernel on this machine's GPU, and keep it in the store.
+
+    Without a shape all of the module's SHAPES are tuned. What the store knows is not tuned
+    again, so that a command that was interrupted or killed goes on where it was when it is
+    given again. Exits with 1 where a shape could not be tuned.
+    """
+    # Load Triton and scikit-learn, which no other command needs before it has read its input.
+    from asmtune.cli.tuning_queue import Queue, open_machine
+    from asmtune.report.tuning_progress import TuningProgress
+
+    module = _module(kernel)
+    wanted = shapes_of(module, shape, shapes)
+    name = module.check_dtype(dtype)
+    space = required(f"space of kernel {module.name}", module.space)
+    asked = Asked(effort, strategy, objective, devices, seconds, compiles, timings)
+    options = asked.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
+    queue = Queue(module, name, space, _reference(kernel))
+    problems = queue.check(wanted)
+    results: list[TuneResult] = []
+    interrupted = False
+    with TuningProgress(len(problems), options.effort.limits.seconds) as progress:
+        machine = open_machine(options, progress)
+        try:
+            for result in queue.results(problems, machine):
+                results.append(result)
+                progress.finished(result)
+        except KeyboardInterrupt:
+            interrupted = True
+    _write(results, output, as_json=json_)
+    if interrupted:
+        left = f"{len(results)} of {len(problems)} shapes are done"
+        again = "what was timed is kept: the same command, given again, goes on from there"
+        typer.echo(f"asmtune: interrupted: {left}; {again}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if any(result.outcome == "failed" for result in results):
+        raise typer.Exit(FAILED)
+
+
+def _module(kernel: str) -> KernelModule:
+    if ":" in kernel:
+        raise InputError(
+            f"{kernel!r} is a plain function, and tuning needs tensors: write a kernel module "
+            "(kernels/matmul.py is the template), or decorate it with @asm_autotune"
+        )
+    return load_kernel_module(kernel)
+
+
+def _reference(kernel: str) -> str:
+    """The kernel as any other folder knows it."""
+    path = Path(kernel)
+    return str(path.resolve()) if path.suffix == ".py" or "/" in kernel else kernel
+
+
+def _write(results: Sequence[TuneResult], output: Path | None, *, as_json: bool) -> None:
+    from asmtune.report.tuning import results_json, results_table
+
+    costs = _costs(results)
+    if as_json:
+        write_result(results_json(results, costs), output)
+    elif results:
+        write_result(results_table(results, costs), output)
+
+
+def _costs(results: Sequence[TuneResult]) -> dict[str, Sequence[Cost]]:
+    """What the finalists' launches cost, by run, where more than time counts."""
+    folder = Settings.from_environment().runs_dir
+    costs: dict[str, Sequence[Cost]] = {}
+    for result in results:
+        # A trace that could not be written was warned of when the run began.
+        if result.run is not None and (path := folder / f"{result.run}.jsonl").is_file():
+            costs[result.run] = read_trace(path).costs
+    return costs

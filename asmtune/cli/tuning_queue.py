@@ -1,0 +1,113 @@
+"""Shapes one after another on this machine's GPU; the tensors of one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from asmtune.errors import MeasureError
+from asmtune.guard import guarded, required
+from asmtune.kernel_module import KernelModule, Shape
+from asmtune.measure import device_name
+from asmtune.problem import Problem
+from asmtune.records import Failure
+from asmtune.report.tuning_progress import TuningProgress
+from asmtune.space import Space
+from asmtune.tuning import TuneJob, TuneOptions, TuneResult, Workshop, key_of
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where is tuned.
+
+    Attributes:
+        device: the GPU's name, as its driver gives it.
+        place: where tensors are made, as PyTorch has it.
+        workshop: does the jobs.
+    """
+
+    device: str
+    place: str
+    workshop: Workshop
+
+
+def open_machine(options: TuneOptions, progress: TuningProgress) -> Machine:
+    """This machine's GPU, or the first of those asked for.
+
+    Raises:
+        MeasureError: there is none.
+        InputError: no target describes it.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise MeasureError(
+            "tune needs a CUDA GPU; there is none on this machine; "
+            "`asmtune prune-report` works without one"
+        )
+    if options.devices is not None:
+        torch.cuda.set_device(options.devices[0])
+    device = device_name()
+    workshop = Workshop.open(device, options)
+    funnel = replace(workshop.funnel, progress=progress)
+    return Machine(device, "cuda", replace(workshop, audience=progress, funnel=funnel))
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Shapes of one kernel and dtype.
+
+    Attributes:
+        module: the kernel.
+        dtype: canonical name.
+        space: its configs.
+        reference: name or path of the module, for the traces.
+    """
+
+    module: KernelModule
+    dtype: str
+    space: Space
+    reference: str
+
+    def check(self, shapes: Sequence[Shape]) -> list[Problem]:
+        """A problem for each shape, on tensors without memory.
+
+        Raises:
+            ProblemError: the module cannot make one; names the shape.
+        """
+        make = self._problem
+        return [required(self._what(shape), partial(make, shape, "meta")) for shape in shapes]
+
+    def results(self, problems: Sequence[Problem], machine: Machine) -> Iterator[TuneResult]:
+        """What becomes of each, as it is done; one that fails stops no other.
+
+        A result's problem has no memory, so that the tensors of all shapes never stand at once.
+        """
+        for problem in problems:
+            job = TuneJob(problem, key_of(problem, machine.device), self.reference)
+            yield replace(self._result(job, machine), job=job)
+
+    def _result(self, job: TuneJob, machine: Machine) -> TuneResult:
+        shape = job.problem.shape
+        made = guarded("input", partial(self._problem, shape, machine.place))
+        if isinstance(made, Failure):
+            first = made.detail.splitlines()[0]
+            return TuneResult(job, "failed", error=f"{self._what(shape)}: {first}")
+        (result,) = machine.workshop.results([replace(job, problem=made)], self.space)
+        if result.outcome == "known":
+            result = replace(result, default_us=self._default_us(result))
+        return result
+
+    def _default_us(self, result: TuneResult) -> float | None:
+        """The default's time as the record has it."""
+        timings = result.record.measurements if result.record is not None else ()
+        default = self.space.first(**result.job.problem.shape)
+        return next((m.median_us for m in timings if m.config == default), None)
+
+    def _problem(self, shape: Shape, place: str) -> Problem:
+        return self.module.problem(shape, self.dtype, place)
+
+    def _what(self, shape: Shape) -> str:
+        words = " ".join(f"{name}={value}" for name, value in shape.items())
+        return f"kernel {self.module.name} on {words}"

@@ -1,0 +1,71 @@
+"""What tables share: their form, and values as cells that cannot harm a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from asmtune.config import Config
+from asmtune.store.values import printable
+
+
+def plain_table(title: str, headings: Sequence[str], left: int = 1) -> Table:
+    """An empty table; the first `left` columns are of words, the others of numbers."""
+    table = Table(title=title, title_justify="left", show_edge=False)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < left else "right")
+    return table
+
+
+def varying(configs: Sequence[Config]) -> list[str]:
+    """Axes with more than one value among the configs; all, where there is one config."""
+    values: dict[str, set[Any]] = {}
+    for config in configs:
+        for name, value in config.to_dict().items():
+            values.setdefault(name, set()).add(value)
+    every = [config.to_dict().keys() for config in configs]
+    found = [
+        name
+        for name, seen in values.items()
+        if len(seen) > 1 or any(name not in names for names in every)
+    ]
+    return found if len(configs) > 1 else list(values)
+
+
+def one_line(text: str) -> str:
+    """Text of a file in one line, without control codes."""
+    return printable(" ".join(text.split()))
+
+
+def words(values: Mapping[str, Any]) -> str:
+    """`M=4096 N=4096`."""
+    return printable(" ".join(f"{name}={value}" for name, value in values.items()))
+
+
+def dtype_words(dtypes: Mapping[str, str]) -> str:
+    """`fp16/fp32`, each dtype once."""
+    return printable("/".join(dict.fromkeys(dtypes.values())))
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A number; "-" where it is not known."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def count(value: int | None) -> str:
+    """A whole number; "-" where it is not known."""
+    return "-" if value is None else str(value)
+
+
+def changes(old: Config, new: Config, among: Iterable[str] | None = None) -> str:
+    """`BLOCK 64 -> 256, num_warps 2 -> 4`: where two configs differ."""
+    before, after = old.to_dict(), new.to_dict()
+    names = dict.fromkeys((*before, *after)) if among is None else among
+    told = (
+        f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}"
+        for name in names
+        if before.get(name) != after.get(name)
+    )
+    return printable(", ".join(told))

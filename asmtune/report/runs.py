@@ -1,0 +1,197 @@
+"""A tuning run from its trace: what it cost, what fell where, what was timed, why it ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from asmtune.config import Config
+from asmtune.report.cells import (
+    changes,
+    count,
+    dtype_words,
+    number,
+    one_line,
+    plain_table,
+    varying,
+    words,
+)
+from asmtune.report.run_facts import funnel_steps, progress_of, seconds_by_stage
+from asmtune.trace import Cost, Run, Summary, Timing
+
+MOST_ROWS: Final = 25
+"""Timed configs that the table shows; JSON has all."""
+
+NOT_ENDED: Final = "it did not end: it was killed, or goes on"
+
+
+def run_report(run: Run) -> Group:
+    """What `asmtune explain RUN` shows."""
+    parts: list[RenderableType] = [*_title(run), _seconds(run), _funnel(run)]
+    timings = run.timings()
+    if run.trials:
+        parts.append(_progress(run))
+    if timings:
+        parts.append(_timed(run, timings))
+        parts += _compared(run, timings)
+    if run.costs:
+        parts.append(costs_table(run.costs))
+    if failures := run.failures():
+        table = plain_table("Failed", ("kind", "stage", "configs", "the first of them"), left=4)
+        kinds = Counter((f.kind, f.stage) for f in failures.values())
+        for (kind, stage), times in kinds.most_common():
+            first = next(f for f in failures.values() if (f.kind, f.stage) == (kind, stage))
+            detail = one_line(first.detail)
+            table.add_row(one_line(kind), one_line(stage), str(times), detail)
+        parts.append(table)
+    reason = NOT_ENDED if run.ending is None else run.ending.reason
+    parts.append(Text(f"After {run.seconds:.1f} s: {one_line(reason)}."))
+    parts += [Text(one_line(note), "yellow") for note in run.notes]
+    return Group(*parts)
+
+
+def _title(run: Run) -> Iterator[Text]:
+    header = run.header
+    what = f" {words(header.key.shape)} {dtype_words(header.key.dtypes)}"
+    yield Text.assemble((one_line(header.kernel), "bold"), what)
+    where = f"run {run.run}, {header.date}, on {header.key.device}"
+    yield Text(one_line(f"{where}; {words(header.versions)}"))
+    limits = header.effort.get("limits")
+    asked = {
+        "effort": header.effort.get("name"),
+        **header.effort,
+        **(limits if isinstance(limits, dict) else {}),
+        "strategy": header.strategy,
+        "seed": header.seed,
+    }
+    told = {n: v for n, v in asked.items() if n != "name" and isinstance(v, int | float | str)}
+    yield Text(words(told), "dim")
+
+
+def _seconds(run: Run) -> Table:
+    table = plain_table("Seconds by stage", ("stage", "s"))
+    for stage, seconds in seconds_by_stage(run).items():
+        table.add_row(one_line(stage), f"{seconds:.2f}")
+    table.add_section()
+    table.add_row("wall clock", f"{run.seconds:.2f}")
+    return table
+
+
+def _funnel(run: Run) -> Table:
+    table = plain_table("What fell where", ("stage", "reason", "configs"), left=2)
+    for step in funnel_steps(run):
+        shown = f"+{step.configs}" if step.stage == "caps" else str(step.configs)
+        table.add_row(one_line(step.stage), one_line(step.what), shown)
+    return table
+
+
+def _progress(run: Run) -> Table:
+    headings = ("at s", "compiled", "timed", "failed", "best us", "next batch saves")
+    table = plain_table("How far it was after each trial", headings, left=0)
+    for far in progress_of(run):
+        gain = "-" if far.expected_gain is None else f"{far.expected_gain:.2%}"
+        counts = map(str, (far.compiled, far.timed, far.failed))
+        table.add_row(f"{far.t:.1f}", *counts, number(far.best_us), gain)
+    return table
+
+
+def _timed(run: Run, timings: Mapping[Config, Timing]) -> Table:
+    """The fastest configs and the default, with what was told of each before."""
+    axes, compiled = varying(list(timings)), run.compiled()
+    places = {config: place for place, config in enumerate(timings, 1)}
+    kept = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
+    foreseen = {p.config: p for p in run.foreseen.configs} if run.foreseen else {}
+    table = plain_table("Timed, fastest first", ("", *map(one_line, axes)), left=0)
+    table.add_column("us", justify="right")
+    for heading in ("spread", "samples", "pred us", "pred rank", "regs", "spills", "shared KiB"):
+        table.add_column(heading, justify="right")
+    for config in kept:
+        timing, row, values = timings[config], compiled.get(config), config.to_dict()
+        told = row or foreseen.get(config)
+        rank = foreseen[config].rank if config in foreseen else None
+        kib = None if row is None or row.shared is None else row.shared / 1024
+        table.add_row(
+            _place(run, config, places[config]),
+            *(one_line(str(values.get(axis, "-"))) for axis in axes),
+            number(timing.median_us),
+            f"{timing.spread:.1%}",
+            str(timing.samples),
+            number(told.predicted_us if told else None),
+            count(rank),
+            count(row.regs if row else None),
+            count(row.spills if row else None),
+            number(kib, 0),
+        )
+    if len(kept) < len(timings):
+        table.caption = f"{len(timings) - len(kept)} slower ones are left out; --json has all"
+    return table
+
+
+def _place(run: Run, config: Config, place: int) -> str:
+    won = run.ending is not None and config == run.ending.winner
+    mark = "winner " if won else "default " if config == run.header.default else ""
+    return f"{mark}{place}"
+
+
+def _compared(run: Run, timings: Mapping[Config, Timing]) -> Iterator[Text]:
+    """The winner against the default, in microseconds and axis by axis."""
+    default, ending = run.header.default, run.ending
+    if ending is not None and ending.winner is not None:
+        label, best = "winner ", ending.winner
+        before, after = ending.default_us, ending.median_us
+    else:
+        label, best = "fastest", next(iter(timings))
+        before = timings[default].median_us if default in timings else None
+        after = timings[best].median_us
+    yield Text.assemble(f"{label} ", (one_line(str(best)), "bold"))
+    yield Text(f"default {one_line(str(default))}")
+    if best == default:
+        yield Text(f"nothing was faster than the default, {number(after)} us")
+        return
+    told = f"{number(after)} us instead of {number(before)} us"
+    if before and after:
+        told += f", {before / after:.2f} times as fast"
+    yield Text(f"{told}; {changes(default, best)}")
+
+
+def runs_table(runs: Sequence[Summary]) -> Table:
+    """What `asmtune runs` shows, a line a run."""
+    title = "Tuning runs, the latest last; `asmtune explain RUN` shows one"
+    headings = ("run", "shape", "dtypes", "device", "us", "speed-up", "compiled", "timed", "s")
+    table = plain_table(title, headings, left=4)
+    table.add_column("end")
+    for one in runs:
+        key, ending = one.header.key, one.ending
+        table.add_row(
+            one.run,
+            words(key.shape),
+            dtype_words(key.dtypes),
+            one_line(key.device),
+            number(ending.median_us if ending else None),
+            number(ending.speedup if ending else None, 2),
+            count(ending.compiled if ending else None),
+            count(ending.timed if ending else None),
+            number(one.seconds),
+            one_line(ending.reason) if ending else "not ended",
+        )
+    return table
+
+
+def costs_table(costs: Iterable[Cost]) -> Table:
+    """Time, energy and memory of a launch; a star where no other is better in everything."""
+    title = "Costs of a launch; * where no other config is better in everything"
+    table = plain_table(title, ("", "config", "us", "mJ", "memory KiB a program"), left=2)
+    for cost in sorted(costs, key=lambda cost: cost.time_us):
+        table.add_row(
+            "*" if cost.on_front else "",
+            one_line(str(cost.config)),
+            number(cost.time_us),
+            number(cost.energy_mj, 2),
+            number(cost.memory_bytes / 1024),
+        )
+    return table

@@ -1,0 +1,377 @@
+"""`asmtune tune`: what it takes, what it hands to the library, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+from command_lines import Commands
+
+from asmtune.cli import tuning_queue
+from asmtune.config import Config
+from asmtune.errors import StoreError
+from asmtune.fingerprint import versions
+from asmtune.kernel_module import load_kernel_module
+from asmtune.records import Measurement, Provenance, TuneRecord
+from asmtune.space import Space
+from asmtune.trace import Ending, Header
+from asmtune.tuning import TuneJob, TuneOptions, TuneResult
+from tests.trace_runs import write_run
+
+MADE = versions()
+PROVENANCE = Provenance(
+    "s" * 64, "t" * 64, MADE["triton"], MADE["torch"], MADE["asmtune"], "0", "2025-03-04"
+)
+WINNER = Config({"BLOCK": 256}, num_warps=4)
+
+
+def tuned(job: TuneJob, us: float = 10.0) -> TuneResult:
+    """A job whose winner is twice as fast as its default."""
+    timing = Measurement(WINNER, us, us, us, (us,))
+    record = TuneRecord(job.key, WINNER, (timing,), PROVENANCE)
+    return TuneResult(job, "tuned", record, "20250304-050607-x-06be", 1.5, 2 * us, 4, 3)
+
+
+def known(job: TuneJob) -> TuneResult:
+    """A job that the store knew, the default's time among the others."""
+    record = tuned(job).record
+    assert record is not None
+    default = Measurement(Config({"BLOCK": 128}, num_warps=2), 30.0, 30.0, 30.0, (30.0,))
+    timings = (*record.measurements, default)
+    return TuneResult(job, "known", replace(record, measurements=timings))
+
+
+def failed(job: TuneJob) -> TuneResult:
+    """A job of which nothing ran."""
+    return TuneResult(job, "failed", seconds=1.0, error="no config\nof doubled can run")
+
+
+def interrupted(job: TuneJob) -> TuneResult:
+    """The user has had enough."""
+    raise KeyboardInterrupt
+
+
+@dataclass
+class FakeWorkshop:
+    """Stands for the GPU: gives each job the result that the test has written down."""
+
+    answers: list[Callable[[TuneJob], TuneResult]]
+    jobs: list[TuneJob] = field(default_factory=list)
+    spaces: list[Space] = field(default_factory=list)
+    options: TuneOptions | None = None
+    audience: Any = None
+
+    def results(self, jobs: Sequence[TuneJob], space: Space) -> Iterator[TuneResult]:
+        """As the real one."""
+        for job in jobs:
+            self.jobs.append(job)
+            self.spaces.append(space)
+            yield self.answers[len(self.jobs) - 1](job)
+
+
+@pytest.fixture
+def workshop(monkeypatch: pytest.MonkeyPatch) -> FakeWorkshop:
+    """A workshop in the place of the GPU's; tensors are made in the host's memory."""
+    fake = FakeWorkshop([])
+
+    def opened(options: TuneOptions, audience: Any) -> tuning_queue.Machine:
+        fake.options, fake.audience = options, audience
+        return tuning_queue.Machine("NVIDIA H200", "cpu", fake)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(tuning_queue, "open_machine", opened)
+    return fake
+
+
+def test_a_table(workshop: FakeWorkshop, commands: Commands) -> None:
+    """Every shape of the module is tuned, has a line on stderr and a row of the table."""
+    workshop.answers = [tuned, lambda job: tuned(job, 40.0)]
+    ran = commands.run("tune", "{}/doubled.py")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("doubled fp16 on NVIDIA H200\n")
+    rows = [[cell.strip() for cell in line.split("│")] for line in ran.out.splitlines()]
+    values = ["256", "4", "3"]
+    tail = ["4", "3", "1.5", "20250304-050607-x-06be"]
+    assert ["n=4096", *values, "10.0", "20.0", "2.00", *tail] in rows
+    assert ["n=100", *values, "40.0", "80.0", "2.00", *tail] in rows
+    mean = "2 problems: 2 tuned; 2.00 times as fast as the default, geometric mean of 2"
+    assert mean in ran.out
+    first, second = ran.err.splitlines()
+    assert first.startswith(
+        "doubled n=4096: 10.0 us, 2.00 times as fast as the default; 4 compiled"
+    )
+    assert second.startswith("doubled n=100: 40.0 us")
+
+
+def test_what_a_job_is(workshop: FakeWorkshop, commands: Commands) -> None:
+    """A job has tensors with memory, the key that a decorator would have, and the module's path."""
+    workshop.answers = [tuned, tuned]
+    commands.run("tune", "{}/doubled.py", "--shape", "n=128", "--dtype", "fp32")
+    (job,) = workshop.jobs
+    x = job.problem.arguments["x_ptr"]
+    assert (x.device.type, x.dtype, x.shape) == ("cpu", torch.float32, (128,))
+    assert (job.key.shape, job.key.dtypes) == ({"n": 128}, {"x_ptr": "fp32"})
+    assert job.key.device == "NVIDIA H200"
+    assert job.key.kernel.endswith(".kernel")
+    assert job.reference == str(commands.folder.resolve() / "doubled.py")
+    assert workshop.spaces[0].axes["BLOCK"] == (128, 256)
+
+
+def test_the_key_of_a_shipped_kernel(workshop: FakeWorkshop, commands: Commands) -> None:
+    """What is tuned for a shipped kernel has the key under which its own launches look."""
+    workshop.answers = [tuned]
+    commands.run("tune", "matmul", "--shape", "M=16,N=32,K=64")
+    (job,) = workshop.jobs
+    assert job.key.kernel == "asmtune.kernels.matmul.kernel"
+    assert job.key.shape == {"M": 16, "N": 32, "K": 64}
+    assert job.key.dtypes == {"a_ptr": "fp16", "b_ptr": "fp16", "c_ptr": "fp16"}
+    assert job.reference == "matmul"
+
+
+def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) -> None:
+    """Shapes of options and of a file come in order, and each once."""
+    (commands.folder / "shapes.csv").write_text("n\n64\n32\n")
+    workshop.answers = [tuned] * 3
+    ran = commands.run(
+        "tune", "{}/doubled.py", "--shape", "n=32", "--shape", "n=8", "--shapes", "{}/shapes.csv",
+        "--json",
+    )  # fmt: skip
+    document = json.loads(ran.out)
+    assert (document["format"], document["version"]) == ("asmtune-tuning", 1)
+    assert [result["shape"] for result in document["results"]] == [{"n": 32}, {"n": 8}, {"n": 64}]
+    assert document["results"][0] == {
+        "kernel": workshop.jobs[0].key.kernel,
+        "shape": {"n": 32},
+        "dtypes": {"x_ptr": "fp16"},
+        "device": "NVIDIA H200",
+        "outcome": "tuned",
+        "run": "20250304-050607-x-06be",
+        "winner": WINNER.to_dict(),
+        "median_us": 10.0,
+        "default_us": 20.0,
+        "speedup": 2.0,
+        "compiled": 4,
+        "timed": 3,
+        "seconds": 1.5,
+        "error": None,
+        "costs": [],
+    }
+
+
+def test_costs(workshop: FakeWorkshop, commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where more than time counts, what the finalists cost is read from the run and listed."""
+    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(commands.folder / "cache"))
+    run = write_run(commands.folder / "cache" / "runs").run
+    workshop.answers = [lambda job: replace(tuned(job), run=run)] * 2
+    base = ("tune", "{}/doubled.py", "--shape", "n=8", "--objective", "pareto")
+    text = commands.run(*base).out
+    assert "* where no other config is better in everything" in text
+    assert [line.split()[0] for line in text.splitlines() if "mJ" not in line][-2:] == ["*", "│"]
+    (result,) = json.loads(commands.run(*base, "--json").out)["results"]
+    assert [cost["on_front"] for cost in result["costs"]] == [True, False]
+
+
+def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
+    """What is asked for reaches the library; by default configs run in a process of their own."""
+    workshop.answers = [tuned] * 4
+    base = ("tune", "{}/doubled.py", "--shape", "n=8")
+    commands.run(*base)
+    options = workshop.options
+    assert options is not None
+    assert (options.effort.name, options.isolate, options.devices) == ("balanced", True, None)
+    assert (options.seed, options.force, options.objective.only_time) == (0, False, True)
+    commands.run(
+        *base, "--effort", "quick", "--strategy", "random", "--seconds", "2.5", "--compiles", "7",
+        "--timings", "5", "--no-isolate", "--objective", "time=1,memory=0.5", "--seed", "3",
+        "--force", "--tiles",
+    )  # fmt: skip
+    options = workshop.options
+    assert options is not None
+    effort = options.effort
+    assert (effort.name, effort.strategy) == ("quick", "random")
+    limits = effort.limits
+    assert (limits.seconds, limits.compiles, limits.timings) == (2.5, 7, 5)
+    assert (options.isolate, options.seed, options.force, options.tiles) == (False, 3, True, True)
+    assert options.objective.weights == {"time": 1.0, "memory": 0.5}
+
+
+def test_devices(
+    workshop: FakeWorkshop, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPUs are given by index or as all of them, and one that is not there is refused."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    workshop.answers = [tuned] * 2
+    for text, indices in (("all", (0, 1, 2, 3)), ("2, 0", (2, 0))):
+        commands.run("tune", "{}/doubled.py", "--shape", "n=8", "--devices", text)
+        assert workshop.options is not None
+        assert workshop.options.devices == indices
+    refused = commands.refused("tune", "{}/doubled.py", "--devices", "4")
+    assert "--devices: no GPU 4: there are 4, from 0 on" in refused
+
+
+def test_known_before(workshop: FakeWorkshop, commands: Commands) -> None:
+    """What the store knew is said to be known, and took no compile."""
+    workshop.answers = [known, tuned]
+    ran = commands.run("tune", "{}/doubled.py")
+    assert "doubled n=4096: 10.0 us, known before" in ran.err
+    assert "2 problems: 1 tuned, 1 known" in ran.out
+    (row,) = [line for line in ran.out.splitlines() if line.strip().startswith("n=4096")]
+    assert row.endswith("known before")
+    assert "10.0 │       30.0 │     3.00" in row
+
+
+def test_one_that_fails(workshop: FakeWorkshop, commands: Commands) -> None:
+    """A shape that cannot be tuned stops no other; its error is shown, and the exit code is 1."""
+    workshop.answers = [failed, tuned]
+    ran = commands.run("tune", "{}/doubled.py")
+    assert ran.code == 1
+    assert "doubled n=4096: failed: no config of doubled can run" in ran.err
+    assert "n=4096: no config of doubled can run" in ran.out
+    assert "2 problems: 1 tuned, 1 failed" in ran.out
+    none = FakeWorkshop([failed, failed])
+    workshop.answers, workshop.jobs = none.answers, none.jobs
+    assert commands.run("tune", "{}/doubled.py").code == 1
+
+
+def test_no_memory_for_a_shape(workshop: FakeWorkshop, commands: Commands) -> None:
+    """A shape whose tensors cannot be made costs itself alone."""
+    path = commands.folder / "doubled.py"
+    old = "    x = torch.empty("
+    assert old in path.read_text()
+    new = '    if device != "meta" and shape["n"] > 1000:\n        raise MemoryError("all of it")\n'
+    path.write_text(path.read_text().replace(old, new + old))
+    workshop.answers = [tuned]
+    ran = commands.run("tune", "{}/doubled.py")
+    assert ran.code == 1
+    assert "failed: kernel doubled on n=4096: MemoryError: all of it" in ran.err
+    assert [job.key.shape for job in workshop.jobs] == [{"n": 100}]
+
+
+def test_one_shape_at_a_time(commands: Commands) -> None:
+    """The tensors of a shape are gone before those of the next are made."""
+    module = load_kernel_module(str(commands.folder / "doubled.py"))
+    queue = tuning_queue.Queue(module, "fp16", module.space(), "doubled.py")
+    tensors: list[Any] = []
+
+    class Watching:
+        def results(self, jobs: Sequence[TuneJob], *_: Space) -> Iterator[TuneResult]:
+            assert [seen() for seen in tensors] == [None] * len(tensors)
+            tensors.append(weakref.ref(jobs[0].problem.arguments["x_ptr"]))
+            yield tuned(jobs[0])
+
+    machine = tuning_queue.Machine("NVIDIA H200", "cpu", Watching())  # type: ignore[arg-type]
+    results = list(queue.results(queue.check(module.shapes), machine))
+    assert len(tensors) == 2
+    devices = [result.job.problem.arguments["x_ptr"].device.type for result in results]
+    assert devices == ["meta", "meta"]
+
+
+def test_ctrl_c(workshop: FakeWorkshop, commands: Commands) -> None:
+    """What was done is shown, what to do is said, and the exit code is 130."""
+    workshop.answers = [tuned, interrupted]
+    ran = commands.run("tune", "{}/doubled.py")
+    assert ran.code == 130
+    assert "n=4096" in ran.out
+    assert (
+        "interrupted: 1 of 2 shapes are done; what was timed is kept: the same command" in ran.err
+    )
+    workshop.answers, workshop.jobs = [interrupted], []
+    ran = commands.run("tune", "{}/doubled.py")
+    assert (ran.code, ran.out) == (130, "")
+    assert "0 of 2 shapes are done" in ran.err
+
+
+def test_output(workshop: FakeWorkshop, commands: Commands) -> None:
+    """The report goes to a file instead of stdout."""
+    workshop.answers = [tuned] * 4
+    path = commands.folder / "report.json"
+    ran = commands.run("tune", "{}/doubled.py", "--json", "--output", str(path))
+    assert (ran.code, ran.out) == (0, "")
+    assert len(json.loads(path.read_text())["results"]) == 2
+
+
+def test_warnings_take_one_line(workshop: FakeWorkshop, commands: Commands) -> None:
+    """A warning of the store or the trace is one line, without the place in the source."""
+    import warnings
+
+    def warned(job: TuneJob) -> TuneResult:
+        warnings.warn("the store is full\nof bytes", UserWarning, stacklevel=1)
+        return tuned(job)
+
+    workshop.answers = [warned]
+    ran = commands.run("tune", "{}/doubled.py", "--shape", "n=8")
+    assert ran.err.splitlines()[0] == "asmtune: the store is full of bytes"
+    assert len(ran.err.splitlines()) == 2
+
+
+def test_the_audience(workshop: FakeWorkshop, commands: Commands) -> None:
+    """What a run tells of itself does not reach stdout, nor stderr where that is no terminal."""
+
+    def watched(job: TuneJob) -> TuneResult:
+        effort = {"name": "balanced"}
+        header = Header("doubled", job.key, None, "H200", effort, "model", 0, WINNER)
+        workshop.audience.begin(header)
+        workshop.audience.stage("sketch")
+        workshop.audience.end(Ending(WINNER, 1.0, 2.0, "all is timed", {}, 1, 1))
+        return tuned(job)
+
+    workshop.answers = [watched]
+    ran = commands.run("tune", "{}/doubled.py", "--shape", "n=8")
+    assert len(ran.err.splitlines()) == 1
+    assert ran.out.startswith("doubled")
+
+
+def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU one line says so, and what works without."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    line = commands.refused("tune", "{}/doubled.py")
+    assert "tune needs a CUDA GPU; there is none on this machine" in line
+    assert "prune-report" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("tune",), "Missing argument"),
+        (("tune", "matmull"), "unknown kernel 'matmull'"),
+        (("tune", "{}/plain.py:plain"), "is a plain function, and tuning needs tensors"),
+        (("tune", "{}/doubled.py", "--shape", "m=1"), "--shape: kernel doubled: the shape lacks n"),
+        (("tune", "{}/doubled.py", "--shape", "n=x"), "kernel doubled on n=x: "),
+        (("tune", "{}/doubled.py", "--shapes", "{}/absent.csv"), "absent.csv: No such file"),
+        (("tune", "{}/doubled.py", "--shapes", "{}/plain.py"), "plain.py, line 1: "),
+        (("tune", "{}/doubled.py", "--dtype", "fp64"), "doubled does not support fp64"),
+        (("tune", "{}/doubled.py", "--effort", "balance"), "did you mean balanced?"),
+        (("tune", "{}/doubled.py", "--strategy", "modell"), "modell"),
+        (("tune", "{}/doubled.py", "--seconds", "0"), "--seconds: 0 is no number above 0"),
+        (("tune", "{}/doubled.py", "--seconds", "inf"), "--seconds: inf is no number above 0"),
+        (("tune", "{}/doubled.py", "--seconds", "nan"), "--seconds: nan is no number above 0"),
+        (("tune", "{}/doubled.py", "--compiles", "0"), "--compiles"),
+        (("tune", "{}/doubled.py", "--timings", "-1"), "--timings"),
+        (("tune", "{}/doubled.py", "--objective", "speed"), "objective 'speed'"),
+        (("tune", "{}/doubled.py", "--devices", "first"), "--devices: 'first' is neither"),
+        (("tune", "{}/doubled.py", "--devices", "0,0"), "--devices: '0,0'"),
+        (("tune", "{}/doubled.py", "--devices", ""), "--devices: ''"),
+    ],
+)
+def test_bad_input(
+    arguments: tuple[str, ...], says: str, workshop: FakeWorkshop, commands: Commands
+) -> None:
+    """Every mistake is told in one line, before anything is tuned."""
+    assert says in commands.refused(*arguments)
+    assert workshop.options is None
+
+
+def test_an_error_of_the_library(
+    workshop: FakeWorkshop, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that ends all is one line, and the exit code is 2."""
+
+    def opened(*_: Any) -> None:
+        raise StoreError("store: no")
+
+    monkeypatch.setattr(tuning_queue, "open_machine", opened)
+    assert commands.refused("tune", "{}/doubled.py") == "asmtune: store: no\n"

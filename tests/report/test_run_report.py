@@ -1,0 +1,269 @@
+"""A tuning run as text and as JSON: what its trace holds, and nothing that it does not."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from asmtune.config import Config
+from asmtune.records import Failure, Reason, Verdict
+from asmtune.report.cells import changes, varying
+from asmtune.report.run_documents import run_json, runs_json
+from asmtune.report.run_facts import funnel_steps, seconds_by_stage
+from asmtune.report.runs import (
+    MOST_ROWS,
+    NOT_ENDED,
+    costs_table,
+    run_report,
+    runs_table,
+)
+from asmtune.trace import Ending, Run, TraceWriter, read_summary, read_trace
+from tests.trace_runs import (
+    BROKEN,
+    DEFAULT,
+    ENDING,
+    FAST,
+    HEADER,
+    SLOW,
+    batch,
+    compiled,
+    foreseen,
+    header_of,
+    measured,
+    write_run,
+)
+
+
+def shown(renderable: object) -> str:
+    """The text of a report."""
+    text = io.StringIO()
+    Console(file=text, width=250).print(renderable)
+    return text.getvalue()
+
+
+def rows(renderable: object) -> list[list[str]]:
+    """The cells of every line."""
+    lines = shown(renderable).replace("┃", "│").splitlines()
+    return [[cell.strip() for cell in line.split("│")] for line in lines]
+
+
+def run_of(writer: TraceWriter) -> Run:
+    """What a writer has written."""
+    assert writer.path is not None
+    return read_trace(writer.path)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A whole run."""
+    return run_of(write_run(tmp_path))
+
+
+def test_the_funnel_adds_up(run: Run) -> None:
+    """What the stages pass on and what falls before them add up from the space to the timings."""
+    steps = [tuple(step) for step in funnel_steps(run)]
+    assert steps == [
+        ("space", "candidates", 6),
+        ("rules", "threads", -1),
+        ("compiled", "configs", 5),
+        ("compile", "registers at ptxas", -1),
+        ("check", "wrong_output", -1),
+        ("timed", "configs", 3),
+        ("finals", "configs", 2),
+    ]
+    assert all([*map(str, step)] in rows(run_report(run)) for step in steps)
+
+
+def test_what_was_not_compiled(tmp_path: Path) -> None:
+    """Configs that the prediction left out are a loss of their own, and caps are a gain."""
+    writer = TraceWriter(tmp_path, HEADER)
+    writer.foreseen(foreseen(), DEFAULT)
+    writer.batch(1, 1.0, [v for v in batch() if v.config in (FAST, DEFAULT)])
+    writer.batch(2, 1.0, [compiled(FAST.with_cap(128), 1)])
+    writer.close()
+    steps = [tuple(step) for step in funnel_steps(run_of(writer))]
+    assert steps[2:5] == [
+        ("prediction", "not compiled", -3),
+        ("caps", "added", 1),
+        ("compiled", "configs", 3),
+    ]
+    assert ["caps", "added", "+1"] in rows(run_report(run_of(writer)))
+
+
+def test_without_a_prediction(tmp_path: Path) -> None:
+    """A run that compiled its whole space says nothing of what was foreseen."""
+    writer = TraceWriter(tmp_path, HEADER)
+    writer.batch(1, 1.0, batch())
+    writer.close()
+    run = run_of(writer)
+    assert [step.stage for step in funnel_steps(run)] == ["compiled", "compile", "timed"]
+    assert NOT_ENDED in shown(run_report(run))
+
+
+def test_the_timed(run: Run) -> None:
+    """A timed config shows its axes that vary, its times, and what was told of it before."""
+    lines = rows(run_report(run))
+    heading = next(line for line in lines if "samples" in line)
+    first = dict(zip(heading, lines[lines.index(heading) + 2], strict=True))
+    assert first == {
+        "": "winner 1",
+        "BLOCK": "256",
+        "num_warps": "4",
+        "us": "10.0",
+        "spread": "10.0%",
+        "samples": "12",
+        "pred us": "9.0",
+        "pred rank": "1",
+        "regs": "40",
+        "spills": "0",
+        "shared KiB": "2",
+    }
+    marks = [line[0] for line in lines[lines.index(heading) + 2 :][:3]]
+    assert marks == ["winner 1", "default 2", "3"]
+
+
+def test_many_timed(tmp_path: Path) -> None:
+    """The fastest and the default are shown, and how many are left out."""
+    writer = TraceWriter(tmp_path, HEADER)
+    many = [measured(Config({"BLOCK": n}), 1.0 + n) for n in range(1, 60)]
+    writer.trial(1, 1.0, [*many, measured(DEFAULT, 99.0)], best_us=2.0)
+    writer.close()
+    run = run_of(writer)
+    text = shown(run_report(run))
+    assert f"default {len(many) + 1}" in text
+    assert f"{len(many) - MOST_ROWS} slower ones are left out" in text
+    assert len(json.loads(run_json(run))["timed"]) == len(many) + 1
+
+
+def test_winner_and_default(run: Run, tmp_path: Path) -> None:
+    """The winner is set against the default, axis by axis; a default that wins says so."""
+    text = shown(run_report(run))
+    told = "10.0 us instead of 20.0 us, 2.00 times as fast; BLOCK 64 -> 256, num_warps 2 -> 4"
+    assert told in text
+    same = replace(ENDING, winner=DEFAULT, median_us=20.0)
+    assert "nothing was faster than the default, 20.0 us" in shown(
+        run_report(replace(run, ending=same))
+    )
+    unended = shown(run_report(run_of(write_run(tmp_path / "b", ended=False))))
+    assert told in unended
+    assert "fastest BLOCK=256" in unended
+    failed = replace(ENDING, winner=None, median_us=None, default_us=None)
+    text = shown(run_report(replace(run, ending=failed)))
+    assert "fastest BLOCK=256" in text
+    assert told in text
+
+
+def test_why_it_ended(run: Run, tmp_path: Path) -> None:
+    """Failures by kind, notes, the reason of the end, and for a killed run that there is none."""
+    lines = rows(run_report(run))
+    assert ["wrong_output", "check", "1", "x_ptr differs at 3 of 4096, by 1.5"] in lines
+    text = shown(run_report(run))
+    assert "s: the next batch was expected to save less than 1%." in text
+    assert "clocks were not locked" in text
+    killed = run_of(write_run(tmp_path / "killed", ended=False))
+    assert NOT_ENDED in shown(run_report(killed))
+    assert seconds_by_stage(killed) == {"sketch": 0.5}
+    assert seconds_by_stage(run) == ENDING.seconds
+
+
+def test_a_run_that_only_began(tmp_path: Path) -> None:
+    """A run killed at once is shown as far as it came."""
+    writer = TraceWriter(tmp_path, HEADER)
+    writer.close()
+    text = shown(run_report(run_of(writer)))
+    assert text.startswith("doubled n=4096 fp16\n")
+    assert "effort=balanced strategy=model seed=7" in text
+    assert json.loads(run_json(run_of(writer)))["ending"] is None
+
+
+def test_control_codes(tmp_path: Path) -> None:
+    """What a file says never reaches the terminal as control codes."""
+    evil = "\x1b]0;title\x07\x1b[31m"
+    key = replace(HEADER.key, shape={evil: evil}, dtypes={evil: evil}, device=evil)
+    header = replace(HEADER, kernel=evil, key=key, effort={evil: evil}, strategy=evil)
+    writer = TraceWriter(tmp_path, header)
+    config = Config({evil: evil})
+    verdict = Verdict(
+        config, False, "rules", score=1.0, reasons=(Reason(evil, evil),), failure=None
+    )
+    writer.stage(evil, 1.0)
+    writer.foreseen([verdict])
+    writer.batch(1, 1.0, [verdict])
+    outcomes = [measured(config, 1.0), (SLOW, Failure(evil, evil, evil)), measured(FAST, 2.0)]
+    writer.trial(1, 1.0, outcomes, best_us=1.0)
+    writer.note(evil)
+    writer.end(Ending(config, 1.0, 2.0, evil, {evil: 1.0}, 1, 1))
+    assert writer.path is not None
+    for made in (run_report(run_of(writer)), runs_table([read_summary(writer.path)])):
+        assert "\x1b" not in shown(made)
+        assert "\x07" not in shown(made)
+
+
+def test_run_json(run: Run) -> None:
+    """As JSON a run has every timing, refusal and failure with its numbers."""
+    document = json.loads(run_json(run))
+    assert (document["format"], document["version"]) == ("asmtune-run", 1)
+    assert document["run"] == run.run
+    assert document["header"]["key"]["shape"] == {"n": 4096}
+    assert document["timed"][0] == {
+        "config": FAST.to_dict(),
+        "median_us": 10.0,
+        "p20_us": 9.5,
+        "p80_us": 10.5,
+        "samples": 12,
+        "predicted_us": 9.0,
+        "regs": 40,
+        "spills": 0,
+        "shared": 2048,
+    }
+    assert [row["kind"] for row in document["failed"]] == ["wrong_output"]
+    assert [row["config"] for row in document["refused"]] == [BROKEN.to_dict()]
+    assert document["ending"]["winner"] == FAST.to_dict()
+    first, second = document["progress"]
+    assert second == {
+        "t": second["t"],
+        "compiled": 5,
+        "timed": 3,
+        "failed": 1,
+        "best_us": 10.5,
+        "expected_gain": 0.004,
+    }
+    assert first["best_us"] == 21.0
+    assert document["funnel"][0] == {"stage": "space", "what": "candidates", "configs": 6}
+    assert document["costs"][0]["on_front"] is True
+    assert document["notes"] == ["clocks were not locked"]
+
+
+def test_the_list(tmp_path: Path) -> None:
+    """A line a run with its outcome; one that did not end says so."""
+    paths = [
+        write_run(tmp_path, header_of(1)).path,
+        write_run(tmp_path, header_of(2), ended=False).path,
+    ]
+    summaries = [read_summary(path) for path in paths if path is not None]
+    done, killed = rows(runs_table(summaries))[-2:]
+    assert done[:8] == [summaries[0].run, "n=4096", "fp16", "NVIDIA H200", "10.0", "2.00", "4", "3"]
+    assert done[-1] == ENDING.reason
+    assert killed[4:8] == ["-", "-", "-", "-"]
+    assert killed[-1] == "not ended"
+    first, second = json.loads(runs_json(summaries))["runs"]
+    assert first["ending"]["median_us"] == 10.0
+    assert second["ending"] is None
+
+
+def test_costs(run: Run) -> None:
+    """Costs stand fastest first, and a star marks what no other beats in everything."""
+    first, second = rows(costs_table(reversed(run.costs)))[-2:]
+    assert first == ["*", str(FAST), "10.0", "1.50", "4.0"]
+    assert second == ["", str(DEFAULT), "20.0", "-", "2.0"]
+
+
+def test_an_axis_that_some_lack() -> None:
+    """An axis that only some configs have varies, though it has one value."""
+    assert varying([FAST, FAST.with_cap(128)]) == ["maxnreg"]
+    assert changes(FAST, FAST.with_cap(128)) == "maxnreg none -> 128"

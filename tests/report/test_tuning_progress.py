@@ -1,0 +1,158 @@
+"""Progress of a tuning command: what is compiled, timed, best so far, and the time left."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from asmtune.records import Failure, TuneKey, TuneRecord, Verdict
+from asmtune.report.tuning_progress import Clock, TuningProgress, duration
+from asmtune.search import State
+from asmtune.tuning import TuneJob, TuneResult
+from tests.trace_runs import DEFAULT, ENDING, FAST, HEADER, measured
+
+
+@dataclass
+class Time:
+    """A clock that goes as the test says."""
+
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        """Seconds."""
+        return self.now
+
+
+def test_a_limit_of_seconds_is_a_bound() -> None:
+    """Of the first search what is left is at most its limit, and each further one as much."""
+    time = Time()
+    clock = Clock(1, 60.0, time)
+    clock.begin()
+    time.now += 20
+    assert clock.left() == "up to 40 s left"
+    three = Clock(3, 60.0, time)
+    three.begin()
+    time.now += 20
+    assert three.left() == "up to 160 s left".replace("160 s", duration(160))
+    time.now += 100
+    assert clock.left() == "up to 0 s left"
+
+
+def test_the_space_is_a_bound() -> None:
+    """A search takes no longer than its whole space at the rate so far."""
+    time = Time()
+    clock = Clock(1, now=time)
+    clock.begin()
+    time.now += 10
+    clock.done(0, 100)
+    assert clock.left() == ""
+    clock.done(25, 100)
+    assert clock.left() == "up to 30 s left"
+
+
+def test_later_ones_take_as_long_as_those_before() -> None:
+    """After the first that was tuned, time left is told by those that are done."""
+    time = Time()
+    clock = Clock(4, now=time)
+    clock.begin()
+    time.now += 20
+    clock.end(counts=True)
+    clock.begin()
+    time.now += 5
+    assert clock.left() == "about 55 s left"
+    time.now += 100
+    assert clock.left() == "about 40 s left"
+    clock.end(counts=False)
+    clock.begin()
+    assert clock.left() == "about 40 s left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (9000, "2.5 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    """Seconds are rounded to what a reader wants to know."""
+    assert duration(seconds) == text
+
+
+def state(compiled: int, times: list[float], failures: int = 0) -> State:
+    """A search that has come so far in a space of ten."""
+    verdicts = [Verdict(FAST.with_cap(number + 1), True) for number in range(10)]
+    made = State(verdicts, verdicts[0].config)
+    made.add_verdicts(verdicts[:compiled])
+    timed = [measured(v.config, us) for v, us in zip(verdicts, times, strict=False)]
+    failure = Failure("check", "wrong_output", "x differs")
+    made.add_outcomes([*timed, *((v.config, failure) for v in verdicts[compiled:][:failures])])
+    return made
+
+
+def result() -> TuneResult:
+    """A job that is done."""
+    problem: Any = SimpleNamespace(name="doubled")
+    job = TuneJob(problem, TuneKey("k", {"n": 4096}, {"x": "fp16"}, "NVIDIA H200"))
+    provenance: Any = None
+    record = TuneRecord(job.key, DEFAULT, (), provenance)
+    return TuneResult(job, "tuned", record, seconds=3.0, compiled=4, timed=3)
+
+
+def told(terminal: bool) -> str:
+    """All that is written of one run, without the terminal's codes."""
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=terminal, force_interactive=terminal, width=200)
+    with TuningProgress(2, 60.0, console) as progress:
+        progress.begin(HEADER)
+        progress.stage("foresee")
+        progress.start("sketch", 9)
+        progress.advance()
+        progress.refresh()
+        progress.stage("search")
+        progress.progress(state(5, [20.0, 12.5], 1))
+        progress.refresh()
+        warnings.warn("a disk is full", UserWarning, stacklevel=1)
+        progress.end(ENDING)
+        progress.finished(result())
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.getvalue())
+
+
+def test_a_terminal_shows_how_far_it_is() -> None:
+    """Compiled, timed, failed, best so far and time left stand in one line of the terminal."""
+    text = told(terminal=True)
+    assert "doubled n=4096 fp16" in text
+    assert "foresee, 1 of 9" in text
+    assert "search, 5 compiled, 2 timed (1 failed), best 12.5 us, up to " in text
+    assert "asmtune: a disk is full" in text
+
+
+def test_without_a_terminal() -> None:
+    """Otherwise there is a line for each problem that is done and for each warning, no more."""
+    lines = told(terminal=False).splitlines()
+    assert lines == [
+        "asmtune: a disk is full",
+        "doubled n=4096: - us; 4 compiled, 3 timed in 3.0 s",
+    ]
+
+
+def test_warnings_are_given_back() -> None:
+    """What shows warnings is as before when the command is over."""
+    before = warnings.showwarning
+    told(terminal=False)
+    assert warnings.showwarning is before
+
+
+def test_nothing_timed_yet() -> None:
+    """Before the first timing there is no best, and nothing fails."""
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, force_interactive=True, width=200)
+    with TuningProgress(1, console=console) as progress:
+        progress.begin(HEADER)
+        progress.progress(state(0, []))
+        progress.refresh()
+    assert "0 compiled, 0 timed, best - us" in text.getvalue()
