@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from asmtune.compile import ArtifactCache, Lowering
 from asmtune.compile.load import load_cached
 from asmtune.config import Config
 from asmtune.funnel import Funnel
 from asmtune.kernel_module import KernelModule, Shape
-from asmtune.measure import Subject, TimingPolicy, time_interleaved
+from asmtune.measure import GpuClock, Outcome, Race, Subject, TimingPolicy
 from asmtune.problem import Problem
 from asmtune.records import Failure, Measurement, Verdict
+
+_EVERY_CONFIG: Final = TimingPolicy(
+    coarse_rounds=5,
+    most_rounds=21,
+    contention=1.2,
+    hopeless=float("inf"),
+    significance=0.0,
+    entrant_us=float("inf"),
+)
 
 
 @dataclass(frozen=True)
@@ -27,14 +36,12 @@ class Collector:
 
     Attributes:
         funnel: compiles; its target is this GPU.
-        policy: how to time; the contenders get the fine rounds.
+        policy: how to time; by default nothing is given up before its coarse rounds.
         seconds: no new task is started after this many.
     """
 
     funnel: Funnel
-    policy: TimingPolicy = field(
-        default_factory=lambda: TimingPolicy(coarse_rounds=5, fine_rounds=16, contention=1.2)
-    )
+    policy: TimingPolicy = _EVERY_CONFIG
     seconds: float = float("inf")
 
     def tasks(self, modules: Sequence[KernelModule]) -> Iterator[dict[str, Any]]:
@@ -79,8 +86,17 @@ class Collector:
                 continue
             _, launch = found
             subjects.append(Subject(verdict.config, launch.run, launch.prepare))
-        measurements, unlaunched = time_interleaved(subjects, self.policy)
-        return {m.config: m for m in measurements}, failures | dict(unlaunched)
+        measured = {}
+        for config, outcome in self._race(subjects):
+            if isinstance(outcome, Failure):
+                failures[config] = outcome
+            else:
+                measured[config] = outcome
+        return measured, failures
+
+    def _race(self, subjects: Sequence[Subject]) -> list[Outcome]:
+        """Nothing is asked of the GPU where nothing can run on it."""
+        return Race(GpuClock(self.policy), self.policy).trial(subjects) if subjects else []
 
 
 def _row(

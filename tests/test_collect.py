@@ -19,29 +19,33 @@ from asmtune.config import Config
 from asmtune.errors import InputError, MeasureError
 from asmtune.funnel import Funnel
 from asmtune.kernel_module import KernelModule, Shape
-from asmtune.measure import Subject, TimingPolicy, summarise
+from asmtune.measure import Subject, TimingPolicy
 from asmtune.oracle import load_oracle
 from asmtune.problem import Problem
-from asmtune.records import Failure, Measurement
+from asmtune.records import Failure
 from asmtune.score import make_scorer
 from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.target import Target
 from tests.sample_kernels import scale, scale_problem
 
-Timed = tuple[list[Measurement], list[tuple[Config, Failure]]]
 DTYPES = {"fp16": torch.float16, "fp32": torch.float32}
 
 
-def by_block(subjects: Sequence[Subject], policy: TimingPolicy) -> Timed:
+class ByBlock:
     """A clock by which a block of 256 takes 256 us, and one of 512 does not launch."""
-    measured = [
-        summarise(subject.config, [float(subject.config.kwargs["BLOCK"])])
-        for subject in subjects
-        if subject.config.kwargs["BLOCK"] != 512
-    ]
-    refused = [s.config for s in subjects if s.config.kwargs["BLOCK"] == 512]
-    return measured, [(config, Failure("launch", "launch", "too slow")) for config in refused]
+
+    def __init__(self, policy: TimingPolicy) -> None:
+        """Any policy will do."""
+
+    def warm_up(self, subject: Subject) -> Failure | None:
+        """Refuses the blocks of 512."""
+        slow = subject.config.kwargs["BLOCK"] == 512
+        return Failure("launch", "launch", "too slow") if slow else None
+
+    def round(self, subjects: Sequence[Subject]) -> list[float]:
+        """As many microseconds as the block has elements."""
+        return [float(subject.config.kwargs["BLOCK"]) for subject in subjects]
 
 
 def module(
@@ -61,7 +65,7 @@ def module(
 @pytest.fixture
 def collector(target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Collector:
     """A collector whose clock needs no GPU."""
-    monkeypatch.setattr(collect, "time_interleaved", by_block)
+    monkeypatch.setattr(collect, "GpuClock", ByBlock)
     return Collector(Funnel(target, make_scorer("chance"), settings))
 
 
@@ -98,6 +102,23 @@ def test_every_option_is_kept(collector: Collector) -> None:
         for block in (128, 256)
         for cap in (None, 64)
     ]
+
+
+def test_nothing_is_given_up_early(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slowest config has its five samples too, and the contenders sixteen more."""
+    rounds: list[list[int]] = []
+
+    class Counting(ByBlock):
+        """A clock that notes who is timed together."""
+
+        def round(self, subjects: Sequence[Subject]) -> list[float]:
+            blocks = [subject.config.kwargs["BLOCK"] for subject in subjects]
+            rounds.append(sorted(blocks))
+            return [{64: 8000.0, 128: 100.0, 256: 110.0}[block] for block in blocks]
+
+    monkeypatch.setattr(collect, "GpuClock", Counting)
+    list(collector.tasks([module("scale", [4096], BLOCK=(64, 128, 256))]))
+    assert rounds == [[64, 128, 256]] * 5 + [[128, 256]] * 16
 
 
 def test_equal_configs_are_timed_once(collector: Collector) -> None:
@@ -199,15 +220,20 @@ def test_untimed_tasks_stay_out_of_the_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A task of which nothing runs is told, and does not spoil the file for its readers."""
-    calls: list[int] = []
+    made: list[TimingPolicy] = []
 
-    def first_fails(subjects: Sequence[Subject], policy: TimingPolicy) -> Timed:
-        calls.append(len(subjects))
-        if len(calls) > 1:
-            return by_block(subjects, policy)
-        return [], [(s.config, Failure("launch", "launch", "no")) for s in subjects]
+    class FirstFails(ByBlock):
+        """A clock that refuses all of the first task."""
 
-    monkeypatch.setattr(collect, "time_interleaved", first_fails)
+        def __init__(self, policy: TimingPolicy) -> None:
+            made.append(policy)
+            self.refuses = len(made) == 1
+
+        def warm_up(self, subject: Subject) -> Failure | None:
+            no = Failure("launch", "launch", "no")
+            return no if self.refuses else super().warm_up(subject)
+
+    monkeypatch.setattr(collect, "GpuClock", FirstFails)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
     kernel, output = tmp_path / "spoilt.py", tmp_path / "found.json"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from asmtune.config import Config
 from asmtune.measure import summarise
-from asmtune.measure.statistics import quantile
+from asmtune.measure.statistics import quantile, slower
 
 CONFIG = Config({"BLOCK": 64})
 samples = st.lists(st.floats(0.1, 1e6, allow_nan=False), min_size=1, max_size=60)
@@ -72,3 +72,49 @@ def test_spread() -> None:
     """The spread is the middle 60% over the median."""
     found = summarise(CONFIG, [float(n) for n in range(1, 12)])
     assert found.spread == pytest.approx((9 - 3) / 6)
+
+
+def test_slower_is_the_test_of_mann_and_whitney() -> None:
+    """Five against five, all above, are significant at 1 in 252; any one in between is not."""
+    low, high = [1.0, 2, 3, 4, 5], [6.0, 7, 8, 9, 10]
+    assert slower([high, low, [4.5, *high[1:]]], low, 0.005) == [True, False, False]
+    assert slower([high], low, 1 / 253) == [False]
+    assert slower([low], high, 0.5) == [False]
+
+
+def test_too_few_samples_tell_nothing() -> None:
+    """Four samples on a side are never significant, however far apart, ties included."""
+    assert slower([[9.0] * 4, [9.0] * 5], [1.0] * 5, 0.01) == [False, True]
+    assert slower([[9.0] * 12], [1.0] * 4, 0.01) == [False]
+    assert slower([], [1.0] * 5, 0.01) == []
+
+
+def test_rows_of_any_lengths() -> None:
+    """Each row is judged as if it were alone, in its place."""
+    generator = random.Random(3)
+    reference = [generator.gauss(10, 1) for _ in range(9)]
+    rows = [
+        [generator.gauss(10 + 0.3 * number, 1) for _ in range(generator.choice([5, 7, 12]))]
+        for number in range(12)
+    ]
+    together = slower(rows, reference, 0.05)
+    assert together == [slower([row], reference, 0.05)[0] for row in rows]
+    assert True in together
+    assert False in together
+
+
+def test_how_far_an_outlier_lies_does_not_count() -> None:
+    """Ranks decide: a sample a thousand times as high as all is one that is higher."""
+    reference = [10.0, 10.1, 10.2, 10.3, 10.4, 10.5]
+    row = [10.05, 10.15, 10.25, 10.35, 10.45, 11.0]
+    far = [*row[:-1], 11_000.0]
+    for significance in (0.5, 0.2, 0.1, 0.01):
+        assert slower([row], reference, significance) == slower([far], reference, significance)
+
+
+def test_the_level_is_kept() -> None:
+    """Of 1000 candidates as fast as their reference about ten are called slower at 1%."""
+    generator = np.random.default_rng(0)
+    pairs = generator.gamma(2, 3, (1000, 2, 12)).tolist()
+    found = sum(slower([row], reference, 0.01)[0] for row, reference in pairs)
+    assert 1 <= found <= 20

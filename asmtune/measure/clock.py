@@ -1,0 +1,242 @@
+"""Samples of launches on a GPU, cold, and free of what the host does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from asmtune.config import Config
+from asmtune.guard import guarded
+from asmtune.measure.brisk import brisk_threads
+from asmtune.measure.cuda import CudaDevice, Device, Mark
+from asmtune.measure.nvml import read_clocks
+from asmtune.measure.policy import TimingPolicy
+from asmtune.records import Failure
+
+_RETAKES: Final = 3
+_BATCH: Final = 64
+"""Subjects queued before the host waits; CUDA's queue holds about a thousand launches."""
+
+_LEAST_LEAD_US: Final = 50.0
+_MOST_HOLD_US: Final = 50_000.0
+_PAUSE_US: Final = 20_000.0
+_WAKE_US: Final = 20_000.0
+_PROBE_US: Final = 100.0
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A subject's launches in one CUDA graph, after the same graph without them.
+
+    Attributes:
+        replay: queues all of it.
+        marks: before the part without launches, between the two, and at the end.
+    """
+
+    replay: Callable[[], None]
+    marks: tuple[Mark, Mark, Mark]
+
+
+@dataclass(eq=False)
+class Subject:
+    """A candidate under the clock.
+
+    Attributes:
+        config: what is timed.
+        run: launches once on the current stream. It may be called again in later
+            trials, for as long as the config is the best so far.
+        prepare: called before each launch, outside the interval.
+        always: stays to the end however slow it is: the default config.
+        samples_us: of the trial or the final that it was in last.
+        graph: its launches as captured, in `graph` mode.
+    """
+
+    config: Config
+    run: Callable[[], None]
+    prepare: Callable[[], None]
+    always: bool = False
+    samples_us: list[float] = field(default_factory=list)
+    graph: Graph | None = field(default=None, repr=False)
+
+
+class Clock(Protocol):
+    """What a race is timed with."""
+
+    def warm_up(self, subject: Subject) -> Failure | None:
+        """Loads a subject and runs it once; says why it cannot."""
+        ...
+
+    def round(self, subjects: Sequence[Subject]) -> list[float]:
+        """One sample of each in microseconds, taken in this order."""
+        ...
+
+
+class GpuClock:
+    """Times launches on PyTorch's current CUDA device and stream.
+
+    Each launch comes after a flush of L2 that keeps the GPU busy while the host queues
+    the launch between two marks. Where the GPU had passed the first mark before the
+    second was queued, the host may have been late (another thread held the interpreter,
+    up to 5 ms), and the sample is taken again, with the GPU held back for as long as
+    the host seems to need. After three such retakes the least of the samples stands,
+    since a late host only ever adds.
+
+    Attributes:
+        delayed: how many samples stand although the host was late in every take.
+
+    Args:
+        policy: how cold, and in which mode.
+        device: the GPU; by default the current one.
+
+    Raises:
+        MeasureError: there is no GPU, or no room for the buffer that flushes L2.
+    """
+
+    def __init__(self, policy: TimingPolicy, device: Device | None = None) -> None:
+        self.delayed = 0
+        self._policy = policy
+        self._device = CudaDevice(policy.flush_bytes) if device is None else device
+        self._lead_us = 0.0
+        self._ended_us = float("-inf")
+        self._quickest_us = float("inf")
+
+    def warm_up(self, subject: Subject) -> Failure | None:
+        """Loads a subject and runs it once; in `graph` mode captures it as well."""
+
+        def once() -> None:
+            subject.prepare()
+            subject.run()
+            self._device.wait()
+
+        outcome = guarded("launch", once)
+        if isinstance(outcome, Failure):
+            return outcome
+        if self._policy.mode == "graph" and subject.graph is None:
+            captured = guarded("launch", lambda: self._capture(subject))
+            if isinstance(captured, Failure):
+                # Not timed by events instead: samples of the two modes do not compare.
+                return Failure("launch", "capture", f"not in a CUDA graph: {captured.detail}")
+            subject.graph = captured
+        return None
+
+    def round(self, subjects: Sequence[Subject]) -> list[float]:
+        """One sample of each in microseconds, taken in this order.
+
+        A late sample is taken again after the others of its batch of 64.
+        """
+        take = self._replays if self._policy.mode == "graph" else self._launches
+        with brisk_threads():
+            self._wake()
+            samples = [
+                sample
+                for first in range(0, len(subjects), _BATCH)
+                for sample in take(subjects[first : first + _BATCH])
+            ]
+        self._ended_us = self._device.now_us()
+        return samples
+
+    def clocks(self) -> dict[str, Any]:
+        """The GPU's clocks, temperature, power and what holds it back; see `read_clocks`."""
+        return read_clocks()
+
+    def _launches(self, subjects: Sequence[Subject]) -> list[float]:
+        """A sample of each by marks around one launch; late ones again, a few times."""
+        samples = [float("inf")] * len(subjects)
+        waiting = list(range(len(subjects)))
+        for _ in range(1 + _RETAKES):
+            taken = self._take([subjects[place] for place in waiting])
+            late = []
+            for place, (sample, was_late) in zip(waiting, taken, strict=True):
+                samples[place] = min(samples[place], sample) if was_late else sample
+                if was_late:
+                    late.append(place)
+            waiting = late
+            if not waiting:
+                break
+        self.delayed += len(waiting)
+        return samples
+
+    def _take(self, subjects: Sequence[Subject]) -> list[tuple[float, bool]]:
+        """One sample of each, and whether the host was late; adapts the lead."""
+        device = self._device
+        hold_us = min(self._lead_us * len(subjects), _MOST_HOLD_US)
+        if hold_us:
+            device.hold(hold_us)
+        began_us = device.now_us()
+        marks = []
+        for subject in subjects:
+            subject.prepare()
+            device.flush()
+            start = device.mark()
+            subject.run()
+            end = device.mark()
+            marks.append((start, end, start.query()))
+        host_us = (device.now_us() - began_us) / len(subjects)
+        device.wait()
+        if any(late for _, _, late in marks):
+            self._lead_us = max(2 * self._lead_us, 1.5 * host_us, _LEAST_LEAD_US)
+        else:
+            self._lead_us = self._lead_us / 2 if self._lead_us > _LEAST_LEAD_US else 0.0
+        return [(start.elapsed_time(end) * 1e3, late) for start, end, late in marks]
+
+    def _replays(self, subjects: Sequence[Subject]) -> list[float]:
+        """A sample of each by its graph, which no host can delay."""
+        graphs = []
+        for subject in subjects:
+            if subject.graph is None:
+                subject.graph = self._capture(subject)
+            subject.graph.replay()
+            graphs.append(subject.graph)
+        self._device.wait()
+        return [self._per_launch_us(graph) for graph in graphs]
+
+    def _per_launch_us(self, graph: Graph) -> float:
+        """What the launches add, each; no less than a hundredth of a microsecond.
+
+        Where flushes of 60 us vary by more than a launch takes, the difference of one
+        sample may be nothing or less, which is no time that a kernel can have.
+        """
+        first, middle, last = graph.marks
+        added_ms = middle.elapsed_time(last) - first.elapsed_time(middle)
+        return max(added_ms * 1e3 / self._policy.launches, 0.01)
+
+    def _capture(self, subject: Subject) -> Graph:
+        """What precedes each launch, several times; then again, each with its launch."""
+        device, marks = self._device, list[Mark]()
+
+        def body() -> None:
+            marks.append(device.mark(captured=True))
+            for launched in (False, True):
+                for _ in range(self._policy.launches):
+                    subject.prepare()
+                    device.flush()
+                    if launched:
+                        subject.run()
+                marks.append(device.mark(captured=True))
+
+        replay = device.capture(body)
+        first, middle, last = marks
+        return Graph(replay, (first, middle, last))
+
+    def _wake(self) -> None:
+        """Brings the SM clock up after a pause, in which it falls to a fifth on an H200.
+
+        A hold lasts a number of cycles, so that its time tells the clock: up to 20 ms
+        are spent until it is as quick as the quickest so far.
+        """
+        device = self._device
+        now_us = device.now_us()
+        if now_us - self._ended_us < _PAUSE_US:
+            return
+        known_us, deadline_us = self._quickest_us, now_us + _WAKE_US
+        while device.now_us() < deadline_us:
+            device.hold(_PROBE_US)  # the host queues the rest meanwhile
+            start = device.mark()
+            device.hold(_PROBE_US)
+            end = device.mark()
+            device.wait()
+            taken_us = start.elapsed_time(end) * 1e3
+            self._quickest_us = min(self._quickest_us, taken_us)
+            if taken_us <= 1.03 * known_us < float("inf"):
+                return

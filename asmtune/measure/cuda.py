@@ -1,0 +1,119 @@
+"""The few things that a clock asks of a GPU, and CUDA's way of doing them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from asmtune.errors import MeasureError
+
+# More than the SM clock of any GPU so far, so that a hold never ends early.
+_CYCLES_PER_US: Final = 3000
+
+
+class Mark(Protocol):
+    """A point in the GPU's queue; `torch.cuda.Event` is one."""
+
+    def query(self) -> bool:
+        """Whether the GPU has come past it."""
+        ...
+
+    def elapsed_time(self, end: Any, /) -> float:
+        """Milliseconds from here to a later mark, both of which were passed."""
+        ...
+
+
+class Device(Protocol):
+    """A GPU as a clock sees it: one queue, worked off in order."""
+
+    def now_us(self) -> float:
+        """The host's clock, in microseconds."""
+        ...
+
+    def mark(self, *, captured: bool = False) -> Mark:
+        """Queues a mark; `captured` where it belongs to a graph under capture."""
+        ...
+
+    def flush(self) -> None:
+        """Queues what turns everything out of the caches."""
+        ...
+
+    def hold(self, us: float) -> None:
+        """Queues a pause of at least this long, in which the GPU is busy with nothing."""
+        ...
+
+    def capture(self, body: Callable[[], None]) -> Callable[[], None]:
+        """Captures what `body` queues; calling the result queues all of it at once."""
+        ...
+
+    def wait(self) -> None:
+        """Returns when the queue is empty."""
+        ...
+
+
+class CudaDevice:
+    """The CUDA device and the stream that are PyTorch's current ones at each call.
+
+    Args:
+        flush_bytes: size of the buffer that `flush` writes; at 0 it does nothing.
+
+    Raises:
+        MeasureError: there is no GPU, or no room for the buffer.
+    """
+
+    def __init__(self, flush_bytes: int) -> None:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise MeasureError("timing needs a CUDA GPU; PyTorch finds none on this machine")
+        self._cuda = torch.cuda
+        try:
+            self._buffer = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
+        except torch.cuda.OutOfMemoryError as error:
+            free = torch.cuda.mem_get_info()[0]
+            raise MeasureError(
+                f"no room for the buffer that flushes L2: {flush_bytes >> 20} MiB, and "
+                f"{free >> 20} MiB are free on the GPU; free some, or set "
+                "TimingPolicy(flush_bytes=...) to no less than the size of its L2"
+            ) from error
+
+    def now_us(self) -> float:
+        """The host's clock, in microseconds."""
+        return time.perf_counter() * 1e6
+
+    def mark(self, *, captured: bool = False) -> Mark:
+        """An event, recorded; an external one becomes a node of the graph."""
+        event: Any = self._cuda.Event(enable_timing=True, external=captured)  # type: ignore[no-untyped-call]
+        event.record()
+        return event  # type: ignore[no-any-return]
+
+    def flush(self) -> None:
+        """Writes the buffer: 60 us for 256 MiB on an H200."""
+        if self._buffer.numel():
+            self._buffer.zero_()
+
+    def hold(self, us: float) -> None:
+        """Spins on one SM."""
+        self._cuda._sleep(int(us * _CYCLES_PER_US))  # type: ignore[no-untyped-call]
+
+    def capture(self, body: Callable[[], None]) -> Callable[[], None]:
+        """A CUDA graph; other threads may go on using CUDA meanwhile.
+
+        A capture that fails leaves PyTorch's generator of random numbers unusable (2.11:
+        "Offset increment outside graph capture"), so that it gets a new state then.
+        """
+        graph: Any = self._cuda.CUDAGraph()
+        generator: Any = self._cuda.default_generators[self._cuda.current_device()]
+        spare = generator.clone_state()
+        try:
+            with self._cuda.graph(graph, capture_error_mode="thread_local"):
+                body()
+        except RuntimeError:
+            generator.graphsafe_set_state(spare.graphsafe_get_state())
+            raise
+        return graph.replay  # type: ignore[no-any-return]
+
+    def wait(self) -> None:
+        """Waits for the device; errors of what ran are raised here."""
+        self._cuda.synchronize()

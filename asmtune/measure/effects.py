@@ -1,0 +1,145 @@
+"""What a launch may do to its arguments' memory, read off the IR of every config.
+
+Nothing here needs a GPU or PyTorch: tensors are known by their `data_ptr`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from asmtune.workload import ArgumentUse, Work
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What a launch may do to its tensor arguments, whichever of the configs it has.
+
+    Tensors go by their parameter's name; those inside a tuple by name and position, `t.1`.
+
+    Attributes:
+        reads: loaded from, or updated atomically.
+        writes: stored to, or updated atomically.
+        atomics: updated atomically.
+        unknown: their address goes where the analysis cannot follow; read and written.
+        foreign: whether memory may be written that no argument stands for, such as that behind
+            a table of addresses; all arguments are then unknown.
+        products: element types that matrix products take, as MLIR has them ("f16", "bf16"),
+            "tf32" for 32-bit floats that are rounded first.
+    """
+
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    atomics: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+    foreign: bool = False
+    products: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, works: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
+        """Effects of any of several configs: a constexpr may make a store an atomic.
+
+        Args:
+            works: of the configs, each once or more often; one that could not be read, or that
+                uses an argument without a name, makes all arguments unknown.
+            arguments: the problem's, by parameter name; may be meta tensors.
+        """
+        parts = tensor_parts(arguments)
+        each = [_of_one(work, parts) for work in works]
+        return reduce(_either, each) if each else cls.everything(arguments)
+
+    @classmethod
+    def everything(cls, arguments: Mapping[str, Any]) -> Effects:
+        """Effects of a launch of which nothing is known."""
+        names = frozenset(tensor_parts(arguments))
+        return cls(reads=names, writes=names, unknown=names)
+
+
+def tensor_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Tensors among arguments, with those in tuples, by name in order: `x_ptr`, `t.1`, `t.2.0`.
+
+    Tensor descriptors and reinterpreted tensors stand for themselves.
+    """
+    return {path: part for name, value in arguments.items() for path, part in _parts(name, value)}
+
+
+def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, tuple | list):
+        for place, part in enumerate(value):
+            yield from _parts(f"{path}.{place}", part)
+    elif hasattr(value, "data_ptr") or hasattr(getattr(value, "base", None), "data_ptr"):
+        yield path, value
+
+
+def is_part(path: str, name: str) -> bool:
+    """Whether a tensor's path is that name, or one of the parts of what has it."""
+    return path == name or path.startswith(f"{name}.")
+
+
+def _of_one(work: Work, parts: Mapping[str, Any]) -> Effects:
+    products = frozenset(_product_types(work))
+    everything = frozenset(parts)
+    found = None if work.foreign_writes or not work.name else _uses(work, list(parts))
+    if found is None:
+        return Effects(
+            reads=everything,
+            writes=everything,
+            unknown=everything,
+            foreign=work.foreign_writes,
+            products=products,
+        )
+    unknown = {path for path, use in found if use.unknown_use}
+    unknown |= everything - {path for path, _ in found}
+    reads = {path for path, use in found if use.reads} | unknown
+    writes = {path for path, use in found if use.writes} | unknown
+    if any(access.foreign for access in work.accesses):
+        # What it writes may be among what it reads by an address kept in memory.
+        reads |= writes
+    return Effects(
+        reads=frozenset(reads),
+        writes=frozenset(writes),
+        atomics=frozenset(path for path, use in found if use.atomics),
+        unknown=frozenset(unknown),
+        products=products,
+    )
+
+
+def _uses(work: Work, paths: list[str]) -> list[tuple[str, ArgumentUse]] | None:
+    """Pairs of tensors and their uses; None where a use cannot be told whose it is.
+
+    The front end numbers a tuple's parts as it likes (it drops a 1 among them), so that they are
+    matched in order; where their number differs, each use counts for all of them.
+    """
+    by_parameter: dict[str, list[ArgumentUse]] = {}
+    for use in sorted(work.arguments, key=lambda use: use.index):
+        by_parameter.setdefault(use.name.partition(".")[0], []).append(use)
+    found: list[tuple[str, ArgumentUse]] = []
+    for name, uses in by_parameter.items():
+        own = [path for path in paths if is_part(path, name)]
+        if not name or not own:
+            return None
+        if len(own) == len(uses):
+            found += zip(own, uses, strict=True)
+        else:
+            found += [(path, use) for path in own for use in uses]
+    return found
+
+
+def _product_types(work: Work) -> Iterator[str]:
+    for product in work.dots:
+        operand = product.dot.operand
+        # Others split a float in several narrow ones ("tf32x3"), which makes up for the rounding.
+        yield "tf32" if product.precision == "tf32" else operand
+
+
+def _either(one: Effects, other: Effects) -> Effects:
+    return Effects(
+        reads=one.reads | other.reads,
+        writes=one.writes | other.writes,
+        atomics=one.atomics | other.atomics,
+        unknown=one.unknown | other.unknown,
+        foreign=one.foreign or other.foreign,
+        products=one.products | other.products,
+    )

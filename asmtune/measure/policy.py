@@ -1,0 +1,66 @@
+"""How often to time, how cold, and what counts as slower."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from asmtune.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingPolicy:
+    """How candidates are timed against each other.
+
+    Attributes:
+        coarse_rounds: samples of every entrant before it may be dropped; two where it
+            is hopeless.
+        most_rounds: samples of those still in contention in a trial.
+        fine_rounds: fresh interleaved samples of each finalist.
+        contention: an entrant whose fastest sample is beyond this factor of the best
+            median is clearly slower.
+        hopeless: likewise after two samples, both beyond this factor.
+        significance: an entrant is slower if equal ones would differ as much with less
+            than this probability (one-sided Mann-Whitney).
+        spread: (p80 - p20) / median above which a timing is not steady, so that
+            finalists are timed on, up to three times `fine_rounds`.
+        near_tie: finalists this close to the best, and not significantly slower, are
+            tied: fewer registers, then less shared memory, win.
+        entrant_us: device time of one entrant in a trial, after which it gets no more
+            samples once it has two: a kernel of milliseconds needs few. Finalists get
+            five times that, and five samples.
+        flush_bytes: written before each launch, so that inputs come from DRAM; 256 MiB
+            is over four times the L2 of an H200. At 0 the caches stay warm.
+        mode: "events" times single launches by events around them. "graph" times
+            several launches in a CUDA graph, against the same graph without them, for
+            kernels of a few microseconds; launches that cannot be captured fail.
+        launches: of a subject in one CUDA graph.
+
+    Raises:
+        InputError: a figure is below its minimum, or the mode is unknown.
+    """
+
+    coarse_rounds: int = 3
+    most_rounds: int = 12
+    fine_rounds: int = 20
+    contention: float = 1.15
+    hopeless: float = 2.0
+    significance: float = 0.01
+    spread: float = 0.05
+    near_tie: float = 0.01
+    entrant_us: float = 30_000.0
+    flush_bytes: int = 256 << 20
+    mode: Literal["events", "graph"] = "events"
+    launches: int = 10
+
+    def __post_init__(self) -> None:
+        least = {"coarse_rounds": 1, "most_rounds": 1, "fine_rounds": 1, "launches": 1}
+        least |= {"contention": 1, "hopeless": 1, "significance": 0, "spread": 0}
+        least |= {"near_tie": 0, "entrant_us": 0, "flush_bytes": 0}
+        for name, minimum in least.items():
+            value = getattr(self, name)
+            # Not `value < minimum`, which lets NaN pass.
+            if not value >= minimum:
+                raise InputError(f"TimingPolicy: {name} is {value}, and must be {minimum} or more")
+        if self.mode not in ("events", "graph"):
+            raise InputError(f'TimingPolicy: mode is {self.mode!r}; take "events" or "graph"')

@@ -1,0 +1,94 @@
+"""What is done with each tensor argument: by the IR, or by the user's word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from asmtune.errors import InputError
+from asmtune.measure.effects import Effects, is_part, tensor_parts
+from asmtune.measure.reference import Reference
+from asmtune.measure.slots import Slot, overlap
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """What the user says of a kernel's arguments; the IR tells the rest.
+
+    Attributes:
+        check: whether outputs are compared; arguments get their contents back in any case.
+        reference: takes the arguments by name, with the contents that the kernel finds, tensors
+            cloned (those of descriptors as plain tensors). Returns what the kernel should leave:
+            tensors by name, or one tensor where one argument is written. What it does not name
+            is not compared: scratch, say, that each config leaves in a state of its own.
+        restore_value: names of arguments that hold the same at the start of every run.
+        reset_to_zero: names of those that hold zeros then.
+        tolerance: how far elements may be apart, relative to their magnitude, whatever their
+            dtype; see `asmtune.measure.outputs`.
+    """
+
+    check: bool = True
+    reference: Reference | None = None
+    restore_value: tuple[str, ...] = ()
+    reset_to_zero: tuple[str, ...] = ()
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What is done with the tensor arguments.
+
+    Attributes:
+        inputs: those that are read.
+        written: those that may be written.
+        kept: written ones whose contents count at the start of a run.
+        zeroed: written ones that start from zeros.
+        poisoned: written ones whose contents do not count.
+    """
+
+    inputs: list[Slot]
+    written: list[Slot]
+    kept: list[Slot]
+    zeroed: list[Slot]
+    poisoned: list[Slot]
+
+    @classmethod
+    def of(cls, slots: list[Slot], effects: Effects, options: CheckOptions) -> Roles:
+        """Reads them off the IR's effects and the user's words, which come first."""
+        zeroed = [slot for slot in slots if _is_named(slot, options.reset_to_zero)]
+        restored = [slot for slot in slots if _is_named(slot, options.restore_value)]
+        writes, reads = effects.writes | effects.atomics, effects.reads | effects.atomics
+        inputs = [s for s in slots if s.name in reads | effects.unknown or s in restored]
+        written = [
+            slot
+            for slot in slots
+            if slot.name in writes | effects.unknown or slot in zeroed or slot in restored
+        ]
+        # Whoever shares an argument's memory may read what it held.
+        live = [s for s in written if s in inputs or any(overlap(s, other) for other in inputs)]
+        kept = [slot for slot in live if slot not in zeroed]
+        poisoned = [slot for slot in written if slot not in live and slot not in zeroed]
+        return cls(inputs, written, kept, zeroed, poisoned)
+
+
+def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
+    """Holds the names that the user gave to those of the arguments.
+
+    Raises:
+        InputError: one is of no tensor argument.
+    """
+    tensors = list(tensor_parts(arguments))
+    given = {"restore_value": options.restore_value, "reset_to_zero": options.reset_to_zero}
+    for option, names in given.items():
+        for name in names:
+            if not any(is_part(path, name) for path in tensors):
+                what = "is no tensor" if name in arguments else "is no argument"
+                raise InputError(
+                    f"{option}= names {name}, which {what} of the kernel: "
+                    f"its tensors are {', '.join(tensors) or 'none'}"
+                )
+
+
+def _is_named(slot: Slot, names: tuple[str, ...]) -> bool:
+    return any(is_part(slot.name, name) for name in names)

@@ -1,0 +1,185 @@
+"""Where tensor arguments lie in memory, reached through their storage.
+
+Never through the user's tensor: a write then leaves the version that autograd counts alone, and
+is allowed on a leaf that requires a gradient and on a tensor of inference mode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from asmtune.dtypes import TORCH_NAMES, dtype_of, torch_dtype
+from asmtune.measure.effects import tensor_parts
+
+# Beyond this much work (NumPy's own measure) two views count as overlapping.
+_OVERLAP_WORK: Final = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """One tensor argument as a kernel may reach it.
+
+    Attributes:
+        name: the parameter's, with a part's position in a tuple: `t.1`.
+        storage: the memory that it is a view of.
+        device: where that lies.
+        dtype: of its elements, as they are compared: a complex number counts as two real ones
+            along a new first axis, a bool as a byte, what PyTorch cannot convert as integers.
+        own_dtype: of its elements, as the user sees them.
+        start: its first byte in the storage.
+        sizes, strides: extents of the view and elements between neighbours, axes that repeat
+            the same memory taken as 1.
+        shape: extents as the user sees them.
+    """
+
+    name: str
+    storage: Any
+    device: Any
+    dtype: Any
+    own_dtype: Any
+    start: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @cached_property
+    def stop(self) -> int:
+        """The byte after its last one, gaps between elements passed over."""
+        steps = zip(self.sizes, self.strides, strict=True)
+        reach = sum((size - 1) * stride for size, stride in steps)
+        return int(self.start + (reach + 1) * self.dtype.itemsize)
+
+    @property
+    def elements(self) -> int:
+        """How many elements."""
+        return math.prod(self.sizes)
+
+    def view(self) -> Any:
+        """Its elements, in place."""
+        return self.over(self.storage, self.start, self.device)
+
+    def over(self, storage: Any, start: int, device: Any) -> Any:
+        """A view of other memory, laid out like this."""
+        import torch
+
+        place = start // self.dtype.itemsize
+        empty = torch.empty(0, dtype=self.dtype, device=device)
+        return empty.set_(storage, place, self.sizes, self.strides)
+
+    def elements_of(self, values: Any) -> Any:
+        """What the elements are if the argument holds a tensor of its shape, as `view` has them."""
+        import torch
+
+        values = values.detach().to(self.own_dtype)
+        for axis, size in enumerate(self.sizes[len(self.sizes) - len(self.shape) :]):
+            values = values.narrow(axis, 0, size)
+        if values.is_complex():
+            values = torch.view_as_real(values.resolve_conj()).movedim(-1, 0)
+        return values if values.dtype == self.dtype else values.view(self.dtype)
+
+
+def slots_of(arguments: Mapping[str, Any]) -> tuple[list[Slot], list[str]]:
+    """Tensors among a launch's arguments, and the names of those that are not PyTorch's.
+
+    Tensors without elements are left out.
+    """
+    found, foreign = [], []
+    for name, value in tensor_parts(arguments).items():
+        slot = _slot(name, value)
+        if slot is None:
+            foreign.append(name)
+        elif slot.elements:
+            found.append(slot)
+    return found, foreign
+
+
+def _slot(name: str, value: Any) -> Slot | None:
+    import torch
+
+    tensor = value if isinstance(value, torch.Tensor) else getattr(value, "base", None)
+    if not isinstance(tensor, torch.Tensor):
+        return None
+    dtype, width = tensor.dtype, tensor.dtype.itemsize
+    named = dtype_of(value)
+    if named in TORCH_NAMES and torch_dtype(named).itemsize == width:
+        dtype = torch_dtype(named)  # of a reinterpreted tensor, its own
+    storage, start = tensor.untyped_storage(), int(tensor.storage_offset()) * width
+    shape, strides = _layout(value, tensor, (storage.nbytes() - start) // width)
+    sizes = tuple(
+        1 if step == 0 and size else size for size, step in zip(shape, strides, strict=True)
+    )
+    compared = _compared(dtype)
+    if dtype.is_complex:
+        sizes, strides = (2, *sizes), (1, *(2 * step for step in strides))
+    return Slot(name, storage, tensor.device, compared, dtype, start, sizes, strides, shape)
+
+
+def _layout(value: Any, tensor: Any, room: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Extents and strides: a descriptor's own where they fit in the memory from its start on."""
+    own = getattr(value, "shape", None), getattr(value, "strides", None)
+    if value is not tensor and all(isinstance(part, list | tuple) for part in own):
+        shape, strides = (tuple(int(extent) for extent in part or ()) for part in own)
+        reach = sum((size - 1) * step for size, step in zip(shape, strides, strict=False))
+        if len(shape) == len(strides) and min(shape, default=1) > 0 and reach < room:
+            return shape, strides
+    return tuple(tensor.shape), tuple(tensor.stride())
+
+
+def _compared(dtype: Any) -> Any:
+    """The dtype that elements are compared as."""
+    import torch
+
+    if dtype == torch.bool:
+        return torch.uint8
+    if dtype.is_complex:
+        return dtype.to_real()
+    known = dtype.is_floating_point and dtype != getattr(torch, "float4_e2m1fn_x2", None)
+    return dtype if known else integers(dtype)
+
+
+def integers(dtype: Any) -> Any:
+    """The integer dtype of a dtype's width; small unsigned numbers keep their sign."""
+    import torch
+
+    by_width = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return dtype if dtype == torch.uint8 else by_width[dtype.itemsize]
+
+
+def overlap(one: Slot, other: Slot) -> bool:
+    """Whether an element of one shares a byte with one of the other, gaps left out."""
+    import numpy as np
+
+    (start, stop), (other_start, other_stop) = _addresses(one), _addresses(other)
+    if start >= other_stop or other_start >= stop:
+        return False
+    first, second = (np.asarray(_Footprint(slot)) for slot in (one, other))
+    try:
+        return bool(np.shares_memory(first, second, max_work=_OVERLAP_WORK))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _addresses(slot: Slot) -> tuple[int, int]:
+    base = slot.storage.data_ptr()
+    return base + slot.start, base + slot.stop
+
+
+class _Footprint:
+    """A slot's addresses as NumPy's array interface has them; nobody reads what is there.
+
+    The memory may be a GPU's: NumPy's solver looks at addresses, extents and strides alone.
+    """
+
+    def __init__(self, slot: Slot) -> None:
+        width = slot.dtype.itemsize
+        self.__array_interface__ = {
+            "data": (_addresses(slot)[0], False),
+            "shape": slot.sizes,
+            "strides": tuple(step * width for step in slot.strides),
+            "typestr": f"|V{width}",
+            "version": 3,
+        }

@@ -1,0 +1,86 @@
+"""Run with TRITON_INTERPRET=1: rehearses real kernels on CPU tensors, prints what was found.
+
+Takes the kernels' effects as JSON, for the interpreter makes no IR.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import effect_kernels as kernels
+import torch
+
+from asmtune.measure import CheckOptions, Effects, Rehearsal
+
+N, BLOCK = 1000, 64
+GRID = (-(-N // BLOCK),)
+
+
+def found(
+    arguments: Mapping[str, Any],
+    effects: Mapping[str, list[str]],
+    runs: Mapping[str, Callable[[], object]],
+) -> dict[str, Any]:
+    """What the check says of each run, the first being the default."""
+    before = {name: tensor.clone() for name, tensor in arguments.items()}
+    sets = {name: frozenset(names) for name, names in effects.items()}
+    with Rehearsal(arguments, Effects(**sets), CheckOptions()) as rehearsed:
+        failure = rehearsed.set_reference(next(iter(runs.values())))
+        assert failure is None, failure
+        kinds = {}
+        for name, run in runs.items():
+            failure = rehearsed.check(run)
+            kinds[name] = failure.kind if failure else None
+    kept = all(torch.equal(arguments[name], before[name]) for name in before)
+    return {**kinds, "kept": kept}
+
+
+def main() -> None:
+    """Prints one JSON object."""
+    effects = json.loads(sys.argv[1])
+    x, y = torch.randn(2, N, generator=torch.Generator().manual_seed(1))
+    memory = torch.ones(2, GRID[0] * BLOCK)
+    row = memory[:, :N]  # one that is long enough, one with a neighbour behind it
+
+    def add(kernel: Any) -> Callable[[], object]:
+        def run() -> None:
+            for out in row:
+                kernel[GRID](x, y, out, N, BLOCK=BLOCK)
+
+        return run
+
+    def scale(times: int) -> Callable[[], object]:
+        return lambda: [kernels.scale_in_place[GRID](x, N, BLOCK=BLOCK) for _ in range(times)]
+
+    total = torch.full((1,), 5.0)
+
+    def count(times: int) -> Callable[[], object]:
+        def run() -> None:
+            for _ in range(times):
+                kernels.sum_into[GRID](x, total, N, BLOCK=BLOCK, SPLIT=GRID[0])
+
+        return run
+
+    results = {
+        "add": found(
+            {"x_ptr": x, "y_ptr": y, "out_ptr": row},
+            effects["add"],
+            {
+                "right": add(kernels.add),
+                "hole": add(kernels.add_but_the_last),
+                "beyond": add(kernels.add_without_mask),
+            },
+        ),
+        "scale": found({"x_ptr": x}, effects["scale"], {"right": scale(1), "wrong": scale(2)}),
+        "sum": found(
+            {"x_ptr": x, "total_ptr": total}, effects["sum"], {"right": count(1), "twice": count(2)}
+        ),
+    }
+    print(json.dumps(results))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,310 @@
+"""The GPU's clock over a simulated queue: what a late host may do to a sample, and to its cost."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from typing import NoReturn
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asmtune.config import Config
+from asmtune.errors import MeasureError
+from asmtune.measure import GpuClock, Subject, TimingPolicy
+from asmtune.measure.brisk import brisk_threads
+from asmtune.records import Failure
+from tests.simulated_gpu import SimulatedGpu
+
+EVENTS = TimingPolicy()
+GRAPH = TimingPolicy(mode="graph")
+
+
+def launched(gpu: SimulatedGpu, us: float, prepared_us: float = 0.0) -> Subject:
+    """A subject that takes so long on a simulated GPU, and so long to prepare there."""
+
+    def prepare() -> None:
+        if prepared_us:
+            gpu.launch("prepare", prepared_us)
+
+    return Subject(Config({"us": us}), lambda: gpu.launch(f"run {us:g}", us), prepare)
+
+
+def awake(gpu: SimulatedGpu, policy: TimingPolicy = EVENTS) -> GpuClock:
+    """A clock whose first round, which wakes the GPU, is over; and its costs are forgotten."""
+    clock = GpuClock(policy, gpu)
+    clock.round([launched(gpu, 1.0)])
+    gpu.busy_us.clear()
+    gpu.begun.clear()
+    clock.delayed = 0
+    return clock
+
+
+# ---------------------------------------------------------------- one launch between marks
+
+
+def test_a_prompt_host_costs_one_flush_a_sample() -> None:
+    """Samples are exact and in order; each takes a preparation, a flush and a launch."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu)
+    subjects = [launched(gpu, 30.0), launched(gpu, 2.0, prepared_us=500.0), launched(gpu, 900.0)]
+    assert clock.round(subjects) == pytest.approx([30.0, 2.0, 900.0])
+    kinds = ["flush", "run 30", "prepare", "flush", "run 2", "flush", "run 900"]
+    assert gpu.begun == kinds
+    assert clock.delayed == 0
+
+
+def test_many_subjects_are_timed_in_batches() -> None:
+    """Seventy subjects come back in their order, each launched once."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu)
+    times = [float(n) for n in range(1, 71)]
+    assert clock.round([launched(gpu, us) for us in times]) == pytest.approx(times)
+    assert gpu.begun[1::2] == [f"run {us:g}" for us in times]
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    share=st.floats(0.0, 1.0),
+    longest=st.floats(1.0, 6000.0),
+    times=st.lists(st.floats(1.0, 3000.0), min_size=1, max_size=40),
+    flush_us=st.sampled_from([0.0, 15.0, 60.0]),
+)
+@settings(max_examples=150)
+def test_a_late_host_is_never_in_a_sample(
+    seed: int, share: float, longest: float, times: list[float], flush_us: float
+) -> None:
+    """Whatever stalls the host, all but the samples that are counted as delayed are exact."""
+    generator = random.Random(seed)
+    gpu = SimulatedGpu(flush_us=flush_us)
+    clock = awake(gpu)
+    gpu.stall = lambda: generator.uniform(0, longest) if generator.random() < share else 0.0
+    for _ in range(3):
+        clock.delayed = 0
+        samples = clock.round([launched(gpu, us) for us in times])
+        wrong = [s for s, us in zip(samples, times, strict=True) if abs(s - us) > 1e-6 * us]
+        assert len(wrong) <= clock.delayed
+        # A late host only adds.
+        assert all(s >= us - 1e-6 * us for s, us in zip(samples, times, strict=True))
+
+
+@pytest.mark.parametrize("stall_us", [70.0, 300.0, 1000.0])
+def test_a_busy_thread_is_outwaited(stall_us: float) -> None:
+    """With every call held up, samples are exact, and soon taken once only."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu)
+    gpu.stall = lambda: stall_us
+    subjects = [launched(gpu, us) for us in (2.0, 30.0, 31.0)]
+    for _ in range(10):
+        assert clock.round(subjects) == pytest.approx([2.0, 30.0, 31.0])
+    assert clock.delayed == 0
+    runs = sum(what.startswith("run") for what in gpu.begun)
+    assert runs <= 1.7 * 30
+
+
+def test_one_stall_costs_one_more_sample() -> None:
+    """A single stop of 5 ms, as another thread's turn takes, is met by one retake."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu)
+    subjects = [launched(gpu, float(us)) for us in range(20, 40)]
+    stalls = iter([0.0] * 41 + [5000.0])
+    gpu.stall = lambda: next(stalls, 0.0)
+    assert clock.round(subjects) == pytest.approx([float(us) for us in range(20, 40)])
+    assert len([what for what in gpu.begun if what.startswith("run")]) == 21
+
+
+def test_retakes_are_bounded() -> None:
+    """A host that is always too late costs four takes; the least stands, and is counted."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu)
+    stalls = iter(range(1_000_000, 2_000_000, 1000))
+    gpu.stall = lambda: float(next(stalls))
+    (sample,) = clock.round([launched(gpu, 30.0)])
+    assert [what for what in gpu.begun if what.startswith("run")] == ["run 30"] * 4
+    assert clock.delayed == 1
+    # What the calls of the first take took between its marks: the start and the launch.
+    assert sample == pytest.approx(1_001_000 + 1_002_000 + 2 * gpu.call_us)
+
+
+def test_the_lead_is_given_up() -> None:
+    """When the other thread is done, the GPU is soon no longer held back."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu)
+    subject = launched(gpu, 30.0)
+    gpu.stall = lambda: 400.0
+    clock.round([subject])
+    gpu.stall = lambda: 0.0
+    for _ in range(8):
+        clock.round([subject])
+    gpu.begun.clear()
+    clock.round([subject])
+    assert gpu.begun == ["flush", "run 30"]
+
+
+# ---------------------------------------------------------------- idle clocks
+
+
+def test_idle_clocks_are_waited_for() -> None:
+    """A GPU that takes 8 ms to come up from idle clocks has done so before the first sample."""
+    gpu = SimulatedGpu()
+    clock = GpuClock(EVENTS, gpu)
+    subject = launched(gpu, 30.0)
+    for pause_us in (0.0, 500_000.0, 60_000.0):
+        gpu.host_us += pause_us
+        woken = gpu.host_us + 8_000
+        gpu.slowdown = lambda now_us, woken=woken: 5.0 if now_us < woken else 1.0
+        assert clock.round([subject]) == pytest.approx([30.0])
+
+
+def test_waking_is_bounded_and_not_repeated() -> None:
+    """Clocks that stay low cost 20 ms after a pause, and nothing without one."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu)
+    subject = launched(gpu, 30.0)
+    gpu.slowdown = lambda _: 2.0
+    clock.round([subject])
+    assert "hold" not in gpu.busy_us
+    gpu.host_us += 1e6
+    assert clock.round([subject]) == pytest.approx([60.0])
+    assert gpu.busy_us.pop("hold") < 21_000
+    gpu.slowdown = lambda _: 1.0
+    gpu.host_us += 1e6
+    clock.round([subject])
+    assert gpu.busy_us["hold"] == pytest.approx(200.0)
+
+
+# ---------------------------------------------------------------- graphs
+
+
+def test_a_graph_tells_what_the_launches_add() -> None:
+    """Flushes and preparations are in no sample of `graph` mode, and no host delays it."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu, GRAPH)
+    subjects = [launched(gpu, 1.5, prepared_us=40.0), launched(gpu, 300.0)]
+    assert [clock.warm_up(subject) for subject in subjects] == [None, None]
+    gpu.begun.clear()
+    gpu.stall = lambda: 5000.0
+    assert clock.round(subjects) == pytest.approx([1.5, 300.0])
+    assert gpu.begun.count("run 1.5") == gpu.begun.count("run 300") == GRAPH.launches
+    assert gpu.begun.count("prepare") == 2 * GRAPH.launches
+    first = gpu.begun.index("run 1.5")
+    assert gpu.begun[first - 2 : first + 3] == ["prepare", "flush", "run 1.5", "prepare", "flush"]
+
+
+def test_a_subject_is_captured_once() -> None:
+    """Warming up again, as for a final, keeps the graph; so does a round of its own."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu, GRAPH)
+    subject = launched(gpu, 3.0)
+    clock.round([subject])
+    graph = subject.graph
+    assert graph is not None
+    clock.warm_up(subject)
+    clock.round([subject])
+    assert subject.graph is graph
+
+
+def test_a_graph_never_tells_nothing() -> None:
+    """Where flushes vary by more than the launches take, a sample is still above zero."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu, GRAPH)
+    subject = launched(gpu, 0.5)
+    clock.warm_up(subject)
+    begin_us = max(gpu.host_us, gpu.free_us)
+    gpu.slowdown = lambda now_us: 1.5 if now_us < begin_us + 100 else 1.0
+    assert clock.round([subject]) == [0.01]
+
+
+def test_what_cannot_be_captured_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In `graph` mode it is a failure that says so; by events it is timed."""
+    gpu = SimulatedGpu()
+
+    def run() -> None:
+        if gpu._captured is not None:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        gpu.launch("run", 5.0)
+
+    subject = Subject(Config({}), run, lambda: None)
+    failure = GpuClock(GRAPH, gpu).warm_up(subject)
+    assert isinstance(failure, Failure)
+    assert (failure.stage, failure.kind) == ("launch", "capture")
+    assert "not permitted when stream is capturing" in failure.detail
+    clock = GpuClock(EVENTS, gpu)
+    assert clock.warm_up(subject) is None
+    assert clock.round([subject]) == pytest.approx([5.0])
+
+
+# ---------------------------------------------------------------- warm-up, threads, no GPU
+
+
+def test_warming_up_runs_once_and_says_why_not() -> None:
+    """A launch is prepared, run and waited for; what it raises is a failure."""
+    gpu = SimulatedGpu()
+    clock = GpuClock(EVENTS, gpu)
+    assert clock.warm_up(launched(gpu, 700.0, prepared_us=10.0)) is None
+    assert gpu.begun == ["prepare", "run 700"]
+    assert gpu.host_us >= 710.0
+
+    def refuse() -> NoReturn:
+        raise RuntimeError("out of resource: shared memory, Required: 300000")
+
+    failure = clock.warm_up(Subject(Config({}), refuse, lambda: None))
+    assert isinstance(failure, Failure)
+    assert (failure.stage, failure.kind) == ("launch", "shared_memory")
+
+
+def test_threads_take_short_turns_meanwhile() -> None:
+    """The interpreter's switch interval is short in a round, and the user's own after it."""
+    before = sys.getswitchinterval()
+    gpu = SimulatedGpu()
+    seen: list[float] = []
+    gpu.stall = lambda: seen.append(sys.getswitchinterval()) or 0.0
+    GpuClock(EVENTS, gpu).round([launched(gpu, 3.0)])
+    assert max(seen) < 1e-4
+    assert sys.getswitchinterval() == before
+    with pytest.raises(RuntimeError), brisk_threads():
+        raise RuntimeError
+    assert sys.getswitchinterval() == before
+
+
+def test_clocks_in_several_threads_leave_the_interval_alone() -> None:
+    """Who leaves last gives the interval back, whoever came first."""
+    before = sys.getswitchinterval()
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with brisk_threads():
+            inside.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=other)
+    with brisk_threads():
+        thread.start()
+        assert inside.wait(30)
+    assert sys.getswitchinterval() < 1e-4
+    leave.set()
+    thread.join(30)
+    assert sys.getswitchinterval() == before
+
+
+def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making a clock says that there is no GPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(MeasureError, match="timing needs a CUDA GPU"):
+        GpuClock(EVENTS)
+
+
+def test_without_room_for_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full GPU the error gives the size, what is free, and the setting."""
+
+    def full(*args: object, **kwargs: object) -> NoReturn:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 << 20, 140 << 30))
+    monkeypatch.setattr(torch, "empty", full)
+    with pytest.raises(MeasureError, match=r"L2: 256 MiB, and 100 MiB are free.*flush_bytes"):
+        GpuClock(EVENTS)

@@ -1,0 +1,218 @@
+"""Effects of kernels that reach their memory in every way, read off real TTIR."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import effect_kernels as kernels
+import pytest
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from asmtune.measure import Effects
+from asmtune.measure.effects import tensor_parts
+from asmtune.workload import Work
+from tests.workload.workload_lowering import F32, I32, I64, pointer, work
+
+
+def of(kernel: Any, /, **values: Any) -> Effects:
+    """Effects of one config."""
+    return Effects.of([work(kernel, grid=(2,), **values)], values)
+
+
+def letters(effects: Effects, values: dict[str, Any]) -> dict[str, str]:
+    """R, W, A and ? of each tensor argument."""
+    sets = {"R": effects.reads, "W": effects.writes, "A": effects.atomics, "?": effects.unknown}
+    return {
+        name: "".join(letter for letter, names in sets.items() if name in names)
+        for name in tensor_parts(values)
+    }
+
+
+def host_descriptor() -> TensorDescriptor:
+    tensor = torch.empty(64, 64, device="meta", dtype=F32)
+    return TensorDescriptor(tensor, [64, 64], [64, 1], [64, 64])
+
+
+P, INT, LONG = pointer(), pointer(I32), pointer(I64)
+CASES: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
+    "plain": (
+        kernels.add,
+        {"x_ptr": P, "y_ptr": P, "out_ptr": P, "n": 100, "BLOCK": 64},
+        {"x_ptr": "R", "y_ptr": "R", "out_ptr": "W"},
+    ),
+    "in place": (kernels.scale_in_place, {"x_ptr": P, "n": 100, "BLOCK": 64}, {"x_ptr": "RW"}),
+    "atomics": (
+        kernels.sum_into,
+        {"x_ptr": P, "total_ptr": P, "n": 100, "BLOCK": 64, "SPLIT": 2},
+        {"x_ptr": "R", "total_ptr": "RWA"},
+    ),
+    "lock": (
+        kernels.locked,
+        {"lock_ptr": INT, "x_ptr": P, "BLOCK": 64},
+        {"lock_ptr": "RWA", "x_ptr": "RW"},
+    ),
+    "behind a condition": (
+        kernels.store_if,
+        {"x_ptr": P, "y_ptr": P, "flag_ptr": INT, "BLOCK": 64},
+        {"x_ptr": "R", "y_ptr": "W", "flag_ptr": "R"},
+    ),
+    "carried by a loop": (
+        kernels.carried,
+        {"x_ptr": P, "y_ptr": P, "n": 9, "BLOCK": 64},
+        {"x_ptr": "W", "y_ptr": "W"},
+    ),
+    "chosen element by element": (
+        kernels.chosen,
+        {"x_ptr": P, "y_ptr": P, "z_ptr": P, "n": 9, "BLOCK": 64},
+        {"x_ptr": "W", "y_ptr": "W", "z_ptr": "R"},
+    ),
+    "in a called function": (
+        kernels.in_a_call,
+        {"x_ptr": P, "y_ptr": P, "z_ptr": P, "BLOCK": 64},
+        {"x_ptr": "W", "y_ptr": "RW", "z_ptr": "R"},
+    ),
+    "device descriptors": (
+        kernels.described,
+        {"x_ptr": P, "y_ptr": P, "M": 64, "N": 64, "BLOCK": 64, "REDUCE": False},
+        {"x_ptr": "R", "y_ptr": "W"},
+    ),
+    "descriptor that adds": (
+        kernels.described,
+        {"x_ptr": P, "y_ptr": P, "M": 64, "N": 64, "BLOCK": 64, "REDUCE": True},
+        {"x_ptr": "R", "y_ptr": "RWA"},
+    ),
+    "descriptor of either": (
+        kernels.described_either,
+        {"x_ptr": P, "y_ptr": P, "M": 64, "N": 64, "BLOCK": 64},
+        {"x_ptr": "W", "y_ptr": "W"},
+    ),
+    "host descriptors": (
+        kernels.host_described,
+        {"a": host_descriptor(), "c": host_descriptor()},
+        {"a": "R", "c": "W"},
+    ),
+    "host descriptors in a tuple": (
+        kernels.host_described_pair,
+        {"pair": (host_descriptor(), host_descriptor())},
+        {"pair.0": "R", "pair.1": "W"},
+    ),
+    "renamed": (
+        kernels.renamed,
+        {"x_ptr": P, "y_ptr": P, "BLOCK": 64},
+        {"x_ptr": "R", "y_ptr": "W"},
+    ),
+    "tuple with a one": (
+        kernels.third_of_tuple,
+        {"tensors": (P, 1, P), "BLOCK": 64},
+        {"tensors.0": "R", "tensors.2": "W"},
+    ),
+    "tuple with nothing": (
+        kernels.third_of_tuple,
+        {"tensors": (P, None, P), "BLOCK": 64},
+        {"tensors.0": "R", "tensors.2": "W"},
+    ),
+    "tuple with a number": (
+        kernels.third_of_tuple,
+        {"tensors": (P, 7, P), "BLOCK": 64},
+        {"tensors.0": "R", "tensors.2": "W"},
+    ),
+    "tuple with a tensor": (
+        kernels.third_of_tuple,
+        {"tensors": (P, P, P), "BLOCK": 64},
+        {"tensors.0": "R", "tensors.1": "", "tensors.2": "W"},
+    ),
+    "nested tuple": (
+        kernels.nested_tuple,
+        {"tensors": (P, (P, P)), "BLOCK": 64},
+        {"tensors.0": "R", "tensors.1.0": "R", "tensors.1.1": "W"},
+    ),
+    "inline assembly": (
+        kernels.asm,
+        {"x_ptr": INT, "y_ptr": INT, "BLOCK": 64},
+        {"x_ptr": "RW?", "y_ptr": "W"},
+    ),
+    # What lies behind an address may be any of the arguments.
+    "store by a table": (
+        kernels.store_by_table,
+        {"table_ptr": LONG, "x_ptr": P, "out_ptr": P, "BLOCK": 64},
+        {"table_ptr": "RW?", "x_ptr": "RW?", "out_ptr": "RW?"},
+    ),
+    "load by a table": (
+        kernels.load_by_table,
+        {"table_ptr": LONG, "out_ptr": P, "BLOCK": 64},
+        {"table_ptr": "R", "out_ptr": "RW"},
+    ),
+    "store by a number": (
+        kernels.store_by_number,
+        {"address": 1 << 40, "x_ptr": P, "BLOCK": 64},
+        {"x_ptr": "RW?"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("kernel", "values", "expected"), CASES.values(), ids=CASES)
+def test_every_road_to_memory_is_seen(
+    kernel: Any, values: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """Whatever way an address takes, its argument is known as read, written, updated or unknown."""
+    effects = of(kernel, **values)
+    assert letters(effects, values) == expected
+    assert effects.foreign == (kernel in (kernels.store_by_table, kernels.store_by_number))
+
+
+def test_effects_are_those_of_any_config() -> None:
+    """A constexpr that makes an atomic of a store makes the argument read as well, for all."""
+    values = {"x_ptr": P, "total_ptr": P, "n": 100}
+    one, two = (
+        work(kernels.sum_into, grid=(2,), **values, BLOCK=64, SPLIT=split) for split in (1, 2)
+    )
+    arguments = {**values, "BLOCK": 64}
+    assert letters(Effects.of([one], arguments), values) == {"x_ptr": "R", "total_ptr": "W"}
+    expected = {"x_ptr": "R", "total_ptr": "RWA"}
+    assert letters(Effects.of([one, two], arguments), values) == expected
+    assert Effects.of([two, one, one], arguments) == Effects.of([one, two], arguments)
+
+
+def test_what_could_not_be_read_may_do_anything() -> None:
+    """One config of unknown work, or none at all, makes every tensor read and written."""
+    values = {"x_ptr": P, "y_ptr": P, "out_ptr": P, "n": 100, "pair": (P, 3)}
+    known = work(kernels.add, grid=(2,), x_ptr=P, y_ptr=P, out_ptr=P, n=100, BLOCK=64)
+    everything = dict.fromkeys(("x_ptr", "y_ptr", "out_ptr", "pair.0"), "RW?")
+    assert letters(Effects.of([known, Work.unread((1, 1, 1))], values), values) == everything
+    assert letters(Effects.of([], values), values) == everything
+
+
+@pytest.mark.parametrize("name", ["", "z_ptr"])
+def test_a_use_without_a_name_may_be_anyones(name: str) -> None:
+    """One argument that neither text nor caller names makes every tensor read and written."""
+    values = {"x_ptr": P, "y_ptr": P, "out_ptr": P, "n": 100, "BLOCK": 64}
+    found = work(kernels.add, grid=(2,), **values)
+    *others, out = found.arguments
+    strange = replace(found, arguments=(*others, replace(out, name=name)))
+    everything = dict.fromkeys(("x_ptr", "y_ptr", "out_ptr"), "RW?")
+    assert letters(Effects.of([strange], values), values) == everything
+
+
+def test_a_tensor_that_the_work_does_not_show_is_not_trusted() -> None:
+    """A tensor argument without a use in a work is unknown; the others keep theirs."""
+    values = {"x_ptr": P, "n": 100, "BLOCK": 64}
+    found = work(kernels.scale_in_place, grid=(2,), **values)
+    more = {**values, "extra": P}
+    assert letters(Effects.of([found], more), more) == {"x_ptr": "RW", "extra": "RW?"}
+
+
+def test_parts_that_do_not_match_share_their_uses() -> None:
+    """Where a tuple has more tensors than the text has uses of it, each counts for all."""
+    values = {"tensors": (P, 7, P), "BLOCK": 64}
+    found = work(kernels.third_of_tuple, grid=(2,), **values)
+    more = {"tensors": (P, P, P)}
+    assert letters(Effects.of([found], more), more) == dict.fromkeys(tensor_parts(more), "RW")
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("tf32", "tf32"), ("ieee", "f32")])
+def test_products_tell_what_they_round_to(precision: str, expected: str) -> None:
+    """A product of 32-bit floats that are rounded first is told from one that is exact."""
+    pointers = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), P)
+    assert of(kernels.product, **pointers, BLOCK=64, PRECISION=precision).products == {expected}
