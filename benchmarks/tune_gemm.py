@@ -28,7 +28,7 @@ def first_process() -> list[dict[str, Any]]:
     import torch
 
     from asmtune.kernels import matmul
-    from asmtune.measure import Subject, TimingPolicy, time_interleaved
+    from asmtune.measure import GpuClock, Race, Subject, TimingPolicy
 
     rows = []
     for M, N, K in SHAPES:
@@ -41,14 +41,15 @@ def first_process() -> list[dict[str, Any]]:
         winner = matmul._tuned.best_config
         exact = a.double() @ b.double()
         out = torch.empty_like(c)
-        ours = Subject(winner, lambda a=a, b=b: matmul.matmul(a, b), lambda: None, always=True)
+        ours = Subject(winner, lambda a=a, b=b: matmul.matmul(a, b), lambda: None)
         vendor = Subject(
             matmul.DEFAULT,
             lambda a=a, b=b, out=out: torch.matmul(a, b, out=out),
             lambda: None,
-            always=True,
         )
-        (mine, cublas), _ = time_interleaved([ours, vendor], TimingPolicy(fine_rounds=40))
+        policy = TimingPolicy(fine_rounds=40)
+        timed = Race(GpuClock(policy), policy).final([ours, vendor])
+        (_, mine), (_, cublas) = timed
         rows.append(
             {
                 "shape": {"M": M, "N": N, "K": K},
@@ -69,7 +70,7 @@ def second_process() -> dict[str, Any]:
     import triton
 
     from asmtune.kernels import matmul
-    from asmtune.tune import Tuner
+    from asmtune.tuning import Session
 
     compiles: list[bool] = []
     triton.knobs.compilation.listener = lambda **event: compiles.append(event["cache_hit"])
@@ -77,7 +78,7 @@ def second_process() -> dict[str, Any]:
     def forbidden(*_: Any) -> None:
         raise AssertionError("the second process tunes")
 
-    Tuner.tune = forbidden  # type: ignore[method-assign]
+    Session.run = forbidden  # type: ignore[method-assign]
     rows = []
     for M, N, K in SHAPES:
         a = torch.randn(M, K, device="cuda", dtype=torch.float16)

@@ -1,0 +1,1 @@
+"""asmtune against `triton.autotune` and against timing everything, on one machine in one run."""

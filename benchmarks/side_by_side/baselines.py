@@ -1,0 +1,144 @@
+"""What asmtune is measured against, each on the same problem and configs."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from asmtune.compile import ArtifactCache, Hooks, Lowering, compile_configs
+from asmtune.compile.load import load_cached
+from asmtune.config import Config
+from asmtune.guard import guarded
+from asmtune.problem import Problem
+from asmtune.records import Failure
+from asmtune.settings import Settings
+from asmtune.target import Target
+
+PARTS: Final = 4
+"""`triton.autotune` first gets a random quarter of the configs: it tells what all would take."""
+
+
+def autotuned(problem: Problem, configs: Sequence[Config], most_s: float) -> dict[str, Any]:
+    """Wall clock of `triton.autotune`; of a random quarter, scaled, where all would take too long.
+
+    Args:
+        problem: the launch; its kernel is bare.
+        configs: the whole space.
+        most_s: seconds above which the quarter is all that is run.
+    """
+    shuffled = random.Random(0).sample(list(configs), len(configs))
+    quarter = -(-len(shuffled) // PARTS)
+    runs = [_autotune(problem, shuffled[:quarter])]
+    whole = runs[0][0] * len(shuffled) / quarter <= most_s
+    if whole:
+        runs.append(_autotune(problem, shuffled[quarter:]))
+    seconds = sum(taken for taken, _, _ in runs)
+    best = min(runs, key=lambda run: run[2])[1]
+    return {
+        "configs": len(shuffled),
+        "run": len(shuffled) if whole else quarter,
+        "seconds_run": round(seconds, 2),
+        "seconds": round(seconds if whole else seconds * len(shuffled) / quarter, 2),
+        "scaled": not whole,
+        "best": best.to_dict(),
+    }
+
+
+def _autotune(problem: Problem, configs: Sequence[Config]) -> tuple[float, Config, float]:
+    """Seconds of the first launch, the config chosen, and its time."""
+    import torch
+    import triton
+
+    listed = [_triton_config(config) for config in configs]
+    kernel = triton.autotune(configs=listed, key=[])(problem.kernel)
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    kernel[problem.grid](**problem.arguments)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    timing = kernel.configs_timings[kernel.best_config]
+    return seconds, Config.of(kernel.best_config), timing[0] if timing else float("inf")
+
+
+def exhaustive(
+    problem: Problem,
+    configs: Sequence[Config],
+    target: Target,
+    settings: Settings,
+    *,
+    fine: bool = True,
+) -> dict[str, Any]:
+    """Compiles everything in parallel, then times everything as Triton does.
+
+    The compile's seconds count for each timing: "coarse" is 5/20 ms a config, "fine" 25/100 ms.
+    """
+    start = time.perf_counter()
+    digests = _compiled(problem, configs, target, settings)
+    compiling = time.perf_counter() - start
+    lowering = Lowering(problem, target, settings.compile_timeout_s)
+    cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
+    runs = {}
+    for config, digest in digests.items():
+        found = load_cached(lowering, config, cache, digest)
+        if not isinstance(found, Failure):
+            runs[config] = found[1]
+    result: dict[str, Any] = {"configs": len(configs), "compiled": len(digests)}
+    for name, warmup, rep in (("coarse", 5, 20), ("fine", 25, 100))[: 1 + fine]:
+        timing, times = _timed(runs, warmup, rep)
+        best = min(times, key=lambda config: times[config])
+        result[name] = {
+            "seconds": round(compiling + timing, 2),
+            "timing_s": round(timing, 2),
+            "best": best.to_dict(),
+            "best_us": round(times[best] * 1000, 3),
+        }
+    return {**result, "compile_s": round(compiling, 2)}
+
+
+def _median_ms(run: Any, warmup: int, rep: int) -> float:
+    from triton.testing import do_bench
+
+    return float(do_bench(run, warmup=warmup, rep=rep, return_mode="median"))
+
+
+def _timed(runs: dict[Config, Any], warmup: int, rep: int) -> tuple[float, dict[Config, float]]:
+    start = time.perf_counter()
+    times = {}
+    for config, launch in runs.items():
+        launch.prepare()
+        # Many a config of a space does not launch: too much shared memory, too few registers.
+        median_ms = guarded("launch", partial(_median_ms, launch.run, warmup, rep))
+        if not isinstance(median_ms, Failure):
+            times[config] = median_ms
+    return time.perf_counter() - start, times
+
+
+def _compiled(
+    problem: Problem, configs: Sequence[Config], target: Target, settings: Settings
+) -> dict[Config, str]:
+    lowering = Lowering(problem, target, settings.compile_timeout_s)
+    hooks = Hooks(_nothing, lambda *_: None)
+    outcomes = compile_configs(lowering, configs, hooks, settings)
+    return {
+        configs[position]: outcome.digest
+        for position, outcome in outcomes
+        if not isinstance(outcome, Failure)
+    }
+
+
+def _nothing(artifact: Any) -> None:
+    """Reads nothing off an artifact."""
+
+
+def _triton_config(config: Config) -> Any:
+    import triton
+
+    options = {
+        "num_warps": config.num_warps,
+        "num_stages": config.num_stages,
+        "num_ctas": config.num_ctas,
+    }
+    return triton.Config(dict(config.kwargs), maxnreg=config.maxnreg, **options)

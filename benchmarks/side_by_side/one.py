@@ -1,0 +1,135 @@
+"""One task in a process of its own: tune by asmtune, by the baselines, then compare the winners.
+
+    python -m benchmarks.side_by_side.one KERNELS LANE TASK FOLDER OUTPUT [--most-s S]
+
+Its caches of compiled code are empty; the folder may hold the fitted model of `learned`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from asmtune.compile import ArtifactCache, Lowering, compile_one
+from asmtune.compile.load import load
+from asmtune.config import Config
+from asmtune.kernel_module import load_kernel_module
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Failure
+from asmtune.settings import Settings
+from asmtune.target import Target, match_device
+from benchmarks.side_by_side.baselines import autotuned, exhaustive
+from benchmarks.side_by_side.tasks import LANES, Task
+
+
+def measure_task(
+    task: Task, kernels: Path, folder: Path, most_s: float
+) -> Iterator[dict[str, Any]]:
+    """All ways of tuning one task, and their winners in one fresh interleaved round.
+
+    Yields:
+        What is known so far, after each of the ways, so that a cut leaves something.
+    """
+    import torch
+
+    module = load_kernel_module(str(kernels / f"{task.kernel}.py"))
+    problem = module.problem(task.shape, module.dtypes[0], "cuda")
+    space = module.space()
+    configs = list(dict.fromkeys(space.configs(**problem.shape)))
+    device = torch.cuda.get_device_name()
+    target = match_device(device)
+    assert target is not None, f"no target describes {device}"
+    settings = Settings.from_environment()
+    result: dict[str, Any] = {**task.to_json(), "configs": len(configs), "device": device}
+    result["asmtune"] = _tuned(problem, space)
+    yield result
+    result["triton.autotune"] = autotuned(problem, configs, most_s)
+    yield result
+    separate = replace(settings, cache_dir=folder / "exhaustive")
+    result["exhaustive"] = exhaustive(problem, configs, target, separate)
+    chosen = {
+        "asmtune": result["asmtune"]["best"],
+        "triton.autotune": result["triton.autotune"]["best"],
+        "exhaustive": result["exhaustive"]["fine"]["best"],
+    }
+    result["retimed_us"] = retimed(problem, chosen, target, settings)
+    yield result
+
+
+def _tuned(problem: Problem, space: Any) -> dict[str, Any]:
+    import torch
+
+    from asmtune import tune
+
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    record = tune(problem, space, effort="balanced")
+    seconds = time.perf_counter() - start
+    return {
+        "seconds": round(seconds, 2),
+        "timed": len(record.measurements),
+        "failed": len(record.failures),
+        "best": record.winner.to_dict(),
+        "best_us": round(record.median_us or 0.0, 3),
+    }
+
+
+def retimed(
+    problem: Problem, chosen: dict[str, dict[str, Any]], target: Target, settings: Settings
+) -> dict[str, float]:
+    """Microseconds of each choice, timed anew in interleaved rounds; equal choices once."""
+    from asmtune.measure import GpuClock, Race, Subject, TimingPolicy
+
+    lowering = Lowering(problem, target, settings.compile_timeout_s)
+    policy = TimingPolicy(fine_rounds=60)
+    subjects: dict[Config, Subject] = {}
+    for values in chosen.values():
+        config = Config.from_dict(values)
+        launch = load(lowering, config, _artifact(lowering, config, settings))
+        assert not isinstance(launch, Failure), launch
+        subjects.setdefault(config, Subject(config, launch.run, launch.prepare, always=True))
+    outcomes = dict(Race(GpuClock(policy), policy).final(list(subjects.values())))
+    times = {}
+    for name, values in chosen.items():
+        outcome = outcomes[Config.from_dict(values)]
+        assert not isinstance(outcome, Failure), outcome
+        times[name] = round(outcome.median_us, 3)
+    return times
+
+
+def _artifact(lowering: Lowering, config: Config, settings: Settings) -> Artifact:
+    request = lowering.request(config)
+    assert not isinstance(request, Failure), request
+    found = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes).get(request.digest)
+    artifact = compile_one(request, settings) if found is None else found
+    assert isinstance(artifact, Artifact), artifact
+    return artifact
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one task and writes its result."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kernels", type=Path)
+    parser.add_argument("lane", type=int)
+    parser.add_argument("task", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--most-s", type=float, default=300.0)
+    options = parser.parse_args(arguments)
+    os.environ["ASMTUNE_CACHE_DIR"] = str(options.folder / "asmtune")
+    os.environ["TRITON_CACHE_DIR"] = str(options.folder / "triton")
+    task = LANES[options.lane][options.task]
+    for result in measure_task(task, options.kernels, options.folder, options.most_s):
+        part = options.output.with_suffix(".part")
+        part.write_text(json.dumps(result))
+        part.replace(options.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""What is tuned: whole spaces of five kernels of the oracle, shared out over GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True)
+class Task:
+    """One kernel on one shape.
+
+    Attributes:
+        kernel: name of its file.
+        shape: as the file has it.
+    """
+
+    kernel: str
+    shape: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """As a mapping."""
+        return {"kernel": self.kernel, "shape": self.shape}
+
+
+LANES: Final = (
+    (
+        Task("gemm", {"M": 4096, "N": 4096, "K": 4096}),
+        Task("layernorm", {"rows": 4096, "cols": 4096}),
+    ),
+    (
+        Task("gemm", {"M": 1024, "N": 16384, "K": 1024}),
+        Task("broadcast_relu", {"P": 8192, "D": 4096}),
+    ),
+    (
+        Task("attention", {"B": 4, "H": 16, "N": 1024, "D": 64, "causal": False}),
+        Task("layernorm", {"rows": 512, "cols": 4096}),
+    ),
+    (
+        Task("gemm_bias_gelu", {"M": 2048, "N": 4096, "K": 1024}),
+        Task("broadcast_relu", {"P": 65536, "D": 256}),
+    ),
+)
+"""Each lane takes one GPU and its share of the cores, its tasks one after another. Softmax is left
+out: one of its configs keeps a compiler without a limit busy for minutes."""
