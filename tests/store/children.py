@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -31,6 +32,9 @@ def start(work: Callable[[int], object]) -> tuple[int, int]:
     status = 1
     try:
         os.close(reader)
+        if "torch" in sys.modules:
+            # A fork has none of its parent's OpenMP threads, and would wait for them.
+            sys.modules["torch"].set_num_threads(1)
         work(writer)
         status = 0
     except AsmtuneError as error:
