@@ -23,6 +23,8 @@ from asmtune.store.claims import Claim
 
 KEY = record().key
 FAST = Pace(beat_s=0.1, stale_s=1.0, poll_s=0.02, poll_most_s=0.1)
+PATIENT = replace(FAST, stale_s=60.0)
+"""Where no owner is silent: of 32 processes on two cores, one may get no turn for a second."""
 
 
 def shelf(where: str, pace: Pace = FAST, wait_s: float = 60.0) -> Shelf:
@@ -43,7 +45,7 @@ def block(made: TuneRecord) -> int:
 
 def resolve(where: str, m: int, tune_s: float, pipe: int) -> None:
     """What a launch does: uses what is there, waits for who tunes, or tunes; says what it got."""
-    used = shelf(where)
+    used = shelf(where, PATIENT)
     mine = tuned(os.getpid(), key=record(m).key)
     with used.flight(mine.key, PROVENANCE) as flight:
         found = flight.record
