@@ -16,7 +16,6 @@ from typing import Any, TextIO
 from asmtune.bench import messages
 from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
 from asmtune.bench.parcel import unpack
-from asmtune.bench.process import die_with_parent
 from asmtune.bench.trials import Candidate, Trials, trials_on
 from asmtune.compile.load import Launch
 from asmtune.config import Config
@@ -24,6 +23,7 @@ from asmtune.errors import AsmtuneError, InputError
 from asmtune.guard import guarded
 from asmtune.measure.rehearsal import Rehearsal
 from asmtune.measure.statistics import prepare
+from asmtune.processes import die_with_parent, own_stdout
 from asmtune.records import Failure
 
 
@@ -121,10 +121,7 @@ def run(make_machine: Callable[[], Machine]) -> None:
     What kernels print goes nowhere, and errors to the parent's log.
     """
     die_with_parent()
-    out = os.fdopen(os.dup(1), "w")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    Service(make_machine, out).serve(sys.stdin)
+    Service(make_machine, own_stdout()).serve(sys.stdin)
     # Freeing a broken context's memory would raise in every destructor.
     os._exit(0)
 

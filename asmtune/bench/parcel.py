@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -47,12 +48,11 @@ class Parcel:
             self.nbytes += -(-placed.nbytes // _ALIGNMENT) * _ALIGNMENT
         self.touched = False
         self.file = _nameless_file(self.nbytes)
-        try:
+        with ExitStack() as undo:
+            undo.callback(os.close, self.file)
             for placed, held in self._pairs():
                 held.copy_(placed.content)
-        except BaseException:
-            os.close(self.file)
-            raise
+            undo.pop_all()
 
     def to_json(self) -> dict[str, Any]:
         """What `unpack` needs, but for the file's bytes."""

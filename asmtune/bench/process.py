@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -13,12 +12,11 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final
 
 from asmtune.errors import MeasureError
+from asmtune.processes import start
 
 _REAP_S: Final = 60.0  # the driver takes seconds to end a process whose GPU hangs
 _TAIL_BYTES: Final = 1 << 16
@@ -26,15 +24,6 @@ _TAIL_BYTES: Final = 1 << 16
 
 class ChildGoneError(Exception):
     """The child ended, or hung up."""
-
-
-@cache
-def _starter(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork has threads of its own
-    """The thread that starts children: Linux ends each when its starter ends.
-
-    A thread that times may end before the process does; this one does not.
-    """
-    return ThreadPoolExecutor(1, "asmtune-starter")
 
 
 @dataclass(frozen=True)
@@ -63,18 +52,7 @@ class Child:
         self._log = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115 - closed by kill
         self._lines: deque[bytes] = deque()
         self._rest = b""
-        self._process = _starter(os.getpid()).submit(self._start, how).result()
-
-    def _start(self, how: Started) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            list(how.command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=dict(how.environment),
-            pass_fds=how.files,
-            start_new_session=True,
-        )
+        self._process = start(how.command, self._log, how.environment, how.files)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Sends a message to a child that reads.
@@ -159,9 +137,3 @@ class Child:
 
 def _cause(code: int) -> str:
     return f"died with {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-
-
-def die_with_parent() -> None:
-    """Linux ends this process when the thread that started it ends, however it ends."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from asmtune.bench import messages
@@ -47,13 +48,12 @@ class ChildBench:
         self._turn = threading.RLock()
         self._parcel = pack(setup) if parcel is None else parcel
         self._owns_parcel = parcel is None
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             home = _home(setup) if index is None else index
             self._children = Succession(setup, home, self._parcel, command)
             self._children.ready()
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
 
     @property
     def device(self) -> str:

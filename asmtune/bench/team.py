@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from typing import TypeVar
 
 from asmtune.bench.base import BenchSetup, Entrant, Outcome
@@ -39,16 +40,15 @@ class Team:
         self._notes: tuple[str, ...] = ()
         self._threads = ThreadPoolExecutor(len(indices), "asmtune-bench")
         self._parcel = pack(setup)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             opened = [
                 self._threads.submit(ChildBench, setup, index, parcel=self._parcel, command=command)
                 for index in indices
             ]
             self._members = _all_of(opened)
             self.device = _one_model(indices, [member.device for member in self._members])
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -8,12 +8,9 @@ that the one that never returned is known.
 from __future__ import annotations
 
 import base64
-import ctypes
 import json
-import os
 import re
 import resource
-import signal
 import sys
 import time
 from collections import OrderedDict
@@ -23,6 +20,7 @@ from typing import Any, Final, TextIO
 
 from asmtune.compile.toolchain import Toolchain
 from asmtune.guard import guarded
+from asmtune.processes import die_with_parent, own_stdout
 from asmtune.records import Failure
 
 _KEPT_STAGES: Final = ("ttgir", "ptx")
@@ -212,21 +210,12 @@ def _toolchain(backend: str, arch: int, warp_size: int) -> Toolchain:
     return Toolchain(backend, arch, warp_size)
 
 
-def _die_with_parent() -> None:
-    """Linux ends this process when the one that started it ends, however it ends."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
 def main() -> None:
     """Serves requests; stdout of the compiler and its tools goes nowhere."""
-    _die_with_parent()
+    die_with_parent()
     limit = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    out = os.fdopen(os.dup(1), "w")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    BackEnd(out).serve(sys.stdin)
+    BackEnd(own_stdout()).serve(sys.stdin)
 
 
 if __name__ == "__main__":

@@ -14,26 +14,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
 from asmtune.compile.lower import Request
+from asmtune.processes import start
 from asmtune.records import Artifact, Failure, Sketch
 
 _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk
 _LOOK_S: Final = 0.1  # between two looks at whether anybody waits
-
-
-@cache
-def _starter(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork has threads of its own
-    """The thread that starts children: Linux ends each when its starter ends.
-
-    A thread that compiles may end before the process does; this one does not.
-    """
-    return ThreadPoolExecutor(1, "asmtune-starter")
 
 
 class GivenUpError(Exception):
@@ -158,21 +148,9 @@ class Sandbox:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
-        self._log = log = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115
+        self._log = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115
         command = [sys.executable, "-m", "asmtune.compile.child", str(self._memory_bytes)]
-        self._process = (
-            _starter(os.getpid())
-            .submit(
-                lambda: subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            )
-            .result()
-        )
+        self._process = start(command, self._log)
         return self._process
 
     @staticmethod
