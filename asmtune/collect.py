@@ -16,9 +16,9 @@ from asmtune.compile.load import load_cached
 from asmtune.config import Config
 from asmtune.funnel import Funnel
 from asmtune.kernel_module import KernelModule, Shape
-from asmtune.measure import GpuClock, Outcome, Race, Subject, TimingPolicy
+from asmtune.measure import GpuClock, Race, Subject, TimingPolicy
 from asmtune.problem import Problem
-from asmtune.records import Failure, Measurement, Verdict
+from asmtune.records import Failure, Measurement, Outcome, Verdict
 
 _EVERY_CONFIG: Final = TimingPolicy(
     coarse_rounds=5,
@@ -75,7 +75,7 @@ class Collector:
     ) -> tuple[dict[Config, Measurement], dict[Config, Failure]]:
         settings = self.funnel.settings
         lowering = Lowering(problem, self.funnel.target, settings.compile_timeout_s)
-        cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
+        cache = ArtifactCache.of(settings)
         subjects, failures = [], {}
         for verdict in verdicts:
             if not verdict.kept:

@@ -174,6 +174,10 @@ class Measurement:
         return (self.p80_us - self.p20_us) / self.median_us
 
 
+Outcome = tuple[Config, Measurement | Failure]
+"""What came of a config that was tried on the GPU."""
+
+
 @dataclass(frozen=True)
 class TuneKey:
     """What a tuned config is kept by.

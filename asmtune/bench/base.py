@@ -10,9 +10,8 @@ from asmtune.compile import Lowering
 from asmtune.config import Config
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.race import Outcome
 from asmtune.measure.rehearsal import CheckOptions
-from asmtune.records import Artifact
+from asmtune.records import Artifact, Outcome
 
 __all__ = ["Bench", "BenchSetup", "Entrant", "Outcome"]
 

@@ -114,5 +114,5 @@ def _with(space: Space, config: Config, shape: Mapping[str, Any]) -> Space:
 def _reading(verdict: Verdict, target: Target, settings: Settings) -> Reading | None:
     if verdict.artifact is None:
         return None
-    found = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes).get(verdict.artifact)
+    found = ArtifactCache.of(settings).get(verdict.artifact)
     return ProfileReader(target).reading(found) if isinstance(found, Artifact) else None

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from asmtune.errors import MeasureError
 from asmtune.guard import guarded, required
 from asmtune.kernel_module import KernelModule, Shape
-from asmtune.measure import device_name
 from asmtune.problem import Problem
 from asmtune.records import Failure
 from asmtune.report.tuning_progress import TuningProgress
 from asmtune.space import Space
-from asmtune.tuning import TuneJob, TuneOptions, TuneResult, Workshop, key_of
+from asmtune.tuning import TuneJob, TuneOptions, TuneResult, Workshop, gpu_of, key_of
 
 
 @dataclass(frozen=True)
@@ -41,14 +39,9 @@ def open_machine(options: TuneOptions, progress: TuningProgress) -> Machine:
     """
     import torch
 
-    if not torch.cuda.is_available():
-        raise MeasureError(
-            "tune needs a CUDA GPU; there is none on this machine; "
-            "`asmtune prune-report` works without one"
-        )
+    device = gpu_of(options)
     if options.devices is not None:
         torch.cuda.set_device(options.devices[0])
-    device = device_name()
     workshop = Workshop.open(device, options)
     funnel = replace(workshop.funnel, progress=progress)
     return Machine(device, "cuda", replace(workshop, audience=progress, funnel=funnel))

@@ -14,12 +14,13 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from asmtune.compile import entries
 from asmtune.compile.standin import StandIns, storage_errors
 from asmtune.errors import StoreError
 from asmtune.records import Artifact, Failure
+from asmtune.settings import Settings
 
 _SUFFIX: Final = ".json.gz"
 _TOKEN: Final = "token"
@@ -58,6 +59,11 @@ class ArtifactCache:
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder = folder
         self.limit_bytes = limit_bytes
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The cache of a user's settings."""
+        return cls(settings.artifacts_dir, settings.artifacts_bytes)
 
     @property
     def folders(self) -> tuple[Path, ...]:

@@ -126,7 +126,7 @@ class _Flow(Generic[R]):
     digests: dict[int, str] = field(default_factory=dict)
 
     def outcomes(self, configs: Sequence[Config]) -> Outcomes[R]:
-        cache = ArtifactCache(self.settings.artifacts_dir, self.settings.artifacts_bytes)
+        cache = ArtifactCache.of(self.settings)
         place, known = cache.prepare(), self.hooks.known
         done: Generator[list[Done[R]], None, None] = self.workers.unordered(
             work, lambda flag: self._jobs(configs, cache, place, flag), lost
@@ -231,7 +231,7 @@ def sketch_one(request: Request, settings: Settings) -> Sketch | Failure:
 
 
 def _one(make: Maker, request: Request, settings: Settings) -> Artifact | Sketch | Failure:
-    cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
+    cache = ArtifactCache.of(settings)
     place = cache.prepare()
     with borrowed(settings.compile_memory_bytes) as sandbox:
         made, entry = make(Item(0, request), Site(settings, place, sandbox))

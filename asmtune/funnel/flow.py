@@ -23,7 +23,7 @@ from asmtune.errors import CompileError
 from asmtune.fingerprint import versions
 from asmtune.funnel.caps import CapSource, cap_notes, with_caps
 from asmtune.funnel.front import Front, Outcomes
-from asmtune.funnel.persistence import Detection
+from asmtune.funnel.persistence import Detection, Searched
 from asmtune.funnel.progress import NoProgress, Progress
 from asmtune.funnel.ranking import Ranker, ranked
 from asmtune.funnel.sketching import Shortlist, check_compile, shortlisted
@@ -89,9 +89,8 @@ class Funnel:
         clock = _Clock()
         with clock.stage("generate"):
             default = space.first(**problem.shape)
-            searched = self._detection(problem).searched(space, default, tiles=self.tiles)
-            points = searched.space.configs(**problem.shape)
-            configs = list(dict.fromkeys((default, *points)))
+            searched = self.searched(problem, space)
+            configs = searched.configs(default, problem.shape)
         front = self.front(problem)
         compiled = partial(front.verdicts, moment="assembly", known=self.known)
         chosen = Shortlist(tuple(configs))
@@ -104,7 +103,7 @@ class Funnel:
             raise CompileError(_nothing_runs(problem, self.target, verdicts))
         if self.caps and "maxnreg" not in space.axes:
             with clock.stage("caps"):
-                verdicts = with_caps(verdicts, self._cap_source(), compiled)
+                verdicts = with_caps(verdicts, self.cap_source(), compiled)
         with clock.stage("score"):
             ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, default)
         return PruneReport(
@@ -130,6 +129,21 @@ class Funnel:
         """Verdicts of rules and compiler, not yet scored, in the order of `configs`."""
         return self.front(problem).verdicts(configs, "assembly", self.known)
 
+    def searched(self, problem: Problem, space: Space) -> Searched:
+        """What of a space is searched: all, but a persistent kernel's tiles unless asked for.
+
+        Raises:
+            SpaceError: the space has no feasible point, or names what is not there.
+            ProblemError: arguments and config do not fit the kernel.
+        """
+        limit_s = self.settings.compile_timeout_s
+        detection = Detection(problem, self.target, limit_s, self.kernels)
+        return detection.searched(space, space.first(**problem.shape), tiles=self.tiles)
+
+    def cap_source(self) -> CapSource:
+        """What caps on registers are derived with."""
+        return CapSource(self.target, self.scorer, ArtifactCache.of(self.settings))
+
     def front(self, problem: Problem) -> Front:
         """The front end of a problem, for verdicts before compiling and after.
 
@@ -149,13 +163,6 @@ class Funnel:
     ) -> Shortlist:
         sketched = front.verdicts(configs, "sketch", self.sketches)
         return shortlisted(sketched, Ranker(self.scorer, self.target, "sketch"), budget, default)
-
-    def _detection(self, problem: Problem) -> Detection:
-        return Detection(problem, self.target, self.settings.compile_timeout_s, self.kernels)
-
-    def _cap_source(self) -> CapSource:
-        cache = ArtifactCache(self.settings.artifacts_dir, self.settings.artifacts_bytes)
-        return CapSource(self.target, self.scorer, cache)
 
 
 class _Clock:

@@ -79,9 +79,9 @@ class Front:
         """
         verdicts: dict[int, Verdict] = {}
         for position, config in enumerate(configs):
-            broken = broken_rules(Candidate(config, self.target), "config", hard=True)
-            if broken:
-                verdicts[position] = Verdict(config, False, "rules", reasons=broken)
+            verdict = self.by_rules(config)
+            if not verdict.kept:
+                verdicts[position] = verdict
         left = [position for position in range(len(configs)) if position not in verdicts]
         asked = [configs[position] for position in left]
         self.progress.start(_TOLD[moment], len(left))
@@ -93,6 +93,11 @@ class Front:
                 self.progress.advance()
         return [verdicts[position] for position in sorted(verdicts)]
 
+    def by_rules(self, config: Config) -> Verdict:
+        """What rules say of a config before anything is known of it but its values."""
+        broken = broken_rules(Candidate(config, self.target), "config", hard=True)
+        return Verdict(config, not broken, "rules" if broken else None, reasons=broken)
+
     def works(self, configs: Sequence[Config]) -> list[Work]:
         """What launches of configs ask for, each that differs once; those refused left out."""
         works = (self._work(config) for config in configs)
@@ -100,7 +105,7 @@ class Front:
 
     def _work(self, config: Config) -> Work | None:
         known = self._judge.known_work(config)
-        if known is not None or broken_rules(Candidate(config, self.target), "config", hard=True):
+        if known is not None or not self.by_rules(config).kept:
             return known
         request = self.lowering.request(config)
         return None if isinstance(request, Failure) else self._judge.work(config, request.ttir)

@@ -7,8 +7,9 @@ by default only warps, stages, CTAs and registers are searched.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
+from typing import Any
 
 from asmtune.compile import Lowering
 from asmtune.config import OPTION_AXES, Config
@@ -31,6 +32,10 @@ class Searched:
 
     space: Space
     notes: tuple[str, ...] = ()
+
+    def configs(self, default: Config, shape: Mapping[str, Any]) -> list[Config]:
+        """Each config once, the default first."""
+        return list(dict.fromkeys((default, *self.space.configs(**shape))))
 
 
 @dataclass(frozen=True)

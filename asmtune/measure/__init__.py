@@ -7,7 +7,7 @@ from asmtune.measure.energy import energy_mj
 from asmtune.measure.nvml import read_clocks
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.preserve import preserved
-from asmtune.measure.race import Outcome, Race, winner
+from asmtune.measure.race import Race, winner
 from asmtune.measure.rehearsal import CheckOptions, Rehearsal
 from asmtune.measure.statistics import prepare, summarise
 
@@ -16,7 +16,6 @@ __all__ = [
     "Clock",
     "Effects",
     "GpuClock",
-    "Outcome",
     "Race",
     "Rehearsal",
     "Subject",

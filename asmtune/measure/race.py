@@ -18,9 +18,7 @@ from asmtune.guard import guarded
 from asmtune.measure.clock import Clock, Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.statistics import ENOUGH, slower, summarise
-from asmtune.records import Failure, Measurement
-
-Outcome = tuple[Config, Measurement | Failure]
+from asmtune.records import Failure, Measurement, Outcome
 
 _LONG_US: Final = 5_000.0
 _LONG_FACTOR: Final = 5.0

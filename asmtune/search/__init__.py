@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from asmtune.errors import InputError
+from asmtune.records import Outcome
 from asmtune.search.base import (
     Compiler,
     Ended,
@@ -17,7 +18,6 @@ from asmtune.search.base import (
     Limits,
     NoObserver,
     Observer,
-    Outcome,
     Pace,
     Proposal,
     Strategy,

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, Verdict
+from asmtune.records import Outcome, Verdict
 from asmtune.score import Scorer
 from asmtune.search.state import State
 from asmtune.target import Target
-
-Outcome = tuple[Config, Measurement | Failure]
 
 
 @dataclass(frozen=True, kw_only=True)

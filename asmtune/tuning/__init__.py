@@ -1,6 +1,6 @@
 """Tuning: the funnel, the search and the clock, then a record."""
 
-from asmtune.tuning.api import tune
+from asmtune.tuning.api import gpu_of, tune
 from asmtune.tuning.identity import key_of, provenance, space_digest
 from asmtune.tuning.objective import Objective
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions, TuneResult
@@ -19,6 +19,7 @@ __all__ = [
     "TuneResult",
     "Workshop",
     "effort_of",
+    "gpu_of",
     "key_of",
     "provenance",
     "space_digest",

@@ -56,7 +56,7 @@ def tune(
     if (problem is None) == (problems is None):
         raise InputError("tune: give either a problem or problems=, and not both")
     options = TuneOptions.of(choices)
-    device = _device(options)
+    device = gpu_of(options)
     workshop = Workshop.open(device, options)
     searched = Space.of(space)
     if problem is None:
@@ -71,7 +71,12 @@ def tune(
     return result.record
 
 
-def _device(options: TuneOptions) -> str:
+def gpu_of(options: TuneOptions) -> str:
+    """Name of the GPU that options choose: the first of theirs, or the current one.
+
+    Raises:
+        MeasureError: there is none.
+    """
     import torch
 
     if not torch.cuda.is_available():

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from asmtune.config import Config
-from asmtune.fingerprint import canonical
-from asmtune.funnel import Detection, Front, Funnel
+from asmtune.funnel import Front, Funnel
 from asmtune.records import Measurement, Verdict
-from asmtune.score import Candidate, broken_rules, moments_of, ranked_by
+from asmtune.score import moments_of, ranked_by
 from asmtune.search import Known
-from asmtune.space import Space
 from asmtune.store import Remembered
+from asmtune.store.codec import config_text
 from asmtune.tuning.experience import Experience
 from asmtune.tuning.presets import Effort
 
@@ -22,34 +21,6 @@ T = TypeVar("T")
 
 _PASSING: Final = frozenset({"timeout", "memory", "lost", "crash"})
 """Kinds of failures that may be the machine's doing: tried again."""
-
-
-@dataclass(frozen=True)
-class Searched:
-    """What of a space is searched.
-
-    Attributes:
-        configs: each once, the default first.
-        notes: what a reader must know.
-    """
-
-    configs: tuple[Config, ...]
-    notes: tuple[str, ...] = ()
-
-
-def searched(funnel: Funnel, front: Front, space: Space) -> Searched:
-    """The configs to search; a persistent kernel's tiles stay at the default's, unless asked.
-
-    Raises:
-        SpaceError: the space has no feasible point, or names what is not there.
-        ProblemError: arguments and config do not fit the kernel.
-    """
-    problem = front.problem
-    default = space.first(**problem.shape)
-    detection = Detection(problem, funnel.target, funnel.settings.compile_timeout_s, funnel.kernels)
-    found = detection.searched(space, default, tiles=funnel.tiles)
-    points = found.space.configs(**problem.shape)
-    return Searched(tuple(dict.fromkeys((default, *points))), found.notes)
 
 
 def foreseen(
@@ -68,7 +39,7 @@ def foreseen(
             verdicts = front.verdicts(configs, "sketch", funnel.sketches)
             ready.result()
         return verdicts
-    return [_by_rules(config, funnel) for config in configs]
+    return [front.by_rules(config) for config in configs]
 
 
 def known_to(
@@ -79,7 +50,7 @@ def known_to(
     A config of the store has no `pre_hook`; the space's own takes its place. One with a derived
     cap, which is not of the space, is left out: it is derived again.
     """
-    own = {_identity(config): config for config in configs}
+    own = {config_text(config): config for config in configs}
     found = _keyed(((m.config, m) for m in remembered.measurements), own)
     measured = {config: replace(m, config=config) for config, m in found.items()}
     known = Known(
@@ -91,22 +62,13 @@ def known_to(
     return known, measured
 
 
-def _by_rules(config: Config, funnel: Funnel) -> Verdict:
-    broken = broken_rules(Candidate(config, funnel.target), "config", hard=True)
-    return Verdict(config, not broken, "rules" if broken else None, reasons=broken)
-
-
-def _identity(config: Config) -> str:
-    return canonical(config.to_dict())
-
-
 def _own(configs: Iterable[Config], own: Mapping[str, Config]) -> list[Config]:
-    return [found for config in configs if (found := own.get(_identity(config))) is not None]
+    return [found for config in configs if (found := own.get(config_text(config))) is not None]
 
 
 def _keyed(items: Iterable[tuple[Config, T]], own: Mapping[str, Config]) -> dict[Config, T]:
     found: dict[Config, Any] = {}
     for config, value in items:
-        if (mine := own.get(_identity(config))) is not None:
+        if (mine := own.get(config_text(config))) is not None:
             found[mine] = value
     return found

@@ -15,7 +15,7 @@ from asmtune.config import Config
 from asmtune.funnel import Front, Funnel
 from asmtune.measure import Effects, preserved
 from asmtune.records import Measurement, Provenance, TuneRecord
-from asmtune.score import Scorer, for_dtypes
+from asmtune.score import for_dtypes
 from asmtune.search import State
 from asmtune.space import Space
 from asmtune.store import Remembered, Shelf
@@ -23,7 +23,7 @@ from asmtune.trace import Ending, Header
 from asmtune.tuning.compiling import Pulse
 from asmtune.tuning.experience import Experience
 from asmtune.tuning.finals import Decision
-from asmtune.tuning.foreseeing import foreseen, known_to, searched
+from asmtune.tuning.foreseeing import foreseen, known_to
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.stages import Stages
 from asmtune.tuning.timing import BenchTimer
@@ -64,23 +64,24 @@ class Session:
             MeasureError: no config that compiled can be launched.
         """
         pulse = Pulse(self.funnel.progress)
-        funnel = replace(self.funnel, scorer=self._scorer(job), progress=pulse)
+        scorer = for_dtypes(self.funnel.scorer, job.problem.dtypes.values())
+        funnel = replace(self.funnel, scorer=scorer, progress=pulse)
         front = funnel.front(job.problem)
         default = space.first(**job.problem.shape)
         with ExitStack() as stack:
             header = self._header(job, default)
             watch = RunWatch.begin(funnel.settings, header, self.audience, self.shelf, expected)
             stack.enter_context(watch)
-            hooked = [c for c in space.configs(**job.problem.shape) if c.pre_hook is not None]
+            hooked = any(config.pre_hook for config in space.configs(**job.problem.shape))
             touched = job.problem.arguments.values() if hooked else ()
             # The front end runs hooks, before the bench keeps the arguments whole and after.
             stack.enter_context(preserved(touched))
             with preserved(touched), watch.stage("foresee"):
-                state, known = self._state(job, space, front, watch)
+                state, known = self._state(job, space, funnel, front, watch)
                 works = front.works(state.configs)
             with watch.stage("open"):
                 bench = stack.enter_context(closing(self._bench(front, works)))
-            cache = ArtifactCache(funnel.settings.artifacts_dir, funnel.settings.artifacts_bytes)
+            cache = ArtifactCache.of(funnel.settings)
             timer = BenchTimer(bench, cache, default, watch.measured)
             timer.measurements.update(known)
             stages = Stages(funnel, front, state, timer, self.options, watch)
@@ -92,26 +93,24 @@ class Session:
                 watch.note(note)
             return self._result(job, stages, decision, reason)
 
-    def _scorer(self, job: TuneJob) -> Scorer:
-        return for_dtypes(self.funnel.scorer, job.problem.dtypes.values())
-
     def _state(
-        self, job: TuneJob, space: Space, front: Front, watch: RunWatch
+        self, job: TuneJob, space: Space, funnel: Funnel, front: Front, watch: RunWatch
     ) -> tuple[State, dict[Config, Measurement]]:
         """What the search begins with, and timings of earlier runs."""
         front.warm()
-        found = searched(self.funnel, front, space)
+        found = funnel.searched(job.problem, space)
         for note in found.notes:
             watch.note(note)
-        funnel = replace(self.funnel, scorer=self._scorer(job))
-        verdicts = foreseen(funnel, front, found.configs, self.options.effort)
+        default = space.first(**job.problem.shape)
+        configs = found.configs(default, job.problem.shape)
+        verdicts = foreseen(funnel, front, configs, self.options.effort)
         remembered = Remembered()
         if not self.options.force:
             remembered = self.shelf.remembered(job.key, watch.expected)
-        known, measured = known_to(found.configs, remembered, self.experience)
+        known, measured = known_to(configs, remembered, self.experience)
         if measured:
             watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
-        return State(verdicts, found.configs[0], known), measured
+        return State(verdicts, default, known), measured
 
     def _bench(self, front: Front, works: Sequence[Work]) -> Bench:
         options, problem = self.options, front.problem

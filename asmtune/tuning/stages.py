@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asmtune.compile import ArtifactCache
 from asmtune.errors import CompileError, MeasureError
-from asmtune.funnel import CapSource, Front, Funnel, caps_for
+from asmtune.funnel import Front, Funnel, caps_for
 from asmtune.measure import prepare
 from asmtune.records import Verdict
 from asmtune.search import Ended, Insight, State, make_strategy, run
@@ -60,10 +59,7 @@ class Stages:
         """Tries caps on the registers of the fastest configs, read off their machine code."""
         effort = self.options.effort
         parents = [v for v in self.state.finalists(effort.limits.finalists) if _uncapped(v)]
-        settings = self.funnel.settings
-        cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
-        source = CapSource(self.funnel.target, self.funnel.scorer, cache)
-        derived = caps_for(parents, source, effort.caps)
+        derived = caps_for(parents, self.funnel.cap_source(), effort.caps)
         if not derived:
             return
         with self.watch.stage("caps"):

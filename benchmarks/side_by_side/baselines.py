@@ -79,7 +79,7 @@ def exhaustive(
     digests = _compiled(problem, configs, target, settings)
     compiling = time.perf_counter() - start
     lowering = Lowering(problem, target, settings.compile_timeout_s)
-    cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
+    cache = ArtifactCache.of(settings)
     runs = {}
     for config, digest in digests.items():
         found = load_cached(lowering, config, cache, digest)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from asmtune.compile import ArtifactCache, Lowering, compile_one
+from asmtune.compile import Lowering, compile_one
 from asmtune.compile.load import load
 from asmtune.config import Config
 from asmtune.kernel_module import load_kernel_module
@@ -106,8 +106,7 @@ def retimed(
 def _artifact(lowering: Lowering, config: Config, settings: Settings) -> Artifact:
     request = lowering.request(config)
     assert not isinstance(request, Failure), request
-    found = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes).get(request.digest)
-    artifact = compile_one(request, settings) if found is None else found
+    artifact = compile_one(request, settings)
     assert isinstance(artifact, Artifact), artifact
     return artifact
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+from asmtune.replay import geometric_mean
 
 
 def ratios(task: dict[str, Any]) -> dict[str, float]:
@@ -28,7 +29,7 @@ def summary(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {"tasks": len(whole), "of": len(tasks)}
     for name in whole[0]:
         values = [one[name] for one in whole]
-        result[name] = {"geomean": round(_mean(values), 4), "worst": round(min(values), 4)}
+        result[name] = {"geomean": round(geometric_mean(values), 4), "worst": round(min(values), 4)}
     result["seconds"] = {
         name: round(sum(_seconds(task)[name] for task in tasks if "error" not in task), 1)
         for name in ("asmtune", "autotune", "exhaustive_25_100", "exhaustive_5_20")
@@ -61,8 +62,3 @@ def _seconds(task: dict[str, Any]) -> dict[str, float]:
         "exhaustive_25_100": task["exhaustive"]["fine"]["seconds"],
         "exhaustive_5_20": task["exhaustive"]["coarse"]["seconds"],
     }
-
-
-def _mean(values: Iterable[float]) -> float:
-    logs = [math.log(value) for value in values]
-    return math.exp(sum(logs) / len(logs))
