@@ -9,6 +9,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from postgres_server import Server
 
+from asmtune.store import Store
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
@@ -33,3 +35,23 @@ def open_folder() -> Iterator[Path]:
     with TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
+
+
+@pytest.fixture
+def store(where: str) -> Iterator[Store]:
+    """An empty store."""
+    with Store.open(where) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Store]:
+    """One store for all examples of a property: each meets the others' records."""
+    if request.param == "sqlite":
+        url = str(tmp_path_factory.mktemp("shared") / "store.sqlite")
+    else:
+        url = request.getfixturevalue("postgres").new_store()
+    with Store.open(url) as store:
+        yield store

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,26 +24,6 @@ from asmtune.store import Store, key_digest
 def path(tmp_path: Path) -> Path:
     """A store's path in a folder that is not there yet."""
     return tmp_path / "cache" / "store.sqlite"
-
-
-@pytest.fixture
-def store(where: str) -> Iterator[Store]:
-    """An empty store."""
-    with Store.open(where) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def shared(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Store]:
-    """One store for all examples of a property: each meets the others' records."""
-    if request.param == "sqlite":
-        url = str(tmp_path_factory.mktemp("shared") / "store.sqlite")
-    else:
-        url = request.getfixturevalue("postgres").new_store()
-    with Store.open(url) as store:
-        yield store
 
 
 @settings(deadline=None, max_examples=60)

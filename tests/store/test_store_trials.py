@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -22,26 +21,6 @@ KEY = record().key
 GROWN = replace(PROVENANCE, space="b" * 64)
 ONE, TWO, THREE = (timed(Config({"BLOCK_M": 16 << n}), 10.0 + n) for n in range(3))
 BROKEN = (Config({"BLOCK_M": 512}), Failure("ptxas", "registers", "too many\nat line 3"))
-
-
-@pytest.fixture
-def store(where: str) -> Iterator[Store]:
-    """An empty store."""
-    with Store.open(where) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def shared(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Store]:
-    """One store for all examples of a property."""
-    if request.param == "sqlite":
-        url = str(tmp_path_factory.mktemp("shared") / "store.sqlite")
-    else:
-        url = request.getfixturevalue("postgres").new_store()
-    with Store.open(url) as store:
-        yield store
 
 
 def test_another_process_goes_on_with_them(where: str, store: Store) -> None:
