@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from asmtune.config import Config as Config
     from asmtune.dispatch import asm_autotune as asm_autotune
+    from asmtune.dispatch import patch as patch
+    from asmtune.keys import between as between
+    from asmtune.keys import multiple as multiple
+    from asmtune.keys import pow2 as pow2
     from asmtune.problem import Problem as Problem
     from asmtune.space import Space as Space
     from asmtune.target import load_target as load_target
@@ -22,11 +26,26 @@ _HOMES = {
     "Problem": "asmtune.problem",
     "Space": "asmtune.space",
     "asm_autotune": "asmtune.dispatch",
+    "between": "asmtune.keys",
     "load_target": "asmtune.target",
+    "multiple": "asmtune.keys",
+    "patch": "asmtune.dispatch",
+    "pow2": "asmtune.keys",
     "tune": "asmtune.tuning",
 }
 
-__all__ = ["Config", "Problem", "Space", "asm_autotune", "load_target", "tune"]
+__all__ = [
+    "Config",
+    "Problem",
+    "Space",
+    "asm_autotune",
+    "between",
+    "load_target",
+    "multiple",
+    "patch",
+    "pow2",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -32,7 +32,8 @@ class Config:
         num_ctas: programs a cluster (sm_90 and newer).
         maxnreg: cap on registers a thread, or None.
         pre_hook: called with all arguments by name before each launch.
-        ir_override: file of hand-edited IR or PTX to use instead.
+        ir_override: file of hand-edited IR (.ttir, .ttgir, .llir or .ptx) to use instead of
+            the compiler's own, from that stage on.
     """
 
     # Triton's autotuner writes `vars(config)` to disk: it must hold Triton's own
@@ -55,7 +56,8 @@ class Config:
         self.num_ctas = num_ctas
         self.maxnreg = maxnreg
         self.pre_hook = pre_hook
-        self.ir_override = ir_override
+        # Triton takes it as a keyword of the launch, whichever way it gets there.
+        self.ir_override = self.kwargs.pop("ir_override", None) or ir_override
         self._hash: int | None = None
 
     @classmethod
@@ -89,17 +91,23 @@ class Config:
         config.num_stages = kwargs.pop("num_stages", 3)
         config.num_ctas = kwargs.pop("num_ctas", 1)
         config.maxnreg = kwargs.pop("maxnreg", None)
+        config.ir_override = kwargs.pop("ir_override", None)
         config.kwargs = kwargs
-        config.pre_hook = config.ir_override = config._hash = None
+        config.pre_hook = config._hash = None
         return config
 
     def to_dict(self) -> dict[str, Any]:
-        """All values in one flat mapping; an option at None or one CTA is left out."""
+        """All values in one flat mapping; an option at None or one CTA is left out.
+
+        Of `ir_override` it holds the file's name, without its folder, which is this machine's.
+        """
         values = {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.num_ctas != 1:
             values["num_ctas"] = self.num_ctas
         if self.maxnreg is not None:
             values["maxnreg"] = self.maxnreg
+        if self.ir_override is not None:
+            values["ir_override"] = self.ir_override.rpartition("/")[2]
         return values
 
     def all_kwargs(self) -> dict[str, Any]:
@@ -120,6 +128,11 @@ class Config:
         """The same config, its hook included, with another `maxnreg`."""
         options = (self.num_warps, self.num_stages, self.num_ctas, maxnreg)
         return Config(self.kwargs, *options, self.pre_hook, self.ir_override)
+
+    def with_override(self, ir_override: str | None) -> Config:
+        """The same config, its hook included, with another `ir_override`."""
+        options = (self.num_warps, self.num_stages, self.num_ctas, self.maxnreg)
+        return Config(self.kwargs, *options, self.pre_hook, ir_override)
 
     def _identity(self) -> tuple[Any, ...]:
         kwargs = tuple(sorted(self.kwargs.items()))

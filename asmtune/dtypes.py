@@ -6,6 +6,7 @@ The canonical name is Triton's (`fp16`, `bf16`, `fp8e4nv`, `i32`).
 from __future__ import annotations
 
 import difflib
+import sys
 from typing import Any, Final
 
 from asmtune.errors import ProblemError
@@ -69,8 +70,20 @@ def dtype_of(value: Any) -> str | None:
     None for a scalar; a dtype that Triton has no name for keeps PyTorch's.
     """
     dtype = element_type(value)
-    if dtype is None:
-        return None
+    return None if dtype is None else _canonical(dtype)
+
+
+def dtype_name(value: Any) -> str | None:
+    """Canonical name of a dtype of PyTorch's or Triton's itself; None for anything else."""
+    for module in ("torch", "triton.language.core"):
+        # Where the module is not loaded, nothing can be one of its dtypes.
+        kind = getattr(sys.modules.get(module), "dtype", None)
+        if kind is not None and isinstance(value, kind):
+            return _canonical(value)
+    return None
+
+
+def _canonical(dtype: object) -> str:
     name = str(dtype).removeprefix("torch.")
     return _ALIASES.get(name, name)
 

@@ -45,3 +45,11 @@ class CompileError(AsmtuneError, RuntimeError):
 
 class MeasureError(AsmtuneError, RuntimeError):
     """Nothing could be timed: no GPU, or every candidate failed."""
+
+
+class MissError(AsmtuneError, LookupError):
+    """No store knows a key, and nothing but a tuned config was wanted (`on_miss="raise"`)."""
+
+
+class GroupStoreError(AsmtuneError, RuntimeError):
+    """The key-value store of a process group cannot be used; says why."""

@@ -97,7 +97,8 @@ class KernelModule:
 def kernel_names() -> tuple[str, ...]:
     """Names of the kernels that come with asmtune."""
     package = importlib.import_module("asmtune.kernels")
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(package.__path__)))
+    names = (m.name for m in pkgutil.iter_modules(package.__path__))
+    return tuple(sorted(name for name in names if not name.startswith("_")))
 
 
 def load_kernel_module(reference: str) -> KernelModule:

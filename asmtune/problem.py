@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from asmtune.config import Config
 from asmtune.dtypes import dtype_of
 from asmtune.errors import ProblemError
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
+"""The most programs along each axis of a grid, on every NVIDIA GPU."""
 
 Grid = tuple[int, ...] | Callable[[Mapping[str, Any]], tuple[int, ...]]
 
@@ -26,6 +32,8 @@ class Problem:
         shape: the sizes that the problem is known by (`{"M": 4096}`);
             constraints of the space may name them.
         name: the kernel's name in reports and in the store.
+        options: names among the arguments, or among the config's own, that are no
+            parameters but options of Triton's compiler (`launch_pdl`).
     """
 
     kernel: Any
@@ -33,6 +41,7 @@ class Problem:
     grid: Grid
     shape: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
+    options: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -66,32 +75,96 @@ class Problem:
         """The grid of a launch with `config`, filled up to three axes.
 
         Raises:
-            ProblemError: the grid is not one to three whole numbers above 0.
+            ProblemError: it is not one to three whole numbers above 0 and within
+                `GRID_LIMITS`, or its function asks for what there is not.
         """
-        grid = self.grid(self.bind(config)) if callable(self.grid) else self.grid
-        sizes = tuple(grid) if isinstance(grid, tuple | list) else (grid,)
-        if not 1 <= len(sizes) <= 3 or not all(type(n) is int and n > 0 for n in sizes):
+        grid = self.grid_at(config, self.bind(config))
+        return self.grid_sizes(grid, config)
+
+    def grid_at(self, config: Config, values: Mapping[str, Any]) -> Any:
+        """What the grid gives for `values` by name and the kernel's defaults, as it stands.
+
+        Raises:
+            ProblemError: its function asks for a name that is not among them.
+        """
+        if not callable(self.grid):
+            return self.grid
+        params = jit_function(self.kernel).params
+        known = {**{p.name: p.default for p in params if p.has_default}, **values}
+        try:
+            return self.grid(known)
+        except KeyError as error:
+            missing = error.args[0] if error.args else None
+            if not isinstance(missing, str) or missing in known:
+                raise  # of some mapping of its own
             raise ProblemError(
-                f"kernel {self.name}: grid {grid!r} at {config}: "
-                "expected one to three whole numbers above 0"
-            )
-        return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
+                f"kernel {self.name}: the grid's function asks for {missing!r} at {config}: "
+                f"there are {', '.join(known)}{_near(missing, known)}"
+            ) from error
+
+    def grid_sizes(self, grid: Any, config: Config) -> tuple[int, int, int]:
+        """A grid filled up to three axes.
+
+        Raises:
+            ProblemError: it is not one to three whole numbers above 0, each within its limit.
+        """
+        sizes = tuple(grid) if isinstance(grid, tuple | list) else (grid,)
+        counts = [_count(size) for size in sizes]
+        where = f"kernel {self.name}: grid {' '.join(repr(grid).split())[:80]} at {config}: "
+        if not 1 <= len(counts) <= 3 or not all(n is not None and n > 0 for n in counts):
+            hint = "; a division of sizes needs // or triton.cdiv" if _fractions(sizes) else ""
+            if 0 in counts:
+                hint = "; there is nothing to launch, so return before it"
+            raise ProblemError(f"{where}expected one to three whole numbers above 0{hint}")
+        x, y, z = (*(n for n in counts if n is not None), 1, 1)[:3]
+        for axis, n, limit in zip("xyz", (x, y, z), GRID_LIMITS, strict=True):
+            if n > limit:
+                raise ProblemError(
+                    f"{where}axis {axis} has {n} programs, and the limit is {limit}; "
+                    "put them on axis x, or give each program more work"
+                )
+        return x, y, z
 
     def _check_names(self, values: Mapping[str, Any], config: Config) -> None:
         function = jit_function(self.kernel)
         options = config.all_kwargs().keys() - config.kwargs.keys()
-        unknown = values.keys() - set(function.arg_names) - options
+        unknown = values.keys() - set(function.arg_names) - options - self.options
         if unknown:
-            raise ProblemError(
-                f"kernel {self.name} has no parameter {min(unknown)!r}: "
-                f"its parameters are {', '.join(function.arg_names)}"
-            )
+            raise unknown_parameter(self.name, min(unknown), function.arg_names)
         missing = [p.name for p in function.params if p.name not in values and not p.has_default]
         if missing:
             raise ProblemError(
                 f"kernel {self.name}: no value for {', '.join(missing)}; "
-                "bind it in the problem, or make it an axis of the space"
+                "give it as an argument, or make it an axis of the space"
             )
+
+
+def unknown_parameter(
+    kernel: str, name: str, arg_names: Iterable[str], options: Iterable[str] = ()
+) -> ProblemError:
+    """The error of a name that is no parameter of a kernel, nor an option of a launch."""
+    known = list(arg_names)
+    return ProblemError(
+        f"kernel {kernel} has no parameter {name!r}: "
+        f"its parameters are {', '.join(known)}{_near(name, (*known, *options))}"
+    )
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _count(size: Any) -> int | None:
+    """A size of a grid; None for what is no whole number, as Triton's launcher takes them."""
+    try:
+        return None if isinstance(size, bool) else operator.index(size)
+    except TypeError:
+        return None
+
+
+def _fractions(sizes: Iterable[Any]) -> bool:
+    return any(isinstance(size, float) for size in sizes)
 
 
 def jit_function(kernel: Any) -> Any:

@@ -18,6 +18,7 @@ class Failure:
             "check" (its output is not what it should be).
         kind: what it was, as one word: "kernel" (the source is at fault), "options",
             "registers", "shared_memory", "memory" (the host's or the GPU's), "timeout",
+            "override" (a hand-edited file cannot be used, or does not fit the kernel),
             "crash" (the process that compiled or launched it died), "fault" (it broke the CUDA
             context), "ptxas", "compiler" (any other error),
             "parse" (its output cannot be read), "lost" (the artifact is no longer

@@ -9,6 +9,7 @@
 | ASMTUNE_JOBS | compiles at once | one a CPU |
 | ASMTUNE_COMPILE_TIMEOUT_S | seconds after which one compile is ended | 30 |
 | ASMTUNE_COMPILE_MEMORY_MB | address space of one compile, in MiB | 16384 |
+| ASMTUNE_LAUNCH | who launches: "native", "python", or "auto": native if it builds | auto |
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from platformdirs import user_cache_path
 
 from asmtune.errors import InputError
 
 _MIB = 1 << 20
+LAUNCHES: Final = ("auto", "native", "python")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,7 @@ class Settings:
             with all cores busy a GEMM config took at most 0.65 s, while one
             softmax config kept LLVM busy for 9 minutes.
         compile_memory_bytes: address space one compile may take.
+        launch: who launches: "native", "python", or "auto".
     """
 
     cache_dir: Path
@@ -51,11 +55,17 @@ class Settings:
     jobs: int = 1
     compile_timeout_s: float = 30.0
     compile_memory_bytes: int = 16384 * _MIB
+    launch: str = "auto"
 
     @property
     def artifacts_dir(self) -> Path:
         """Folder of compiled artifacts."""
         return self.cache_dir / "artifacts"
+
+    @property
+    def overrides_dir(self) -> Path:
+        """Folder of copies of hand-edited IR that configs name."""
+        return self.cache_dir / "overrides"
 
     @property
     def store_path(self) -> Path:
@@ -89,7 +99,17 @@ class Settings:
             jobs=_whole(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0))),
             compile_timeout_s=_positive(env, "ASMTUNE_COMPILE_TIMEOUT_S", 30),
             compile_memory_bytes=int(_positive(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384) * _MIB),
+            launch=_one_of(env, "ASMTUNE_LAUNCH", LAUNCHES),
         )
+
+
+def _one_of(env: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    value = env.get(name, "") or known[0]
+    if value not in known:
+        raise InputError(
+            f"environment variable {name}={value!r}: expected one of {', '.join(known)}"
+        )
+    return value
 
 
 def _whole(env: Mapping[str, str], name: str, default: int) -> int:

@@ -159,6 +159,11 @@ class Space:
         return self._points is not None
 
     @property
+    def listed(self) -> tuple[Config, ...]:
+        """The configs of the list that it was given as; none of a space of axes."""
+        return self._points or ()
+
+    @property
     def size(self) -> int:
         """Points before constraints."""
         if self._points is not None:
@@ -274,6 +279,8 @@ def _point(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
 
 def _misfit(default: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None:
     """Why a config is no point of the axes; None where it is one."""
+    if default.ir_override is not None:
+        return "ir_override is no axis: give the space as a list of configs"
     values = _point(default, {})
     for name, allowed in axes.items():
         if name not in values:
@@ -296,6 +303,8 @@ def _axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
         raise SpaceError(f"axis {name!r} has a value that cannot be one: {error}") from error
     if distinct != len(unique):
         raise SpaceError(f"axis {name!r} repeats a value: {list(unique)}")
+    if name == "ir_override":
+        raise SpaceError("ir_override is no axis: give the space as a list of configs")
     if name in OPTION_AXES:
         for value in unique:
             if not (value is None and name == "maxnreg") and not (type(value) is int and value > 0):
@@ -307,5 +316,6 @@ def _spanned_axes(points: Sequence[Config]) -> dict[str, tuple[Any, ...]]:
     spanned: dict[str, dict[Any, None]] = {}
     for config in points:
         for name, value in config.to_dict().items():
-            spanned.setdefault(name, {})[value] = None
+            if name != "ir_override":  # a file is no value between two others
+                spanned.setdefault(name, {})[value] = None
     return {name: tuple(values) for name, values in spanned.items()}

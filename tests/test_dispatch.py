@@ -22,8 +22,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune import measure
 from asmtune.config import Config
-from asmtune.dispatch import AsmAutotuner, asm_autotune, autotuner
-from asmtune.errors import InputError, MeasureError, SpaceError
+from asmtune.dispatch import AsmAutotuner, asm_autotune, choosing
+from asmtune.errors import InputError, MeasureError
 from asmtune.problem import Problem
 from asmtune.records import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.space import Space
@@ -82,7 +82,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def tuned(**options: Any) -> AsmAutotuner:
     """`add` under the decorator, as a new process would have it."""
-    options = {"space": Space(AXES, default=DEFAULT), "key": ["n"], **options}
+    options = {"space": Space(AXES, default=DEFAULT), "key": ["n"], "small": None, **options}
     return asm_autotune(**options)(add)
 
 
@@ -214,14 +214,16 @@ def test_small_without_heuristic_takes_the_default(bench: Bench) -> None:
 def test_capture_never_tunes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a graph is captured an unknown key gets the heuristic's config and one warning."""
     kernel = tuned(heuristic=DEFAULT)
-    monkeypatch.setattr(autotuner, "_capturing", lambda: True)
-    with pytest.warns(UserWarning, match=r"add: not tuned .* captured with BLOCK=64"):
+    monkeypatch.setattr(choosing, "is_capturing", lambda: True)
+    with pytest.warns(
+        UserWarning, match=r"add at n=8.*: not tuned; a CUDA graph .* goes on with BLOCK=64"
+    ):
         kernel[(4,)](tensor(), tensor(), 8)
     assert bench.tuned == []
-    monkeypatch.setattr(autotuner, "_capturing", lambda: False)
+    monkeypatch.setattr(choosing, "is_capturing", lambda: False)
     kernel[(4,)](tensor(), tensor(), 8)
     assert len(bench.tuned) == 1
-    monkeypatch.setattr(autotuner, "_capturing", lambda: True)
+    monkeypatch.setattr(choosing, "is_capturing", lambda: True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kernel[(4,)](tensor(), tensor(), 8)
@@ -236,7 +238,7 @@ def test_list_of_triton_configs(bench: Bench) -> None:
         triton.Config({"BLOCK": 128}, num_warps=8, pre_hook=hooked.append),
     ]
     for calls in (1, 2):
-        kernel = asm_autotune(configs, ["n"])(add)
+        kernel = asm_autotune(configs, ["n"], small=None)(add)
         kernel[(4,)](tensor(), tensor(), 8, factor=2.0)
         assert len(hooked) == calls
     assert len(bench.tuned) == 1
@@ -253,7 +255,7 @@ def test_a_derived_cap_has_the_hook(bench: Bench) -> None:
         triton.Config({"BLOCK": 128}, num_warps=8, pre_hook=hooked.append),
     ]
     for calls in (1, 2):
-        asm_autotune(configs, ["n"])(add)[(4,)](tensor(), tensor(), 8)
+        asm_autotune(configs, ["n"], small=None)(add)[(4,)](tensor(), tensor(), 8)
         assert bench.launches[-1]["maxnreg"] == 168
         assert [values["maxnreg"] for values in hooked] == [168] * calls
     assert len(bench.tuned) == 1
@@ -271,7 +273,7 @@ def test_tiles_are_searched_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:
     """`@triton.heuristics` between decorator and kernel sees the config's values."""
     inner = triton.heuristics({"factor": lambda values: values["BLOCK"] / 4})(add)
-    asm_autotune(space=AXES, key=["n"])(inner)[(4,)](tensor(), tensor(), 8)
+    asm_autotune(space=AXES, key=["n"], small=None)(inner)[(4,)](tensor(), tensor(), 8)
     assert bench.launches[-1]["factor"] == 32
     assert bench.tuned[0].kernel.endswith(".add")
 
@@ -392,9 +394,9 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
 
 
 def test_bad_configs_and_kernels() -> None:
-    """An empty list, and a function without `@triton.jit`, are refused when decorating."""
-    with pytest.raises(SpaceError, match="the list given is empty"):
-        asm_autotune(configs=[])
+    """What is no list of configs, or no kernel, is refused when decorating."""
+    with pytest.raises(InputError, match=r"configs\[0\] is 7"):
+        asm_autotune(configs=[7])
     with pytest.raises(InputError, match=r"'tensor' is not a Triton kernel: put @triton.jit below"):
         asm_autotune(space=AXES)(tensor)
 
@@ -403,7 +405,7 @@ def test_decorated_kernel_keeps_its_name() -> None:
     """The name and the parameters of the kernel underneath show."""
     kernel = asm_autotune(space=AXES)(triton.heuristics({"BLOCK": lambda _: 64})(add))
     assert kernel.__name__ == "add"
-    assert kernel.arg_names == ("x_ptr", "y_ptr", "n", "factor", "BLOCK")
+    assert kernel.arg_names == ["x_ptr", "y_ptr", "n", "factor", "BLOCK"]
     assert kernel.best_config is None
 
 

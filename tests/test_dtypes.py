@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.dtypes import TORCH_NAMES, canonical_dtype, dtype_of, torch_dtype
+from asmtune.dtypes import TORCH_NAMES, canonical_dtype, dtype_name, dtype_of, torch_dtype
 from asmtune.errors import ProblemError
 
 
@@ -32,6 +32,16 @@ def test_canonical_name_is_what_triton_derives(name: str) -> None:
     derived = triton.runtime.jit.mangle_type(tensor)
     assert derived.lstrip("*") == dtype_of(tensor)
     assert dtype_of(tensor) == name
+
+
+@pytest.mark.parametrize("name", TORCH_NAMES)
+def test_a_dtype_has_a_name(name: str) -> None:
+    """A dtype of PyTorch's has its canonical name; what is no dtype has none."""
+    dtype = torch_dtype(name)
+    assert dtype_name(dtype) == name
+    assert dtype_name(torch.empty(1, dtype=dtype)) is None
+    assert dtype_name(name) is None
+    assert dtype_name(tl.bfloat16) == "bf16"
 
 
 @pytest.mark.parametrize(

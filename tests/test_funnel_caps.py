@@ -139,6 +139,9 @@ def test_never_below_the_accumulators(funnel: Funnel) -> None:
     assert min(by_occupancy) < needed < max(by_occupancy)
     derived = derived_caps([verdict], CapSource(funnel.target, funnel.scorer, cache))
     assert [c.maxnreg for c in derived] == [cap for cap in by_occupancy if cap >= needed]
+    edited = replace(verdict, config=config.with_override("edited.ptx"))
+    # A file's registers are what its text says: a cap beside it would do nothing.
+    assert derived_caps([edited], CapSource(funnel.target, funnel.scorer, cache)) == {}
 
 
 @pytest.mark.parametrize(

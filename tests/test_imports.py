@@ -44,7 +44,10 @@ def test_import_is_fast() -> None:
     assert min(float(fresh(code)) for _ in range(5)) < LIMIT_S
 
 
-@pytest.mark.parametrize("name", ["Config", "Space", "Problem", "load_target", "asm_autotune"])
+@pytest.mark.parametrize(
+    "name",
+    ["Config", "Space", "Problem", "load_target", "asm_autotune", "between", "multiple", "pow2"],
+)
 def test_names_load_no_compiler(name: str) -> None:
     """A public name on its own loads neither torch nor triton; those come with a launch."""
     assert loaded_by(f"from asmtune import {name}").isdisjoint(HEAVY)

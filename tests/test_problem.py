@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -64,13 +65,22 @@ def test_unknown_parameter() -> None:
     expected = "kernel scale has no parameter 'm': its parameters are x_ptr, out_ptr, n, factor"
     with pytest.raises(ProblemError, match=expected):
         Problem(scale, {**arguments(), "m": 1}, (8,)).bind(CONFIG)
-    with pytest.raises(ProblemError, match="has no parameter 'TILE'"):
-        Problem(scale, arguments(), (8,)).bind(Config({"TILE": 1}))
+    with pytest.raises(ProblemError, match=r"has no parameter 'BLOCKS': .*; did you mean BLOCK\?"):
+        Problem(scale, arguments(), (8,)).bind(Config({"BLOCKS": 1}))
+
+
+def test_options_among_the_arguments() -> None:
+    """What is named as an option of Triton's is bound without being a parameter."""
+    given = {**arguments(), "launch_pdl": True}
+    options = frozenset({"launch_pdl"})
+    assert Problem(scale, given, (8,), options=options).bind(CONFIG)["launch_pdl"] is True
 
 
 def test_missing_parameters() -> None:
     """All parameters without value or default are named at once."""
-    with pytest.raises(ProblemError, match="kernel scale: no value for out_ptr, n; bind it"):
+    with pytest.raises(
+        ProblemError, match="kernel scale: no value for out_ptr, n; give it as an argument"
+    ):
         Problem(scale, {"x_ptr": None}, (8,)).bind(CONFIG)
 
 
@@ -92,6 +102,12 @@ def test_grid_fills_three_axes(grid: Any, programs: tuple[int, int, int]) -> Non
     assert Problem(scale, arguments(), grid).programs(CONFIG) == programs
 
 
+HINTS = {
+    (0,): "; there is nothing to launch, so return before it",
+    (1.5,): "; a division of sizes needs // or triton.cdiv",
+}
+
+
 @pytest.mark.parametrize("grid", [(), (0,), (-1, 2), (1, 2, 3, 4), (1.5,), (True,), ("x",), None])
 def test_malformed_grids(grid: Any) -> None:
     """A grid that is not one to three whole numbers above 0 is shown, with the config."""
@@ -100,7 +116,44 @@ def test_malformed_grids(grid: Any) -> None:
         problem.programs(CONFIG)
     assert str(caught.value) == (
         f"kernel scale: grid {grid!r} at {CONFIG}: expected one to three whole numbers above 0"
+        f"{HINTS.get(grid, '')}"
     )
+
+
+def test_grids_of_other_numbers() -> None:
+    """A grid of numpy's whole numbers is one of Python's."""
+    programs = Problem(scale, arguments(), (np.int32(8), torch.tensor(2))).programs(CONFIG)
+    assert programs == (8, 2, 1)
+    assert {type(n) for n in programs} == {int}
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ((1 << 31,), r"axis x has 2147483648 programs, and the limit is 2147483647; put them"),
+        ((1, 65536), "axis y has 65536 programs, and the limit is 65535"),
+        ((1, 1, 65536), "axis z has 65536 programs, and the limit is 65535"),
+    ],
+)
+def test_grids_over_the_limit(grid: Any, message: str) -> None:
+    """More programs than an axis can have are refused with the limit; as many are not."""
+    with pytest.raises(ProblemError, match=rf"kernel scale: grid .* at BLOCK=128 .*: {message}"):
+        Problem(scale, arguments(), grid).programs(CONFIG)
+    most = (2**31 - 1, 65535, 65535)
+    assert Problem(scale, arguments(), most).programs(CONFIG) == most
+
+
+def test_names_that_a_grid_lacks() -> None:
+    """A grid's function sees arguments, defaults and config; what it lacks is told with these."""
+    assert Problem(scale, arguments(), lambda v: (int(v["factor"]),)).programs(CONFIG) == (2, 1, 1)
+    with pytest.raises(ProblemError) as caught:
+        Problem(scale, arguments(), lambda v: (v["BLOK"],)).programs(CONFIG)
+    assert str(caught.value).startswith(
+        f"kernel scale: the grid's function asks for 'BLOK' at {CONFIG}: there are "
+    )
+    assert str(caught.value).endswith("; did you mean BLOCK?")
+    with pytest.raises(KeyError, match="n"):
+        Problem(scale, arguments(), lambda _: ({}["n"],)).programs(CONFIG)
 
 
 def test_jit_function_is_under_every_decorator() -> None:

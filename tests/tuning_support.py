@@ -108,6 +108,7 @@ class HostMachine:
         def once() -> None:
             subject.prepare()
             subject.run()
+            subject.finish()
 
         outcome = guarded("launch", once)
         return outcome if isinstance(outcome, Failure) else None
@@ -119,6 +120,7 @@ class HostMachine:
                 raise KeyboardInterrupt
             subject.prepare()
             subject.run()
+            subject.finish()
             self.timed.append(subject.config)
         return [self.us(subject.config) for subject in subjects]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from asmtune.asm.counts import MNEMONICS, Counts, count, hottest_loop, mnemonic_counts
 from asmtune.asm.cubin import Resources, read_cubin
+from asmtune.asm.entry import Entry, entries
 from asmtune.asm.memory import Access, access, expected_bytes
 from asmtune.asm.nvptx import OpClass, classify
 from asmtune.asm.partitions import block_threads
@@ -19,6 +20,7 @@ __all__ = [
     "Access",
     "Block",
     "Counts",
+    "Entry",
     "Instruction",
     "Listing",
     "Loop",
@@ -32,6 +34,7 @@ __all__ = [
     "block_threads",
     "classify",
     "count",
+    "entries",
     "expected_bytes",
     "hottest_loop",
     "mnemonic_counts",

@@ -10,15 +10,26 @@ the default, a failure. `open_bench` chooses among them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
-from asmtune.bench.base import Bench, BenchSetup, Entrant, Outcome
-from asmtune.bench.distinct import Distinct, binary_digest
-from asmtune.bench.local import LocalBench
-from asmtune.bench.machine import DeviceLostError
-from asmtune.bench.remote import ChildBench
-from asmtune.bench.team import Team
-from asmtune.errors import InputError
+from asmtune.lazy import loader
+
+if TYPE_CHECKING:
+    from asmtune.bench.base import Bench as Bench
+    from asmtune.bench.base import BenchSetup as BenchSetup
+    from asmtune.bench.base import Entrant as Entrant
+    from asmtune.bench.base import Outcome as Outcome
+    from asmtune.bench.distinct import Distinct as Distinct
+    from asmtune.bench.distinct import binary_digest as binary_digest
+    from asmtune.bench.given import DoBench as DoBench
+    from asmtune.bench.hooks import PostHook as PostHook
+    from asmtune.bench.hooks import PreHook as PreHook
+    from asmtune.bench.hooks import TunerHooks as TunerHooks
+    from asmtune.bench.local import LocalBench as LocalBench
+    from asmtune.bench.machine import DeviceLostError as DeviceLostError
+    from asmtune.bench.opening import open_bench as open_bench
+    from asmtune.bench.remote import ChildBench as ChildBench
+    from asmtune.bench.team import Team as Team
 
 __all__ = [
     "Bench",
@@ -26,38 +37,34 @@ __all__ = [
     "ChildBench",
     "DeviceLostError",
     "Distinct",
+    "DoBench",
     "Entrant",
     "LocalBench",
     "Outcome",
+    "PostHook",
+    "PreHook",
     "Team",
+    "TunerHooks",
     "binary_digest",
     "open_bench",
 ]
 
+_HOMES: Final = {
+    "Bench": "base",
+    "BenchSetup": "base",
+    "ChildBench": "remote",
+    "DeviceLostError": "machine",
+    "Distinct": "distinct",
+    "DoBench": "given",
+    "Entrant": "base",
+    "LocalBench": "local",
+    "Outcome": "base",
+    "PostHook": "hooks",
+    "PreHook": "hooks",
+    "Team": "team",
+    "TunerHooks": "hooks",
+    "binary_digest": "distinct",
+    "open_bench": "opening",
+}
 
-def open_bench(
-    setup: BenchSetup, *, isolate: bool = False, devices: Sequence[int] | None = None
-) -> Bench:
-    """A bench for a problem; configs of one binary are timed once.
-
-    Args:
-        setup: what is timed, and how.
-        isolate: time in a process of its own, so that a config that faults or hangs
-            costs itself alone.
-        devices: GPUs to time on, by their index among those that this process sees; each has
-            a process, so that they are isolated as well. By default the current one.
-
-    Raises:
-        InputError: the devices are not of one model, or something cannot be sent to a process.
-        MeasureError: there is no GPU, or it cannot be used.
-    """
-    if devices is not None and (not devices or min(devices) < 0 or len({*devices}) < len(devices)):
-        raise InputError(f"devices={list(devices)}: expected different indices of GPUs, from 0")
-    bench: Bench
-    if devices is not None and len(devices) > 1:
-        bench = Team(setup, devices)
-    elif isolate or devices:
-        bench = ChildBench(setup, None if devices is None else devices[0])
-    else:
-        bench = LocalBench(setup)
-    return Distinct(setup.lowering.problem, bench)
+__getattr__ = loader(__name__, _HOMES)

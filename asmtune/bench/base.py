@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from asmtune.bench.given import DoBench
+from asmtune.bench.hooks import TunerHooks
 from asmtune.compile import Lowering
 from asmtune.config import Config
 from asmtune.measure.effects import Effects
@@ -13,7 +15,7 @@ from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
 from asmtune.records import Artifact, Outcome
 
-__all__ = ["Bench", "BenchSetup", "Entrant", "Outcome"]
+__all__ = ["Bench", "BenchSetup", "Entrant", "Outcome", "TimingPlan"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,21 @@ class Entrant:
 
     config: Config
     artifact: Artifact
+
+
+@dataclass(frozen=True)
+class TimingPlan:
+    """How to time what was checked.
+
+    Attributes:
+        policy: of races; unused with `do_bench`.
+        seed: of the order of launches.
+        do_bench: the user's function, which times in the place of races.
+    """
+
+    policy: TimingPolicy
+    seed: int = 0
+    do_bench: DoBench | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +51,8 @@ class BenchSetup:
         checks: how outputs are checked.
         policy: how to time.
         seed: of the order of launches.
+        do_bench: the user's function that times, in the place of our clock.
+        hooks: called around every launch.
         run_timeout_s: seconds that one config may take for a step of its own (loading, one
             launch, comparing its output) before its process is ended; isolated only.
     """
@@ -43,7 +62,14 @@ class BenchSetup:
     checks: CheckOptions
     policy: TimingPolicy
     seed: int = 0
+    do_bench: DoBench | None = None
+    hooks: TunerHooks = field(default_factory=TunerHooks)
     run_timeout_s: float = 10.0
+
+    @property
+    def plan(self) -> TimingPlan:
+        """How to time."""
+        return TimingPlan(self.policy, self.seed, self.do_bench)
 
 
 class Bench(Protocol):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from asmtune.bench import messages
+from asmtune.bench.hooks import TunerHooks
 from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
 from asmtune.bench.parcel import unpack
 from asmtune.bench.trials import Candidate, Trials, trials_on
@@ -40,6 +41,7 @@ class Service:
         self._out = out
         self._machine: Machine
         self._trials: Trials
+        self._tuner_hooks = TunerHooks()
         self._arguments: dict[str, Any] = {}
         self._hooks: dict[int, Callable[..., Any]] = {}
         self._numbers: dict[Config, int] = {}
@@ -64,11 +66,12 @@ class Service:
     def _open(self, request: Mapping[str, Any]) -> dict[str, Any]:
         # What the user's functions import is found where the parent finds it.
         sys.path[:] = [*request["path"], *(p for p in sys.path if p not in request["path"])]
-        effects, checks, policy = messages.setup_of(request)
+        told = messages.setup_of(request)
         self._machine = self._make_machine()
         self._arguments = unpack(request["parcel"])
-        rehearsal = Rehearsal(self._arguments, effects, checks)
-        self._trials = trials_on(self._machine, rehearsal, policy, request["seed"], self._announce)
+        rehearsal = Rehearsal(self._arguments, told.effects, told.checks)
+        self._tuner_hooks = told.hooks
+        self._trials = trials_on(self._machine, rehearsal, told.plan, self._announce)
         return {"device": self._machine.name}
 
     def _contest(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +99,8 @@ class Service:
         values = {**self._arguments, **messages.own_values(entrant["config"])}
 
         def load() -> Launch:
-            return self._machine.launch(messages.binary_of(entrant["binary"]), values, hook)
+            launch = self._machine.launch(messages.binary_of(entrant["binary"]), values, hook)
+            return self._tuner_hooks.around(launch, values)
 
         return Candidate(config, load)
 

@@ -35,7 +35,8 @@ class LocalBench:
         self._lowering = setup.lowering
         arguments = setup.lowering.problem.arguments
         self._rehearsal = Rehearsal(arguments, setup.effects, setup.checks)
-        self._trials = trials_on(self._machine, self._rehearsal, setup.policy, setup.seed)
+        self._trials = trials_on(self._machine, self._rehearsal, setup.plan)
+        self._hooks = setup.hooks
         self._lost: DeviceLostError | None = None
 
     @property
@@ -105,6 +106,7 @@ class LocalBench:
             if isinstance(binary, Failure):
                 return binary
             values = launch_values(self._lowering.problem, config)
-            return self._machine.launch(binary, values, config.pre_hook)
+            launch = self._machine.launch(binary, values, config.pre_hook)
+            return self._hooks.around(launch, values)
 
         return Candidate(config, load)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from asmtune.bench.base import BenchSetup
+from asmtune.bench.base import BenchSetup, TimingPlan
+from asmtune.bench.hooks import TunerHooks
 from asmtune.bench.wire import Packing, describe_all, restore
 from asmtune.compile.load import Binary, launch_values
 from asmtune.config import Config
@@ -26,10 +27,11 @@ from asmtune.problem import Problem, jit_function
 from asmtune.records import Failure, Measurement
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")
 
 
-def pickled(function: Callable[..., Any], what: str) -> str:
-    """A function of the user's as text.
+def pickled(function: Callable[..., Any] | Mapping[str, Any], what: str) -> str:
+    """A function of the user's, or several by name, as text.
 
     Raises:
         InputError: it does not pickle; names it.
@@ -59,9 +61,15 @@ def unpickled(text: str, what: str) -> Any:
 
 
 def describe_setup(setup: BenchSetup) -> dict[str, Any]:
-    """Effects, checks, policy and seed."""
-    reference = setup.checks.reference
-    sent = None if reference is None else pickled(reference, _name("reference=", reference))
+    """Effects, checks, policy, seed, and the user's functions.
+
+    Raises:
+        InputError: a function cannot be sent; names it.
+    """
+    given = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
+    functions = {r: f for r, f in zip(_FUNCTIONS, given, strict=True) if f is not None}
+    for role, function in functions.items():
+        pickled(function, _name(role, function))  # each alone, to tell which one cannot be sent
     return {
         "effects": {f.name: _plain(getattr(setup.effects, f.name)) for f in fields(setup.effects)},
         "checks": {
@@ -69,28 +77,46 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
             for f in fields(setup.checks)
             if f.name != "reference"
         },
-        "reference": sent,
+        # Together: what one hook keeps in a closure, another one takes from there.
+        "functions": pickled(functions, "the functions"),
         "policy": asdict(setup.policy),
         "seed": setup.seed,
     }
 
 
-def setup_of(message: Mapping[str, Any]) -> tuple[Effects, CheckOptions, TimingPolicy]:
-    """The inverse of `describe_setup`, but for the seed.
+@dataclass(frozen=True)
+class Received:
+    """What a child is told of a setup.
+
+    Attributes:
+        effects, checks, plan, hooks: as in `BenchSetup`.
+    """
+
+    effects: Effects
+    checks: CheckOptions
+    plan: TimingPlan
+    hooks: TunerHooks
+
+
+def setup_of(message: Mapping[str, Any]) -> Received:
+    """The inverse of `describe_setup`.
 
     Raises:
-        InputError: the reference needs what cannot be imported here.
+        InputError: a function of the user's needs what cannot be imported here.
     """
     known: dict[str, Any] = {name: _frozen(value) for name, value in message["effects"].items()}
-    effects = Effects(**known)
     said: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in message["checks"].items()
     }
-    checks = CheckOptions(**said)
-    if message["reference"] is not None:
-        checks = replace(checks, reference=unpickled(message["reference"], "reference="))
-    return effects, checks, TimingPolicy(**message["policy"])
+    sent = unpickled(message["functions"], ", ".join(role.strip("=") for role in _FUNCTIONS))
+    reference, pre, post, do_bench = (sent.get(role) for role in _FUNCTIONS)
+    return Received(
+        Effects(**known),
+        CheckOptions(**said, reference=reference),
+        TimingPlan(TimingPolicy(**message["policy"]), message["seed"], do_bench),
+        TunerHooks(pre, post),
+    )
 
 
 def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
@@ -105,6 +131,7 @@ def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
     return {
         "kwargs": describe_all(Packing(), config.kwargs, constexprs),
         "options": [getattr(config, name) for name in _OPTIONS],
+        "ir_override": config.ir_override,
         "values": describe_all(Packing(), own, constexprs),
     }
 
@@ -113,7 +140,8 @@ def config_of(message: Mapping[str, Any], pre_hook: Callable[..., Any] | None) -
     """The config of its description."""
     kwargs = {name: restore(value, ()) for name, value in message["kwargs"].items()}
     num_warps, num_stages, num_ctas, maxnreg = message["options"]
-    return Config(kwargs, num_warps, num_stages, num_ctas, maxnreg, pre_hook)
+    options = (num_warps, num_stages, num_ctas, maxnreg)
+    return Config(kwargs, *options, pre_hook, message["ir_override"])
 
 
 def own_values(message: Mapping[str, Any]) -> dict[str, Any]:

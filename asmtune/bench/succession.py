@@ -19,7 +19,7 @@ from asmtune.records import Failure
 
 COMMAND: Final = (sys.executable, "-m", "asmtune.bench.child")
 
-_REFERENCE_S: Final = 120.0  # for the user's own reference, which may run on the host
+_USER_S: Final = 120.0  # for the user's own reference or clock, which may run on the host
 _COPY_BYTES_PER_S: Final = 200e6  # far below what any bus does
 _COMPARED_BYTES_PER_S: Final = 1e9  # on the host, where the GPU has no room for a copy
 _MOST_DEATHS: Final = 3
@@ -155,10 +155,13 @@ class Succession:
         self, talk: Conversation, verb: str, described: Sequence[Any]
     ) -> dict[str, Any] | Death:
         limit_s = self._setup.run_timeout_s + self._parcel.nbytes / _COMPARED_BYTES_PER_S
+        limit_s += self._setup.policy.warmup_us * 1e-6
         if talk.fresh:
             limit_s *= 2  # the context is made, and Triton's launcher is built
             if self._setup.checks.reference is not None:
-                limit_s = max(limit_s, _REFERENCE_S)
+                limit_s = max(limit_s, _USER_S)
+        if self._setup.do_bench is not None:
+            limit_s = max(limit_s, _USER_S)
         return talk.ask(self.roster.request(verb, described), limit_s)
 
     def _taught(self, talk: Conversation) -> Death | None:

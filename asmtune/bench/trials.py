@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from asmtune.bench.base import Outcome
+from asmtune.bench.base import Outcome, TimingPlan
+from asmtune.bench.given import GivenClock
 from asmtune.bench.machine import Machine, Survival, WatchedClock
 from asmtune.compile.load import Launch
 from asmtune.config import Config
 from asmtune.guard import guarded
 from asmtune.measure.clock import Subject
-from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import Race
 from asmtune.measure.rehearsal import Rehearsal
 from asmtune.records import Failure
@@ -25,6 +26,18 @@ class Candidate:
     load: Callable[[], Launch | Failure]
 
 
+class Contest(Protocol):
+    """What times subjects: a race, or the user's function."""
+
+    def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
+        """What is found of each, in their order."""
+        ...
+
+    def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
+        """What is found of each afresh, in their order."""
+        ...
+
+
 class Trials:
     """Checks and times candidates on one device.
 
@@ -34,7 +47,7 @@ class Trials:
     Args:
         machine: the device.
         rehearsal: keeps the arguments; checks outputs.
-        race: times.
+        contest: times.
         announce: told each config before it runs.
     """
 
@@ -42,13 +55,13 @@ class Trials:
         self,
         machine: Machine,
         rehearsal: Rehearsal,
-        race: Race,
+        contest: Contest,
         announce: Callable[[Config], None] | None = None,
     ) -> None:
         self.reference: Config | None = None
         self._machine = machine
         self._rehearsal = rehearsal
-        self._race = race
+        self._contest_by = contest
         self._announce = announce
         self._checked: set[Config] = set()
         self._default: Config | None = None
@@ -71,7 +84,7 @@ class Trials:
         Raises:
             DeviceLostError: one broke the context.
         """
-        return self._contest(candidates, self._race.trial)
+        return self._contest(candidates, self._contest_by.trial)
 
     def final(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """Times candidates afresh, interleaved; outcomes in their order.
@@ -79,7 +92,7 @@ class Trials:
         Raises:
             DeviceLostError: one broke the context.
         """
-        return self._contest(candidates, self._race.final)
+        return self._contest(candidates, self._contest_by.final)
 
     def energy(self, candidate: Candidate) -> float | None:
         """Millijoules of one launch; None where there is no meter, or the candidate fails.
@@ -126,7 +139,7 @@ class Trials:
             self._rehearsal.prepare()
             launch.prepare()
 
-        return Subject(config, launch.run, prepare, always=config == self._default)
+        return Subject(config, launch.run, prepare, launch.finish, always=config == self._default)
 
     def _examined(self, config: Config, launch: Launch) -> Failure | None:
         """Why a config's output does not count; the first that has one is the reference."""
@@ -136,8 +149,8 @@ class Trials:
             launch.run()
 
         if self.reference is not None:
-            return self._rehearsal.check(run)
-        failure = self._rehearsal.set_reference(run)
+            return self._rehearsal.check(run, launch.finish)
+        failure = self._rehearsal.set_reference(run, launch.finish)
         if failure is None:
             self.reference = config
             if config != self._default:
@@ -149,10 +162,13 @@ class Trials:
 def trials_on(
     machine: Machine,
     rehearsal: Rehearsal,
-    policy: TimingPolicy,
-    seed: int,
+    plan: TimingPlan,
     announce: Callable[[Config], None] | None = None,
 ) -> Trials:
-    """Trials with a race of their own on a device."""
-    clock = WatchedClock(machine.clock(policy), machine, announce)
-    return Trials(machine, rehearsal, Race(clock, policy, seed), announce)
+    """Trials on a device, timed by the user's function or in a race of their own."""
+    if plan.do_bench is not None:
+        given = GivenClock(plan.do_bench, machine, announce)
+        return Trials(machine, rehearsal, given, announce)
+    clock = WatchedClock(machine.clock(plan.policy), machine, announce)
+    race = Race(clock, plan.policy, plan.seed)
+    return Trials(machine, rehearsal, race, announce)

@@ -9,6 +9,7 @@ from typing import Final
 import typer
 
 from asmtune.cli import cache, collect, explain, listing, prune_report, replay, runs, train, tune
+from asmtune.cli import run as programs
 from asmtune.errors import AsmtuneError
 
 app: Final = typer.Typer(
@@ -22,6 +23,7 @@ app: Final = typer.Typer(
 app.command("prune-report")(prune_report.prune_report)
 app.command("explain")(explain.explain)
 app.command("tune")(tune.tune)
+app.command("run", context_settings=programs.CONTEXT)(programs.run)
 app.command("runs")(runs.runs)
 app.command("replay")(replay.replay)
 app.command("collect")(collect.collect)
@@ -40,8 +42,11 @@ BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Runs one command; returns its exit code."""
+def run(arguments: Sequence[str]) -> int | programs.Program:
+    """Runs one command; returns its exit code, or the program that is to run.
+
+    A program runs where no command's errors are caught: all that it raises is its own.
+    """
     try:
         code = app(list(arguments), standalone_mode=False)
     except AsmtuneError as error:
@@ -54,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("asmtune: interrupted", file=sys.stderr)  # noqa: T201
         return INTERRUPTED
-    return code if isinstance(code, int) else 0
+    return code if isinstance(code, int | programs.Program) else 0
 
 
 def _fail(message: str) -> int:

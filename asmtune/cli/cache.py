@@ -13,6 +13,8 @@ import typer
 from asmtune import store as stores
 from asmtune.cli.cache_rows import (
     cell,
+    covered,
+    prediction_row,
     print_count,
     print_json,
     print_table,
@@ -48,10 +50,11 @@ Where = Annotated[
 def list_records(
     kernel: Kernel = None, device: Device = None, where: Where = None, as_json: AsJson = False
 ) -> None:
-    """Lists every tuned config: the user's first, then unfinished runs, then the shipped."""
+    """Lists every tuned config: the user's, unfinished runs, what is but predicted, the shipped."""
     with _existing(where) as store:
         own = store.records(kernel, device) if store else []
         unfinished = store.unfinished(kernel, device) if store else []
+        predicted = store.predictions(kernel, device) if store else []
     shipped = [
         record
         for record in stores.shipped_records()
@@ -59,6 +62,7 @@ def list_records(
     ]
     rows = [record_row("store", record) for record in own]
     rows += [unfinished_row(run) for run in unfinished]
+    rows += [prediction_row(prediction) for prediction in predicted]
     rows += [record_row("shipped", record) for record in shipped]
     if as_json:
         print_json(rows)
@@ -77,7 +81,8 @@ def show(
     """Shows one record with every timing, fastest first, and where it comes from."""
     layer, record = _one(key_prefix, where)
     if as_json:
-        value = {"key_digest": codec.key_digest(record.key), "layer": layer}
+        digest, covers = codec.key_digest(record.key), covered(record.key)
+        value = {"key_digest": digest, "layer": layer, "covers": covers}
         print_json(value | codec.record_to_json(record))
         return
     facts = record_row(layer, record) | vars(record.provenance)
@@ -161,7 +166,7 @@ def clear(
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deletes records of the user's store, with their timings and those of unfinished runs."""
+    """Deletes records of the user's store with all timings, and what was predicted."""
     if not yes:
         raise InputError(
             f"store {_place(where)}: would delete the records of kernel {kernel or '(any)'} on "

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from asmtune.keys import covers
 from asmtune.records import TuneKey, TuneRecord
-from asmtune.store import Unfinished, key_digest, values
+from asmtune.store import Prediction, Unfinished, key_digest, values
 from asmtune.store.lookup import DIGITS_SHOWN
 
 
@@ -39,15 +40,34 @@ def unfinished_row(run: Unfinished) -> dict[str, Any]:
     }
 
 
+def prediction_row(prediction: Prediction) -> dict[str, Any]:
+    """A config that the model chose, and nobody has timed."""
+    return {
+        **_key("predicted", prediction.key),
+        "winner": prediction.config.to_dict(),
+        "median_us": None,
+        "date": prediction.provenance.date,
+        "timed": 0,
+        "failed": 0,
+    }
+
+
 def _key(layer: str, key: TuneKey) -> dict[str, Any]:
     return {
         "key": key_digest(key)[:DIGITS_SHOWN],
         "layer": layer,
         "kernel": key.kernel,
         "shape": dict(key.shape),
+        "covers": covered(key),
         "dtypes": dict(key.dtypes),
         "device": key.device,
     }
+
+
+def covered(key: TuneKey) -> list[str]:
+    """What the buckets and functions among a key's parts stand for, in words."""
+    told = (covers(name, value) for name, value in key.shape.items())
+    return [text for text in told if text is not None]
 
 
 def print_json(value: Any) -> None:
@@ -81,6 +101,8 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 def cell(value: Any) -> str:
     """A value on one line."""
+    if isinstance(value, list):
+        return "; ".join(map(cell, value)) or "-"
     if isinstance(value, dict):
         return " ".join(cell(f"{name}={item}") for name, item in value.items())
     if isinstance(value, float):

@@ -14,11 +14,9 @@ from asmtune.dtypes import TORCH_NAMES, canonical_dtype, dtype_of, torch_dtype
 from asmtune.errors import InputError, ProblemError
 from asmtune.guard import required
 from asmtune.kernel_module import configs_of, load_function
-from asmtune.problem import Problem, jit_function
+from asmtune.problem import GRID_LIMITS, Problem, jit_function
 from asmtune.space import Space
 
-# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-_GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
 _TENSOR_LIMITS: Final = (2**48,) * 8
 _POINTER: Final = re.compile(r"\*?\s*(?P<dtype>[\w.]+)\s*(\[(?P<sizes>.*)\])?")
 
@@ -122,7 +120,7 @@ class Pointer:
 
 def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, Any]], Any]:
     """The grid of a plain function: an expression over the numbers of its launch."""
-    sizes = Sizes("--grid", text, _GRID_LIMITS)
+    sizes = Sizes("--grid", text, GRID_LIMITS)
     parameters = jit_function(problem.kernel).params
     others = problem.arguments.keys() - problem.shape.keys()
     names = [p.name for p in parameters if p.name not in others]

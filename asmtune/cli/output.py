@@ -14,6 +14,14 @@ from asmtune.errors import InputError
 _UNLIMITED = 2000  # columns; wider than any table, so that none is folded
 
 
+def write_note(renderable: object) -> None:
+    """Prints a rich renderable to stderr, beside what a program prints to stdout."""
+    if sys.stderr.isatty():
+        Console(stderr=True).print(renderable)
+    else:
+        sys.stderr.write(_plain(renderable) + "\n")
+
+
 def write_result(result: object, output: Path | None = None) -> None:
     """Prints text or a rich renderable, or writes it to a file.
 

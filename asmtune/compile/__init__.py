@@ -16,19 +16,25 @@ in the thread that begins (workers). What a worker makes where this process cann
 read it comes back with the outcome (worker, artifacts).
 """
 
-from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.lower import Lowering, Request
-from asmtune.compile.pool import (
-    Hooks,
-    compile_configs,
-    compile_one,
-    sketch_configs,
-    sketch_one,
-    warm,
-)
-from asmtune.compile.standin import ArtifactWarning
-from asmtune.compile.worker import Compiled
-from asmtune.compile.workers import Workers
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from asmtune.lazy import loader
+
+if TYPE_CHECKING:
+    from asmtune.compile.artifacts import ArtifactCache as ArtifactCache
+    from asmtune.compile.lower import Lowering as Lowering
+    from asmtune.compile.lower import Request as Request
+    from asmtune.compile.pool import Hooks as Hooks
+    from asmtune.compile.pool import compile_configs as compile_configs
+    from asmtune.compile.pool import compile_one as compile_one
+    from asmtune.compile.pool import sketch_configs as sketch_configs
+    from asmtune.compile.pool import sketch_one as sketch_one
+    from asmtune.compile.pool import warm as warm
+    from asmtune.compile.standin import ArtifactWarning as ArtifactWarning
+    from asmtune.compile.worker import Compiled as Compiled
+    from asmtune.compile.workers import Workers as Workers
 
 __all__ = [
     "ArtifactCache",
@@ -44,3 +50,20 @@ __all__ = [
     "sketch_one",
     "warm",
 ]
+
+_HOMES: Final = {
+    "ArtifactCache": "artifacts",
+    "ArtifactWarning": "standin",
+    "Compiled": "worker",
+    "Hooks": "pool",
+    "Lowering": "lower",
+    "Request": "lower",
+    "Workers": "workers",
+    "compile_configs": "pool",
+    "compile_one": "pool",
+    "sketch_configs": "pool",
+    "sketch_one": "pool",
+    "warm": "pool",
+}
+
+__getattr__ = loader(__name__, _HOMES)

@@ -12,18 +12,16 @@ import json
 import re
 import resource
 import sys
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
-from asmtune.compile.toolchain import Toolchain
-from asmtune.guard import guarded
+from asmtune.compile.edited import MLIR, edited, ttgir_of
+from asmtune.compile.stages import Run, toolchain_of
+from asmtune.overrides import Override
 from asmtune.processes import die_with_parent, own_stdout
 from asmtune.records import Failure
 
-_KEPT_STAGES: Final = ("ttgir", "ptx")
 _MAXNREG_ATTRIBUTE: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
 _OPENS_MODULE: Final = re.compile(r'^module attributes \{(?="?([\w.\-]+))', re.MULTILINE)
 # What looks at the cap before LLVM: warps that share registers out, loads of tensor memory.
@@ -48,22 +46,35 @@ class BackEnd:
 
     def build(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """The artifact of a request as JSON values, or the failure."""
-        run = _Run(request, self._say)
-        module = run.ttgir()
-        if isinstance(module, Failure):
-            return module
-        ttgir = str(module)
-        ptx = self._ptx(ttgir, module, request["options"], run)
-        cubin = ptx if isinstance(ptx, Failure) else run.stage("cubin", ptx)
+        run = Run(request, self._say)
+        outputs = self._outputs(request, run)
+        if isinstance(outputs, Failure):
+            return outputs
+        cubin = run.stage("cubin", outputs["ptx"])
         if isinstance(cubin, Failure):
             return cubin
         return {
             "entry": run.metadata["name"],
-            "outputs": {"ttir": request["ttir"], "ttgir": ttgir, "ptx": ptx},
+            "outputs": {"ttir": request["ttir"], **outputs},
             "cubin": base64.b64encode(cubin).decode(),
             "metadata": run.metadata,
             "seconds": run.seconds,
         }
+
+    def _outputs(self, request: Mapping[str, Any], run: Run) -> dict[str, str] | Failure:
+        """TTGIR and PTX of a request, edited ones where it has them, or the failure."""
+        module = run.ttgir()
+        if isinstance(module, Failure):
+            return module
+        ttgir, metadata = str(module), dict(run.metadata)
+        override = request.get("override")
+        ptx = self._ptx(ttgir, module, request["options"], run)
+        if isinstance(ptx, Failure):
+            return ptx
+        made = {"ttgir": ttgir, "ptx": ptx}
+        if override is None:
+            return made
+        return edited(Override(**override), made, metadata, run)
 
     def sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """What is known of a request's artifact before LLVM, or the failure.
@@ -72,7 +83,8 @@ class BackEnd:
         another that differs in it alone.
         """
         options = {**request["options"], "maxnreg": None}
-        key = json.dumps([request["ttir"], options, request["machine"]], sort_keys=True)
+        seen = [request["ttir"], options, request["machine"], request.get("override")]
+        key = json.dumps(seen, sort_keys=True)
         if self._sketched is not None and self._sketched[0] == key:
             return _capped(self._sketched[1], request["options"]["maxnreg"])
         made = self._sketch(request)
@@ -81,8 +93,11 @@ class BackEnd:
         return made
 
     def _sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        run = _Run(request, self._say)
+        run = Run(request, self._say)
         module = run.ttgir()
+        override = request.get("override")
+        if override is not None and override["stage"] in MLIR:
+            module = ttgir_of(Override(**override), run)
         if isinstance(module, Failure):
             return module
         ttgir = str(module)
@@ -91,7 +106,7 @@ class BackEnd:
             return allocated
         return {"ttgir": ttgir, "metadata": {**run.metadata, **allocated}}
 
-    def _ptx(self, ttgir: str, module: Any, options: Mapping[str, Any], run: _Run) -> str | Failure:
+    def _ptx(self, ttgir: str, module: Any, options: Mapping[str, Any], run: Run) -> str | Failure:
         # Warp specialisation shares registers out among warps by the cap.
         shareable = "ttg.warp_specialize" not in ttgir
         rest = {k: v for k, v in options.items() if k not in _LINKED_FROM_PTX}
@@ -120,7 +135,7 @@ class BackEnd:
         for line in lines:
             request = json.loads(line)
             if "start" in request:
-                _toolchain(*request["start"])
+                toolchain_of(*request["start"])
                 self._say({"made": {}})
                 continue
             made = self.sketch(request) if request["sketch"] else self.build(request)
@@ -131,54 +146,6 @@ class BackEnd:
             else:
                 answer = {"made": made}
             self._say(answer)
-
-
-class _Run:
-    """The stages of one request, each announced before it begins and timed.
-
-    Attributes:
-        metadata: Triton's own, filled by the stages.
-        seconds: by stage.
-    """
-
-    def __init__(
-        self, request: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None]
-    ) -> None:
-        self._request = request
-        self._say = say
-        self._toolchain = _toolchain(*request["machine"])
-        self._options = self._toolchain.options(request["options"])
-        self._stages = dict(self._toolchain.stages(self._options))
-        self.metadata: dict[str, Any] = dict(self._options.__dict__)
-        self.seconds: dict[str, float] = {}
-
-    def stage(self, name: str, module: Any) -> Any:
-        """The output of one of the compiler's stages, or the failure."""
-        return self._timed(name, lambda: self._stages[name](module, self.metadata))
-
-    def ttgir(self) -> Any:
-        """The request's module after the stage "ttgir", or the failure."""
-        text = self._request["ttir"]
-        module: Any = guarded("ttir", lambda: self._toolchain.parse_ttir(text))
-        for name in ("ttir", "ttgir"):
-            if isinstance(module, Failure):
-                return module
-            module = self.stage(name, module)
-        return module
-
-    def allocate(self, module: Any) -> dict[str, int] | Failure:
-        """What a TTGIR module takes of the SM, or the failure; the module is lowered."""
-        found: dict[str, int] | Failure = self._timed(
-            "allocate", lambda: self._toolchain.allocate(module, self._options)
-        )
-        return found
-
-    def _timed(self, name: str, work: Callable[[], Any]) -> Any:
-        self._say({"stage": name})
-        start = time.perf_counter()
-        result = guarded(name, work)
-        self.seconds[name] = round(time.perf_counter() - start, 6)
-        return result
 
 
 def _with_cap(ptx: str, maxnreg: int | None) -> str:
@@ -203,11 +170,6 @@ def _capped(made: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
     cap = "" if maxnreg is None else f"ttg.maxnreg = {maxnreg} : i32, "
     ttgir = _OPENS_MODULE.sub(lambda opens: opens[0] + cap, bare, count=1)
     return {"ttgir": ttgir, "metadata": {**made["metadata"], "maxnreg": maxnreg}}
-
-
-@cache
-def _toolchain(backend: str, arch: int, warp_size: int) -> Toolchain:
-    return Toolchain(backend, arch, warp_size)
 
 
 def main() -> None:

@@ -12,7 +12,9 @@ from typing import Final
 from asmtune.records import Artifact, Failure
 
 # A crash or a timeout may be the machine's doing: not remembered.
-_LASTING: Final = frozenset({"registers", "shared_memory", "ptxas", "compiler", "kernel"})
+_LASTING: Final = frozenset(
+    {"registers", "shared_memory", "ptxas", "compiler", "kernel", "override"}
+)
 
 
 def encoded(outcome: Artifact | Failure) -> bytes | None:

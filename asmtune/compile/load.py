@@ -29,10 +29,12 @@ class Launch:
     Attributes:
         prepare: runs the config's `pre_hook`, if it has one; not to be timed.
         run: launches once on the current stream.
+        finish: what comes after a launch that raised nothing; not to be timed either.
     """
 
     prepare: Callable[[], None]
     run: Callable[[], None]
+    finish: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)

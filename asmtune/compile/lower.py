@@ -15,8 +15,10 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.config import OPTION_AXES, Config
+from asmtune.errors import InputError
 from asmtune.fingerprint import canonical, digest, version_of
 from asmtune.guard import guarded
+from asmtune.overrides import Override
 from asmtune.problem import Problem, jit_function
 from asmtune.records import Failure
 from asmtune.target import Target
@@ -39,18 +41,21 @@ class Request:
         options: the backend's options as JSON values.
         machine: Triton's (backend, arch, warp size).
         environment: variables that the compiler reads.
+        override: what was edited by hand and stands for the output of a stage.
     """
 
     ttir: str
     options: Mapping[str, Any]
     machine: tuple[str, int, int]
     environment: Mapping[str, str]
+    override: Override | None = None
 
     @cached_property
     def digest(self) -> str:
         """Identity of what it compiles to."""
         rest = canonical([self.options, self.machine, self.environment, version_of("triton")])
-        return digest(_text_digest(self.ttir), rest)
+        edited = () if self.override is None else (self.override.stage, self.override.text)
+        return digest(_text_digest(self.ttir), rest, *edited)
 
     @property
     def has_dot(self) -> bool:
@@ -94,16 +99,21 @@ class Lowering:
         """
         from asmtune.compile.toolchain import plain_options
 
+        override = None
         if config.ir_override is not None:
-            return Failure("lower", "options", "ir_override is not supported: leave it out")
+            try:
+                override = Override.read(config.ir_override)
+            except InputError as error:
+                return Failure("lower", "override", str(error))
         specialised = self.specialise(config)
         if isinstance(specialised, Failure):
             return specialised
-        options = plain_options(specialised.options)
+        # The file's content goes along: where it lies is nothing to the compiler.
+        options = {**plain_options(specialised.options), "ir_override": None}
         ttir = self._lower(specialised, options)
         if isinstance(ttir, Failure):
             return ttir
-        return Request(ttir, options, self.machine, self._environment)
+        return Request(ttir, options, self.machine, self._environment, override)
 
     def specialise(self, config: Config) -> Specialised | Failure:
         """The kernel's source as Triton would specialise it for a launch."""

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -77,7 +77,9 @@ class Sandbox:
             GivenUpError: the flag is there; the child is killed.
         """
         built = self._ask(_message(request, sketch=False), timeout_s, flag)
-        return built if isinstance(built, Failure) else _artifact(request, built)
+        if isinstance(built, Failure):
+            return _of_file(built, request)
+        return _artifact(request, built)
 
     def sketch(
         self, request: Request, timeout_s: float, flag: Path | None = None
@@ -85,7 +87,7 @@ class Sandbox:
         """Compiles as far as LLVM, like `compile`."""
         made = self._ask(_message(request, sketch=True), timeout_s, flag)
         if isinstance(made, Failure):
-            return made
+            return _of_file(made, request)
         return Sketch(request.digest, _arch(request), made["ttgir"], made["metadata"])
 
     def start(self, machine: tuple[str, int, int]) -> None:
@@ -192,7 +194,7 @@ class Sandbox:
         MLIR turns a segmentation fault in a pass into an ordinary failure, so
         that a child that tells of one is in doubt, and is not asked again.
         """
-        if "PassManager" not in failure.detail:
+        if "PassManager" not in failure.detail and "Parse MLIR" not in failure.detail:
             return failure
         errors = [line for line in self._said() if " error: " in line]
         self.close()
@@ -219,6 +221,7 @@ def _message(request: Request, *, sketch: bool) -> dict[str, Any]:
         "ttir": request.ttir,
         "options": request.options,
         "machine": request.machine,
+        "override": None if request.override is None else asdict(request.override),
         "sketch": sketch,
     }
 
@@ -233,6 +236,11 @@ def _artifact(request: Request, built: dict[str, Any]) -> Artifact:
         metadata=built["metadata"],
         seconds=built["seconds"],
     )
+
+
+def _of_file(failure: Failure, request: Request) -> Failure:
+    """A failure that says which hand-edited file it is of, if the request has one."""
+    return failure if request.override is None else request.override.failed(failure)
 
 
 def _arch(request: Request) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from triton._C.libtriton import get_cache_invalidating_env_vars, ir, nvidia, passes
 from triton.backends.compiler import GPUTarget, Language
-from triton.backends.nvidia.compiler import get_ptx_version_from_options
+from triton.backends.nvidia.compiler import CUDAOptions, get_ptx_version_from_options
 from triton.compiler.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
 
@@ -106,8 +106,8 @@ class Toolchain:
         )
         return str(module), frozenset(specialised.options_read)
 
-    def parse_ttir(self, text: str) -> Any:
-        """The module of a TTIR text."""
+    def parse(self, text: str) -> Any:
+        """The module of a text of TTIR or TTGIR."""
         context = self._context()
         with tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
             path = Path(folder) / "kernel.ttir"
@@ -183,6 +183,11 @@ def plain_options(options: Any) -> dict[str, Any]:
     # A path inside the installed package; the package's version stands for it.
     values.pop("extern_libs", None)
     return values
+
+
+def option_names() -> frozenset[str]:
+    """Names that a launch may give besides its arguments: `num_warps`, `launch_pdl`."""
+    return frozenset(f.name for f in fields(CUDAOptions))
 
 
 def environment() -> dict[str, str]:

@@ -1,13 +1,26 @@
 """`@asm_autotune`: a decorator over `@triton.jit` that finds a config once per key.
 
-    arguments -> key -> memory -> store -> shipped -> tune
-                         every launch    first launch of a key only
+    arguments -> plan                             every launch (`asmtune.launch`)
+    arguments -> key -> memory                    what has no plan
+              -> store -> shipped -> small? -> on_miss    the first launch of a key
 
-What decides on a miss, in this order: capture of a CUDA graph (never tunes),
-`small` (never tunes), the store, the configs that ship, then tuning.
+A launch is checked before its key is looked up: bad use is told before anything runs.
+Ranks of a job agree on what is found; while a CUDA graph is captured nothing is tuned.
 """
 
-from asmtune.dispatch.autotuner import AsmAutotuner
-from asmtune.dispatch.decorator import asm_autotune
+from __future__ import annotations
 
-__all__ = ["AsmAutotuner", "asm_autotune"]
+from typing import TYPE_CHECKING, Final
+
+from asmtune.lazy import loader
+
+if TYPE_CHECKING:
+    from asmtune.dispatch.autotuner import AsmAutotuner as AsmAutotuner
+    from asmtune.dispatch.decorator import asm_autotune as asm_autotune
+    from asmtune.dispatch.patching import patch as patch
+
+__all__ = ["AsmAutotuner", "asm_autotune", "patch"]
+
+_HOMES: Final = {"AsmAutotuner": "autotuner", "asm_autotune": "decorator", "patch": "patching"}
+
+__getattr__ = loader(__name__, _HOMES)

@@ -1,60 +1,44 @@
-"""A kernel that knows its configs: from a launch's arguments to a config, once per key."""
+"""A kernel that knows its configs: what `@asm_autotune` makes of a Triton function."""
 
 from __future__ import annotations
 
 import functools
-import threading
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import triton
+from triton.runtime.autotuner import Autotuner
 
 from asmtune.config import Config
-from asmtune.dtypes import dtype_of, element_type
+from asmtune.dispatch.backport import correct_dynamo
+from asmtune.dispatch.checks import check_decorated
+from asmtune.dispatch.choosing import Call, Chooser
+from asmtune.dispatch.misses import Choice
+from asmtune.dispatch.options import DecoratorOptions
+from asmtune.dispatch.triton_configs import as_triton, timings_ms
 from asmtune.errors import InputError
-from asmtune.problem import Problem
-from asmtune.records import TuneKey
+from asmtune.launch import Backend, Launcher, Layout, backend, layout_of, plan_of
+from asmtune.launch.kinds import kinds, machine
+from asmtune.launch.planning import Launched, quiet_lists
 from asmtune.space import Space
 
 if TYPE_CHECKING:
-    from asmtune.tuning import Workshop
-
-Arguments = Mapping[str, Any]
-SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[], Any]
-
-_NUMBERS: Final = (int, float, bool)
+    from asmtune.dispatch.compiled import PruneHook
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecoratorOptions:
-    """What the decorator was given.
-
-    Attributes:
-        space: where configs come from.
-        key: names of arguments whose values a tuned config depends on.
-        small: at or below it, `heuristic`'s config runs and nothing is tuned:
-            a predicate over the arguments by name, or the number of elements
-            of the largest tensor argument.
-        heuristic: a config, or a function of the arguments by name that gives
-            one; the space's default where it is None.
-        choices: of how to tune, by keyword; see `tuning.TuneOptions`.
-    """
-
-    space: SpaceSource
-    key: tuple[str, ...] = ()
-    small: int | Callable[[Arguments], bool] | None = None
-    heuristic: Config | Callable[[Arguments], Any] | None = None
-    choices: Mapping[str, Any] = field(default_factory=dict)
-
-
-class AsmAutotuner:
+class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     """A kernel that knows its configs; launched as `kernel[grid](*args, **kwargs)`.
 
+    It is one of Triton's autotuners, so that PyTorch's compiler and `@triton.heuristics`
+    know it, and has its attributes, with this difference: `configs` are read-only.
+
     Attributes:
-        fn: the Triton function underneath.
+        fn: the Triton function underneath, with the heuristics around it.
         arg_names: its parameters.
         cache: configs by key, as far as this process has met them.
-        best_config: of the last launch; None before the first.
+        configs_timings: `[median, p20, p80]` in milliseconds by config, of the last tuning.
+        bench_time: seconds of the last tuning.
+        options: of the decorator.
     """
 
     def __init__(self, kernel: Any, options: DecoratorOptions) -> None:
@@ -63,20 +47,24 @@ class AsmAutotuner:
                 f"asm_autotune: {getattr(kernel, '__name__', kernel)!r} is not a Triton kernel: "
                 "put @triton.jit below @asm_autotune"
             )
-        self.fn = kernel
         self.options = options
-        self.arg_names: tuple[str, ...] = tuple(kernel.arg_names)
-        self.cache: dict[tuple[Any, ...], Config] = {}
-        self.best_config: Config | None = None
-        self._keywords: dict[Config, dict[str, Any]] = {}
-        self._workshops: dict[str, Workshop] = {}
-        self._lock = threading.RLock()
-        unknown = [name for name in options.key if name not in self.arg_names]
-        if unknown:
-            raise InputError(
-                f"asm_autotune: key {unknown[0]!r} is no parameter of {self.__name__}: "
-                f"they are {', '.join(self.arg_names)}"
-            )
+        choices = options.choices
+        super().__init__(
+            kernel,
+            list(kernel.arg_names),
+            [],
+            [],
+            list(choices.get("reset_to_zero") or ()),
+            list(choices.get("restore_value") or ()),
+            pre_hook=choices.get("pre_hook"),
+            post_hook=choices.get("post_hook"),
+            do_bench=choices.get("do_bench"),
+        )
+        self._chooser = Chooser(kernel, self._function, options, self._forget)
+        self.cache = self._chooser.memory
+        self.keys = [part.name for part in self._chooser.parts]
+        self._best: Config | None = None
+        check_decorated(self._function, options)
 
     @property
     def __name__(self) -> str:
@@ -90,128 +78,140 @@ class AsmAutotuner:
             layer = layer.fn
         return layer
 
-    @functools.cached_property
+    @property
     def space(self) -> Space:
         """The space of configs, made when first needed."""
-        source = self.options.space
-        return Space.of(source() if callable(source) else source)
+        return self._chooser.space
+
+    @property
+    def configs(self) -> list[triton.Config]:
+        """The configs as a list: those given, or the default of a space that makes its own."""
+        correct_dynamo()  # Dynamo reads them first of all
+        # A new list each time: Dynamo 2.11 fails where it meets one list twice in a graph.
+        return list(self._listed)
+
+    @configs.setter
+    def configs(self, _: Any) -> None:
+        """Triton's constructor sets them; the space says what they are."""
+        if "_chooser" in vars(self):
+            raise InputError(
+                f"{self.__name__}.configs cannot be set: decorate the kernel anew, "
+                "or put a config into its cache"
+            )
+
+    @functools.cached_property
+    def _listed(self) -> tuple[triton.Config, ...]:
+        """Made once: Dynamo's guards ask for them at each call of a compiled function."""
+        space = self.space
+        # Before all constraints, which may need the arguments of a launch.
+        first = {name: values[0] for name, values in space.axes.items()}
+        listed = space.listed or (space.default or Config.from_dict(first),)
+        return tuple(as_triton(config) for config in listed)
+
+    @property
+    def early_config_prune(self) -> PruneHook:
+        """What PyTorch's compiler asks for the config of a launch that it traces."""
+        return self._prune_hook
+
+    @early_config_prune.setter
+    def early_config_prune(self, value: Any) -> None:
+        """Triton's constructor sets it."""
+
+    @functools.cached_property
+    def _prune_hook(self) -> PruneHook:
+        from asmtune.dispatch.compiled import TracedLaunches, heuristic_rules, prune_hook
+
+        # A program of `triton.autotune`'s expects Inductor to time its list; PyTorch drops what
+        # would put arguments right between two timings.
+        safe = not self.options.strict and not self.restore_value and not self.reset_to_zero
+        return prune_hook(
+            TracedLaunches(
+                choose=self._chooser.look_up,
+                listed=self._chooser.listed if safe else None,
+                rules=tuple(heuristic_rules(self.fn)),
+            )
+        )
+
+    @property
+    def best_config(self) -> Config | None:
+        """Of the last launch; None before the first."""
+        plan = self._launcher.last
+        return self._best if plan is None else plan.config
+
+    @best_config.setter
+    def best_config(self, config: Any) -> None:
+        self._best = config
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return functools.partial(self.run, grid=grid, warmup=False)
+        return self._launcher[grid]  # type: ignore[no-any-return]
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launches with the key's config; what `kernel[grid](...)` calls."""
-        arguments = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
-        config = self._config(arguments, grid)
-        self.best_config = config
-        if config.pre_hook is not None:
-            config.pre_hook({**arguments, **config.all_kwargs()})
-        keywords = self._keywords.get(config)
-        if keywords is None:
-            keywords = self._keywords[config] = config.all_kwargs()
-        return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs, **keywords)
+        """Launches with the key's config; what `kernel[grid](...)` comes to."""
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        return self._launcher[grid](*args, **kwargs)
 
-    def _config(self, arguments: Arguments, grid: Any) -> Config:
-        key = self._key(arguments)
-        config = self.cache.get(key)
-        if config is not None:
-            return config
-        if not hasattr(self._function, "params"):
-            return self._heuristic(arguments)  # the interpreter has no assembly to tune
-        if _capturing():
-            config = self._heuristic(arguments)
-            warnings.warn(
-                f"{self.__name__}: not tuned for this key, and a CUDA graph is being captured; "
-                f"captured with {config}; launch it once before capture",
-                stacklevel=4,
-            )
-            return config
-        with self._lock:
-            if key in self.cache:
-                return self.cache[key]
-            config, final = self._resolve(arguments, grid)
-            if final:
-                self.cache[key] = config
-            return config
-
-    def _key(self, arguments: Arguments) -> tuple[Any, ...]:
-        values = [arguments.get(name) for name in self.options.key]
-        dtypes = [
-            (name, dtype)
-            for name, value in arguments.items()
-            if type(value) not in _NUMBERS and (dtype := element_type(value)) is not None
+    def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> list[Any]:
+        """Compiles without a launch: the key's config where one is known, else all candidates."""
+        call = Call(grid, args, kwargs, self.arg_names)
+        configs = self._chooser.candidates(call)
+        return [
+            self.fn.warmup(*args, grid=grid, **kwargs, **config.all_kwargs()) for config in configs
         ]
-        return (_device_index(), *values, *dtypes)
 
-    def _resolve(self, arguments: Arguments, grid: Any) -> tuple[Config, bool]:
-        """The config of a key that this process has not met, and whether it is final."""
-        if self._is_small(arguments):
-            return self._heuristic(arguments), True
-        from asmtune.tuning import TuneJob, TuneOptions, Workshop
+    @functools.cached_property
+    def _part(self) -> Backend:
+        return backend()
 
-        name = f"{self._function.__module__}.{self._function.__qualname__}"
-        shape = _numbers(arguments)
-        problem = Problem(self.fn, arguments, grid, shape, name)
-        key = self._tune_key(arguments, name)
-        if key.device not in self._workshops:
-            options = TuneOptions.of(self.options.choices)  # type: ignore[arg-type]
-            self._workshops[key.device] = Workshop.open(key.device, options)
-        result = self._workshops[key.device].resolve(TuneJob(problem, key), self.space)
-        if result.record is None:
-            return self._heuristic(arguments), False  # another process tunes it
-        return self._with_hook(result.record.winner, shape), True
+    @functools.cached_property
+    def _launcher(self) -> Launcher:
+        """Made at the first launch, since its C part may have to be built."""
+        layout = self._layout()
+        quiet = quiet_lists(self._function) if layout.names else ()
+        return self._part.Launcher(
+            layout.names, layout.modes, layout.functions, kinds(), machine(), quiet, self._launch
+        )
 
-    def _with_hook(self, winner: Config, shape: Arguments) -> Config:
-        """The space's own config that equals a stored one, with its `pre_hook`.
+    def _layout(self) -> Layout:
+        """Empty, so that every launch is slow, where the launcher cannot know all that decides.
 
-        One with a derived cap is not of the space: the hook is that of the one without.
+        That is under the interpreter, for kernels of too many parameters, and where
+        `@triton.heuristics` underneath add arguments to each launch.
         """
-        for wanted in (winner.to_dict(), winner.with_cap(None).to_dict()):
-            for config in self.space.configs(**shape):
-                if config.to_dict() == wanted:
-                    return config.with_cap(winner.maxnreg)
-        return winner
+        if self.fn is not self._function or not hasattr(self._function, "params"):
+            return Layout((), b"")
+        plain = [part.name for part in self._chooser.parts if part.function is None]
+        functions = [(p.function, p.needs) for p in self._chooser.parts if p.function is not None]
+        layout = layout_of(self._function.params, plain, functions)
+        return layout if layout.fits else Layout((), b"")
 
-    def _tune_key(self, arguments: Arguments, name: str) -> TuneKey:
-        from asmtune.measure import device_name
+    def _launch(self, grid: Any, args: Any, kwargs: Any, key: Any, held: Any) -> Any:
+        """The slow path: chooses, lets Triton launch, and plans the next launch of the key."""
+        call = Call(grid, args, kwargs, self.arg_names)
+        choice = self._chooser.choose(call)
+        config = choice.config
+        self._note(choice)
+        chosen = config.all_kwargs()
+        if config.pre_hook is not None:
+            config.pre_hook({**call.arguments, **chosen})
+        checked = self._chooser.checked_grid(grid, config)
+        compiled = self.fn.run(*args, grid=checked, warmup=False, **kwargs, **chosen)
+        if key is not None and choice.final:
+            launched = Launched(self._function, compiled, call.arguments, chosen, config)
+            plan = plan_of(self._part, launched, kinds().tensors)
+            if plan is not None:
+                self._launcher.keep(key, plan, held)
+        return compiled
 
-        shape = {key: _plain(arguments.get(key)) for key in self.options.key}
-        dtypes = {n: d for n, v in arguments.items() if (d := dtype_of(v)) is not None}
-        return TuneKey(name, shape, dtypes, device_name())
+    def _note(self, choice: Choice) -> None:
+        self._best = choice.config
+        self._launcher.last = None
+        if choice.how == "tuned":
+            self.bench_time = choice.seconds
+        if choice.record is not None:
+            self.configs_timings = timings_ms(choice.record)
 
-    def _is_small(self, arguments: Arguments) -> bool:
-        small = self.options.small
-        if small is None:
-            return False
-        if callable(small):
-            return bool(small(arguments))
-        sizes = (value.numel() for value in arguments.values() if hasattr(value, "numel"))
-        return max(sizes, default=0) <= small
-
-    def _heuristic(self, arguments: Arguments) -> Config:
-        heuristic = self.options.heuristic
-        if heuristic is None:
-            return self.space.first(**_numbers(arguments))
-        return Config.of(heuristic(arguments) if callable(heuristic) else heuristic)
-
-
-def _numbers(arguments: Arguments) -> dict[str, Any]:
-    """The arguments that a space's constraints may name."""
-    return {name: value for name, value in arguments.items() if type(value) in _NUMBERS}
-
-
-def _plain(value: Any) -> Any:
-    """A key's value as JSON can hold it."""
-    return value if isinstance(value, int | float | str | bool | None) else str(value)
-
-
-def _device_index() -> int:
-    import torch
-
-    return torch.cuda.current_device() if torch.cuda.is_available() else -1
-
-
-def _capturing() -> bool:
-    import torch
-
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    def _forget(self) -> None:
+        """A config of a planned launch may have changed."""
+        if "_launcher" in vars(self):
+            self._launcher.forget()

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from asmtune.config import Config
-from asmtune.dispatch.autotuner import Arguments, AsmAutotuner, DecoratorOptions, SpaceSource
+from asmtune.dispatch.checks import check_configs
+from asmtune.dispatch.options import Arguments, DecoratorOptions, OnMiss, Small, SpaceSource
+from asmtune.dispatch.pruning import Pruning
 from asmtune.errors import InputError
+from asmtune.keys import KeySource
 from asmtune.space import Space
 
 if TYPE_CHECKING:
+    from asmtune.dispatch.autotuner import AsmAutotuner
     from asmtune.tuning.options import Choices
 
     class Options(Choices, total=False):
         """Keywords of `asm_autotune`; `DecoratorOptions` and `TuneOptions` say what each is for."""
 
         space: SpaceSource
-        small: int | Callable[[Arguments], bool] | None
+        small: Small
         heuristic: Config | Callable[[Arguments], Any] | None
+        on_miss: OnMiss
+        nearest: bool
+        strict: bool
+
+
+_OF_LAUNCHES: Final = ("small", "heuristic", "on_miss", "nearest", "strict")
 
 
 def asm_autotune(
-    configs: Sequence[Any] | None = None, key: Iterable[str] = (), **options: Unpack[Options]
+    configs: Sequence[Any] | None = None,
+    key: KeySource = (),
+    prune_configs_by: Mapping[str, Any] | None = None,
+    **options: Unpack[Options],
 ) -> Callable[[Any], AsmAutotuner]:
     """Tunes a Triton kernel on its first launch with a new key, then remembers.
 
@@ -33,14 +46,17 @@ def asm_autotune(
 
         add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
 
-    Dtypes of tensor arguments and the device's name are part of every key.
+    It takes what `triton.autotune` takes, with the same meaning. Dtypes of tensor arguments
+    and the device's name are part of every key.
 
     Args:
         configs: a list of `triton.Config` or `Config`; instead of `space`.
-        key: names of arguments; a change of a value looks the config up anew.
-        options: `space`: a `Space`, axes by name, or a function that makes one. `small` and
-            `heuristic`: see `DecoratorOptions`. `effort`, `isolate`, `reference`,
-            `restore_value`, `reset_to_zero` and the others: see `tuning.TuneOptions`.
+        key: names of arguments, buckets and functions of them (see `asmtune.keys`); a new
+            value looks the config up anew.
+        prune_configs_by: `early_config_prune`, `perf_model` and `top_k`; see `Pruning`.
+        options: `space`: a `Space`, axes by name, or a function that makes one. `small`,
+            `heuristic`, `on_miss` and `nearest`: see `DecoratorOptions`. `effort`, `isolate`,
+            `restore_value`, `pre_hook`, `do_bench` and the others: see `tuning.TuneOptions`.
 
     Raises:
         InputError: not exactly one of `configs` and `space` is given, an option is unknown or
@@ -50,13 +66,25 @@ def asm_autotune(
     space = rest.pop("space", None)
     if (configs is None) == (space is None):
         raise InputError("asm_autotune: give either configs= or space=, and not both")
-    source: SpaceSource = space if space is not None else Space.from_configs(list(configs or ()))
-    small, heuristic = rest.pop("small", None), rest.pop("heuristic", None)
+    if configs is not None:
+        configs = list(configs)
+        check_configs(configs)
+    # Triton launches with its own defaults where the list is empty.
+    source: SpaceSource = (
+        Space.from_configs(list(configs or ()) or [Config({})]) if space is None else space
+    )
+    of_launches = {name: rest.pop(name) for name in _OF_LAUNCHES if name in rest}
     _check_choices(rest)
     made = DecoratorOptions(
-        space=source, key=tuple(key), small=small, heuristic=heuristic, choices=rest
+        space=source, key=key, prune=Pruning.of(prune_configs_by), choices=rest, **of_launches
     )
-    return lambda kernel: AsmAutotuner(kernel, made)
+
+    def decorate(kernel: Any) -> AsmAutotuner:
+        from asmtune.dispatch.autotuner import AsmAutotuner
+
+        return AsmAutotuner(kernel, made)
+
+    return decorate
 
 
 def _check_choices(choices: Mapping[str, Any]) -> None:
@@ -67,7 +95,7 @@ def _check_choices(choices: Mapping[str, Any]) -> None:
     known = Choices.__annotations__
     for name in choices:
         if name not in known:
-            near = difflib.get_close_matches(name, [*known, "space", "small", "heuristic"], 1)
+            near = difflib.get_close_matches(name, [*known, "space", *_OF_LAUNCHES], 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InputError(f"asm_autotune: unknown option {name!r}{hint}")
     TuneOptions.of(Choices(**choices))  # type: ignore[typeddict-item]

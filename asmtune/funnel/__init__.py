@@ -5,6 +5,7 @@ from asmtune.funnel.flow import DEFAULT_FAILS, Funnel
 from asmtune.funnel.front import Front, Moment, Outcomes
 from asmtune.funnel.judge import Judge
 from asmtune.funnel.persistence import Detection
+from asmtune.funnel.picking import bytes_us, first_pick, small_pick
 from asmtune.funnel.progress import NoProgress, Progress
 from asmtune.funnel.sketching import check_compile
 
@@ -19,6 +20,9 @@ __all__ = [
     "NoProgress",
     "Outcomes",
     "Progress",
+    "bytes_us",
     "caps_for",
     "check_compile",
+    "first_pick",
+    "small_pick",
 ]

@@ -136,7 +136,9 @@ def caps_of(features: Features, target: Target) -> dict[int, int]:
 
 def _of_one(verdict: Verdict, source: CapSource) -> Iterator[tuple[Config, Reason]]:
     features, config = verdict.features, verdict.config
-    caps = {} if features is None else caps_of(features, source.target)
+    # A hand-edited file says itself how many registers it may have.
+    edited = config.ir_override is not None
+    caps = {} if features is None or edited else caps_of(features, source.target)
     artifact = source.cache.get(verdict.artifact or "") if caps else None
     if features is None or not isinstance(artifact, Artifact):
         return

@@ -47,6 +47,7 @@ class Subject:
         run: launches once on the current stream. It may be called again in later
             trials, for as long as the config is the best so far.
         prepare: called before each launch, outside the interval.
+        finish: called after each launch, outside the interval, while it may still run.
         always: stays to the end however slow it is: the default config.
         samples_us: of the trial or the final that it was in last.
         graph: its launches as captured, in `graph` mode.
@@ -55,6 +56,7 @@ class Subject:
     config: Config
     run: Callable[[], None]
     prepare: Callable[[], None]
+    finish: Callable[[], None] = lambda: None
     always: bool = False
     samples_us: list[float] = field(default_factory=list)
     graph: Graph | None = field(default=None, repr=False)
@@ -102,14 +104,19 @@ class GpuClock:
         self._quickest_us = float("inf")
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Loads a subject and runs it once; in `graph` mode captures it as well."""
+        """Loads a subject and runs it, once or for `warmup_us`; in `graph` mode captures it."""
 
-        def once() -> None:
-            subject.prepare()
-            subject.run()
-            self._device.wait()
+        def runs() -> None:
+            ends_us = self._device.now_us() + self._policy.warmup_us
+            while True:
+                subject.prepare()
+                subject.run()
+                subject.finish()
+                self._device.wait()
+                if self._device.now_us() >= ends_us:
+                    return
 
-        outcome = guarded("launch", once)
+        outcome = guarded("launch", runs)
         if isinstance(outcome, Failure):
             return outcome
         if self._policy.mode == "graph" and subject.graph is None:
@@ -172,6 +179,7 @@ class GpuClock:
             subject.run()
             end = device.mark()
             marks.append((start, end, start.query()))
+            subject.finish()
         host_us = (device.now_us() - began_us) / len(subjects)
         device.wait()
         if any(late for _, _, late in marks):
@@ -202,7 +210,7 @@ class GpuClock:
         return max(added_ms * 1e3 / self._policy.launches, 0.01)
 
     def _capture(self, subject: Subject) -> Graph:
-        """What precedes each launch, several times; then again, each with its launch."""
+        """What is done around each launch, several times; then again, each with its launch."""
         device, marks = self._device, list[Mark]()
 
         def body() -> None:
@@ -213,6 +221,7 @@ class GpuClock:
                     device.flush()
                     if launched:
                         subject.run()
+                    subject.finish()
                 marks.append(device.mark(captured=True))
 
         replay = device.capture(body)

@@ -6,7 +6,7 @@ Nothing here needs a GPU or PyTorch: tensors are known by their `data_ptr`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -26,6 +26,8 @@ class Effects:
         unknown: their address goes where the analysis cannot follow; read and written.
         foreign: whether memory may be written that no argument stands for, such as that behind
             a table of addresses; all arguments are then unknown.
+        stray: what the IR does not write, and code that is not made of it may; held to what it
+            held before.
         products: element types that matrix products take, as MLIR has them ("f16", "bf16"),
             "tf32" for 32-bit floats that are rounded first.
     """
@@ -36,6 +38,7 @@ class Effects:
     unknown: frozenset[str] = frozenset()
     foreign: bool = False
     products: frozenset[str] = frozenset()
+    stray: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, works: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
@@ -55,6 +58,10 @@ class Effects:
         """Effects of a launch of which nothing is known."""
         names = frozenset(tensor_parts(arguments))
         return cls(reads=names, writes=names, unknown=names)
+
+    def with_strays(self, arguments: Mapping[str, Any]) -> Effects:
+        """The same where some code was edited by hand: it may write what the IR does not."""
+        return replace(self, stray=frozenset(tensor_parts(arguments)) - self.writes - self.atomics)
 
 
 def tensor_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:

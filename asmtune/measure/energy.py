@@ -16,7 +16,7 @@ def energy_mj(subject: Subject, seconds: float = 0.3) -> float | None:
     """Millijoules of one launch, averaged over a loop of at least `seconds`.
 
     What NVML's meter counts is the whole board: what the GPU draws when idle, its
-    memory, and what `prepare` does before each launch are in the figure, and nothing is
+    memory, and what `prepare` and `finish` do around each launch are in the figure, and nothing is
     taken off. Launches follow each other with warm caches and hot clocks, so that it
     compares with other figures of this function alone.
 
@@ -92,4 +92,5 @@ class _Meter:
         for _ in range(self._launches):
             self._subject.prepare()
             self._subject.run()
+            self._subject.finish()
         torch.cuda.synchronize()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.measure.magnitude import pieces
 from asmtune.measure.outputs import Output, bits, poison
 from asmtune.measure.regions import Copy
+from asmtune.measure.roles import Roles
 from asmtune.measure.slots import Slot
 from asmtune.records import Failure
 
@@ -21,8 +22,7 @@ class Expectation:
 
     Args:
         saved: what their memory held before.
-        written: the arguments.
-        poisoned: those of them that were filled with poison before.
+        roles: of the arguments.
         tolerance: an argument's, by its dtype or the user's word.
 
     Attributes:
@@ -32,16 +32,15 @@ class Expectation:
     def __init__(
         self,
         saved: Sequence[Copy],
-        written: Sequence[Slot],
-        poisoned: Collection[Slot],
+        roles: Roles,
         tolerance: Callable[[Slot], float],
     ) -> None:
         self._saved = saved
-        self._poisoned = poisoned
+        self._poisoned, self._strays = roles.poisoned, roles.stray
         self._tolerance = tolerance
         self._chance: dict[Slot, float] = {}
         self.copies = [Copy(copy.region) for copy in saved]
-        self._outputs = {slot: self._output(slot) for slot in written}
+        self._outputs = {slot: self._output(slot) for slot in roles.written}
 
     @property
     def weaknesses(self) -> list[str]:
@@ -49,12 +48,12 @@ class Expectation:
         found = [
             f"{slot.name} is 0, NaN or infinite everywhere: the check tells little of it"
             for slot, output in self._outputs.items()
-            if output.magnitude.mean == 0.0
+            if output.magnitude.mean == 0.0 and slot not in self._strays
         ]
         return found + [
             f"the default config leaves {slot.name} as it was: a config that writes nothing passes"
             for slot in self._outputs
-            if slot not in self._poisoned and self._is_unchanged(slot)
+            if slot not in self._poisoned and slot not in self._strays and self._is_unchanged(slot)
         ]
 
     def leave_scratch(self) -> list[str]:
@@ -64,7 +63,7 @@ class Expectation:
             What that is, in words.
         """
         untouched = [slot for slot in self._outputs if self._is_untouched(slot)]
-        if len(untouched) == len(self._outputs):
+        if len(untouched) == sum(slot not in self._strays for slot in self._outputs):
             return []  # a default that writes nothing at all shows nothing
         for slot in untouched:
             del self._outputs[slot]
@@ -111,8 +110,9 @@ class Expectation:
         Returns:
             What that is, in words.
         """
-        silent = [slot for slot in self._outputs if slot not in told]
-        self._outputs = {slot: self._told(slot, values) for slot, values in told.items()}
+        strays = {slot: out for slot, out in self._outputs.items() if slot in self._strays}
+        silent = [slot for slot in self._outputs if slot not in told and slot not in strays]
+        self._outputs = {slot: self._told(slot, values) for slot, values in told.items()} | strays
         return [f"{slot.name} is not checked: reference= does not name it" for slot in silent]
 
     def failure(self) -> Failure | None:

@@ -29,6 +29,8 @@ class TimingPolicy:
         entrant_us: device time of one entrant in a trial, after which it gets no more
             samples once it has two: a kernel of milliseconds needs few. Finalists get
             five times that, and five samples.
+        warmup_us: launches of an entrant before its first sample go on for this long, each
+            time that it enters a trial or a final; one launch at 0.
         flush_bytes: written before each launch, so that inputs come from DRAM; 256 MiB
             is over four times the L2 of an H200. At 0 the caches stay warm.
         mode: "events" times single launches by events around them. "graph" times
@@ -49,6 +51,7 @@ class TimingPolicy:
     spread: float = 0.05
     near_tie: float = 0.01
     entrant_us: float = 30_000.0
+    warmup_us: float = 0.0
     flush_bytes: int = 256 << 20
     mode: Literal["events", "graph"] = "events"
     launches: int = 10
@@ -56,7 +59,7 @@ class TimingPolicy:
     def __post_init__(self) -> None:
         least = {"coarse_rounds": 1, "most_rounds": 1, "fine_rounds": 1, "launches": 1}
         least |= {"contention": 1, "hopeless": 1, "significance": 0, "spread": 0}
-        least |= {"near_tie": 0, "entrant_us": 0, "flush_bytes": 0}
+        least |= {"near_tie": 0, "entrant_us": 0, "warmup_us": 0, "flush_bytes": 0}
         for name, minimum in least.items():
             value = getattr(self, name)
             # Not `value < minimum`, which lets NaN pass.

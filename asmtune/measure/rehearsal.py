@@ -20,6 +20,10 @@ from asmtune.records import Failure
 __all__ = ["CheckOptions", "Rehearsal"]
 
 
+def _nothing() -> None:
+    """What comes after a launch where nothing does."""
+
+
 class Rehearsal:
     """Holds the arguments' contents while configs run on them.
 
@@ -69,11 +73,14 @@ class Rehearsal:
         self._restore(self._kept)
         self._zero()
 
-    def set_reference(self, run: Callable[[], None]) -> Failure | None:
+    def set_reference(
+        self, run: Callable[[], None], finish: Callable[[], None] = _nothing
+    ) -> Failure | None:
         """Runs the default config twice: for its output, and for what differs between runs.
 
         Args:
             run: launches it once, its `pre_hook` included.
+            finish: called after each launch, when its output was looked at.
 
         Returns:
             Why it cannot be launched, or how it differs from the user's reference.
@@ -82,15 +89,18 @@ class Rehearsal:
             InputError: the user's reference raises, or gives what does not fit.
         """
         if not self._options.check or not self._roles.written:
-            return self._perform(run)
+            return self._perform(run) or _finished(finish)
         self._expectation = None
         expected = self._ask_user()
         failure = self._perform(run)
         if failure is not None:
             return failure
         learned = guarded("check", self._learn)
-        failure = learned if isinstance(learned, Failure) else self._perform(run)
-        if failure is not None or isinstance(learned, Failure):
+        finished = _finished(finish)
+        if isinstance(learned, Failure):
+            return learned
+        failure = finished or self._perform(run)
+        if failure is not None:
             return failure
         self._notes += learned.leave_scratch() + learned.allow_for_chance()
         if expected:
@@ -98,13 +108,17 @@ class Rehearsal:
         self._notes += learned.weaknesses
         self._note_copies(learned.copies)
         self._expectation = learned
-        return self._compared() if expected else None
+        failure, finished = self._compared() if expected else None, _finished(finish)
+        return failure or finished
 
-    def check(self, run: Callable[[], None]) -> Failure | None:
+    def check(
+        self, run: Callable[[], None], finish: Callable[[], None] = _nothing
+    ) -> Failure | None:
         """Runs a config once and compares what it leaves with what is expected.
 
         Args:
             run: launches it once, its `pre_hook` included.
+            finish: called after the launch, when its output was looked at.
 
         Returns:
             Why it cannot be launched, or a failure at "check": "wrong_output", "unwritten" (an
@@ -112,7 +126,10 @@ class Rehearsal:
             view), or "memory" (there was none to compare with).
         """
         failure = self._perform(run)
-        return self._compared() if failure is None else failure
+        if failure is not None:
+            return failure
+        failure, finished = self._compared(), _finished(finish)
+        return failure or finished
 
     def close(self) -> None:
         """Gives every argument what it held at the start; harmless when called again.
@@ -164,7 +181,7 @@ class Rehearsal:
 
     def _learn(self) -> Expectation:
         roles = self._roles
-        return Expectation(self._saved, roles.written, roles.poisoned, self._tolerance)
+        return Expectation(self._saved, roles, self._tolerance)
 
     def _compared(self) -> Failure | None:
         """How the arguments differ from what is expected of them."""
@@ -189,7 +206,7 @@ class Rehearsal:
             return {}
         self._restore(self._saved)
         self._zero()
-        return ask(reference, self._arguments, self._roles.written)
+        return ask(reference, self._arguments, self._roles.meant)
 
     def _note_copies(self, copies: list[Copy]) -> None:
         for copy in copies:
@@ -199,6 +216,11 @@ class Rehearsal:
                     f"the GPU has no room for a copy of {names}: kept in the host's memory, "
                     "which makes every check slow"
                 )
+
+
+def _finished(finish: Callable[[], None]) -> Failure | None:
+    """What comes after a launch, done; or why it failed."""
+    return guarded("launch", finish)
 
 
 def _out_of_reach(effects: Effects, strange: Sequence[str]) -> Iterator[str]:

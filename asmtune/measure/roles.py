@@ -45,6 +45,7 @@ class Roles:
         kept: written ones whose contents count at the start of a run.
         zeroed: written ones that start from zeros.
         poisoned: written ones whose contents do not count.
+        stray: written ones that no more than a stray write of edited code may change.
     """
 
     inputs: list[Slot]
@@ -52,6 +53,12 @@ class Roles:
     kept: list[Slot]
     zeroed: list[Slot]
     poisoned: list[Slot]
+    stray: list[Slot]
+
+    @property
+    def meant(self) -> list[Slot]:
+        """Those that the kernel is there to write."""
+        return [slot for slot in self.written if slot not in self.stray]
 
     @classmethod
     def of(cls, slots: list[Slot], effects: Effects, options: CheckOptions) -> Roles:
@@ -60,16 +67,19 @@ class Roles:
         restored = [slot for slot in slots if _is_named(slot, options.restore_value)]
         writes, reads = effects.writes | effects.atomics, effects.reads | effects.atomics
         inputs = [s for s in slots if s.name in reads | effects.unknown or s in restored]
-        written = [
+        meant = [
             slot
             for slot in slots
             if slot.name in writes | effects.unknown or slot in zeroed or slot in restored
         ]
+        stray = [slot for slot in slots if slot.name in effects.stray and slot not in meant]
+        written = [slot for slot in slots if slot in meant or slot in stray]
         # Whoever shares an argument's memory may read what it held.
-        live = [s for s in written if s in inputs or any(overlap(s, other) for other in inputs)]
+        shared = [s for s in written if any(overlap(s, other) for other in inputs)]
+        live = [s for s in written if s in inputs or s in stray or s in shared]
         kept = [slot for slot in live if slot not in zeroed]
         poisoned = [slot for slot in written if slot not in live and slot not in zeroed]
-        return cls(inputs, written, kept, zeroed, poisoned)
+        return cls(inputs, written, kept, zeroed, poisoned, stray)
 
 
 def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
@@ -82,6 +92,8 @@ def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
     given = {"restore_value": options.restore_value, "reset_to_zero": options.reset_to_zero}
     for option, names in given.items():
         for name in names:
+            if arguments.get(name, name) is None:
+                continue  # an optional tensor that this launch does without
             if not any(is_part(path, name) for path in tensors):
                 what = "is no tensor" if name in arguments else "is no argument"
                 raise InputError(

@@ -12,6 +12,9 @@ from asmtune.config import OPTION_AXES, Config
 
 Place = tuple[int, ...]
 
+# What a file of hand-edited IR changes, no other axis tells.
+_OPTIONS: Final = (*OPTION_AXES, "ir_override")
+
 _NUMBER: Final = 0
 _OTHER: Final = 1
 _NONE: Final = 2
@@ -26,7 +29,7 @@ class Axes:
 
     def __init__(self, configs: Sequence[Config]) -> None:
         points = [
-            {**config.kwargs, **{name: getattr(config, name) for name in OPTION_AXES}}
+            {**config.kwargs, **{name: getattr(config, name) for name in _OPTIONS}}
             for config in configs
         ]
         names = dict.fromkeys(name for point in points for name in point)

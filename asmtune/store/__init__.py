@@ -7,7 +7,8 @@ Two layers, asked in this order:
 
 Launches and tuning use the user's through a `Shelf`, which never raises (shelf):
 it also keeps timings of runs that have not ended (trials), and lets one process
-tune a key while others wait (flights).
+tune a key while others wait (flights). What the model chose and nobody has timed
+stands apart (predictions). A new process first looks at one row (glance).
 
 Nothing loaded from either can execute: both hold JSON. What needs SQLAlchemy
 comes on first use; the shipped layer needs none of it.
@@ -15,12 +16,13 @@ comes on first use; the shipped layer needs none of it.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from asmtune.lazy import loader
 from asmtune.store.codec import key_digest
+from asmtune.store.glance import Glimpse, Seen, glance
 from asmtune.store.layers import find_tuned, store_exists
-from asmtune.store.lookup import Finding, Lookup, Remembered, StoreWarning, Unfinished
+from asmtune.store.lookup import Finding, Lookup, Prediction, Remembered, StoreWarning, Unfinished
 from asmtune.store.shipped import shipped_lookup, shipped_records
 
 if TYPE_CHECKING:
@@ -33,14 +35,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Finding",
     "Flight",
+    "Glimpse",
     "Lookup",
     "Pace",
+    "Prediction",
     "Remembered",
+    "Seen",
     "Shelf",
     "Store",
     "StoreWarning",
     "Unfinished",
     "find_tuned",
+    "glance",
     "key_digest",
     "open_user_store",
     "shipped_lookup",
@@ -57,9 +63,4 @@ _HOMES: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _HOMES)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from sqlalchemy import Connection, inspect, select, true
 
 from asmtune.errors import StoreError
-from asmtune.store import codec, rows, tables, trials
+from asmtune.store import codec, predictions, rows, tables, trials
 from asmtune.store.faults import ELSEWHERE, damaged
 from asmtune.store.lookup import DIGITS_SHOWN, Finding
+from asmtune.store.sqlite import SCHEMA_VERSION
 
 
 def is_current(connection: Connection, place: str, *, made_whole: bool) -> bool:
@@ -28,12 +29,12 @@ def is_current(connection: Connection, place: str, *, made_whole: bool) -> bool:
     text = connection.execute(query).scalar_one_or_none()
     if not isinstance(text, str) or not text.isdecimal() or not 0 < len(text) < 10 or not int(text):
         raise damaged(place, "no schema version")
-    if int(text) > tables.SCHEMA_VERSION:
+    if int(text) > SCHEMA_VERSION:
         raise StoreError(
             f"store {place}: written by a newer asmtune (schema {int(text)}, this one "
-            f"knows {tables.SCHEMA_VERSION}); upgrade asmtune, {ELSEWHERE}"
+            f"knows {SCHEMA_VERSION}); upgrade asmtune, {ELSEWHERE}"
         )
-    if int(text) < tables.SCHEMA_VERSION:
+    if int(text) < SCHEMA_VERSION:
         return False
     if not set(tables.metadata.tables) <= set(inspect(connection).get_table_names()):
         raise damaged(place, "a table is missing")
@@ -41,7 +42,7 @@ def is_current(connection: Connection, place: str, *, made_whole: bool) -> bool:
 
 
 def findings(connection: Connection) -> list[Finding]:
-    """What is wrong with the file, as SQLite sees it, with each record and with each trial."""
+    """What is wrong with the file, as SQLite sees it, and with each record, trial and guess."""
     found = []
     if connection.dialect.name == "sqlite":
         for (text,) in connection.exec_driver_sql("PRAGMA integrity_check"):
@@ -56,4 +57,5 @@ def findings(connection: Connection) -> list[Finding]:
     if strays := rows.orphans(connection):
         found.append(Finding("file", f"{strays} timings or failures belong to no record"))
     damaged_trials = (row for row in trials.load(connection, true()) if row.trial is None)
+    found += [one for one in predictions.load(connection, true()) if isinstance(one, Finding)]
     return found + [Finding(row.place, row.problem) for row in damaged_trials]

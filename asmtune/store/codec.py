@@ -6,6 +6,8 @@ strings, booleans and nulls, so that loading it can execute nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.config import Config
@@ -16,6 +18,56 @@ from asmtune.store import values
 PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
 _SAMPLE_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a launch needs of a record: all but its timings."""
+
+    key: TuneKey
+    winner: Config
+    provenance: Provenance
+
+
+def head_of(row: Mapping[str, Any], where: str) -> Head:
+    """The head that a row of `keys` or `predictions` holds.
+
+    Raises:
+        InputError: a column is malformed; names it.
+    """
+    names = ("shape", "dtypes", "winner")
+    parsed = {name: values.json_of(row[name], f"{where}.{name}") for name in names}
+    key = {"kernel": row["kernel"], "device": row["device"]}
+    key |= {name: parsed[name] for name in ("shape", "dtypes")}
+    made = {name: row[name] for name in PROVENANCE_FIELDS}
+    return head_from_json({"key": key, "winner": parsed["winner"], "provenance": made}, where)
+
+
+def head_to_json(head: Head) -> dict[str, Any]:
+    """A head as JSON values; the inverse of `head_from_json`."""
+    return {
+        "key": key_to_json(head.key),
+        "winner": head.winner.to_dict(),
+        "provenance": {name: getattr(head.provenance, name) for name in PROVENANCE_FIELDS},
+    }
+
+
+def head_from_json(value: Mapping[str, Any], where: str) -> Head:
+    """The head that JSON values stand for.
+
+    Raises:
+        InputError: as `record_from_json`.
+    """
+    return Head(
+        key_from_json(value["key"], f"{where}.key"),
+        _config(value["winner"], f"{where}.winner"),
+        _provenance(value["provenance"], f"{where}.provenance"),
+    )
+
+
+def head_seal(head: Head, *more: Any) -> str:
+    """Digest of a head and of other JSON values, to tell later that they are those written."""
+    return digest(canonical([head_to_json(head), *more]))
 
 
 def key_digest(key: TuneKey) -> str:
@@ -37,17 +89,15 @@ def winner_is_timed(record: TuneRecord) -> bool:
 def record_to_json(record: TuneRecord, *, samples: str = "exact") -> dict[str, Any]:
     """A record as JSON values; the inverse of `record_from_json`.
 
-    A config's `pre_hook` and `ir_override` are not part of it: code and files
-    of one machine do not travel.
+    A config's `pre_hook` is not part of it, nor more of its `ir_override` than the file's
+    name: code and files of one machine do not travel.
 
     Args:
         record: what to convert.
         samples: "exact", "rounded" (to 1 ns) or "none".
     """
     return {
-        "key": key_to_json(record.key),
-        "winner": record.winner.to_dict(),
-        "provenance": {name: getattr(record.provenance, name) for name in PROVENANCE_FIELDS},
+        **head_to_json(Head(record.key, record.winner, record.provenance)),
         "measurements": [measurement_to_json(m, samples) for m in record.measurements],
         "failures": [failure_to_json(config, failure) for config, failure in record.failures],
     }
@@ -175,6 +225,8 @@ def _config(value: Any, where: str) -> Config:
         number = named[name]
         if type(number) is not int or not least <= number < 1 << 31:
             raise values.expected(f"a whole number of {least} or more", f"{where}.{name}", number)
+    if not isinstance(named.get("ir_override", ""), str):
+        raise values.expected("a file's name", f"{where}.ir_override", named["ir_override"])
     return Config.from_dict(
         {name: values.scalar_of(item, f"{where}.{name}") for name, item in named.items()}
     )

@@ -10,15 +10,17 @@ from sqlalchemy import ColumnElement, Connection
 from asmtune.config import Config
 from asmtune.errors import StoreError
 from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import checks, codec, rows, tables, trials
+from asmtune.store import checks, codec, predictions, rows, tables, trials
 from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import (
     DIGITS_SHOWN,
     Finding,
     Lookup,
+    Prediction,
     Remembered,
     StoreWarning,
     Unfinished,
+    differences,
     judged,
     reusable,
 )
@@ -37,7 +39,8 @@ class Store(OpenStore):
     def save(self, record: TuneRecord) -> None:
         """Keeps a record, in place of an older one of the same key; all of it or nothing.
 
-        What was remembered of the key's unfinished runs goes with the older one.
+        What was remembered of the key's unfinished runs goes with the older one, and so
+        does what was predicted.
 
         Raises:
             InputError: a value cannot be kept, such as a NaN time or a config
@@ -138,6 +141,43 @@ class Store(OpenStore):
         loaded = self.transact(lambda connection: trials.load(connection, condition))
         return trials.unfinished(row.trial for row in loaded if row.trial is not None)
 
+    def predict(self, prediction: Prediction) -> None:
+        """Keeps what the model chose for a key, unless it was tuned and that holds.
+
+        Raises:
+            InputError: as `save`.
+            StoreError: as `save`.
+        """
+        row = predictions.form(prediction)
+
+        def write(connection: Connection) -> None:
+            if rows.standing(connection, prediction.key, prediction.provenance) is None:
+                predictions.put(connection, row)
+
+        self.transact(write, writes=True)
+
+    def predicted(self, key: TuneKey, expected: Provenance) -> Prediction | None:
+        """What the model chose for a key, where that holds; a damaged row is none.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        condition = tables.predictions.c.digest == codec.key_digest(key)
+        for found in self.transact(lambda connection: predictions.load(connection, condition)):
+            if isinstance(found, Prediction) and not differences(found.provenance, expected):
+                return found
+        return None
+
+    def predictions(self, kernel: str | None = None, device: str | None = None) -> list[Prediction]:
+        """All that the model chose and nobody has tuned since, by kernel and device.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        condition = predictions.matching(kernel, device)
+        loaded = self.transact(lambda connection: predictions.load(connection, condition))
+        return [found for found in loaded if isinstance(found, Prediction)]
+
     def find(self, key: TuneKey) -> TuneRecord | None:
         """The record of a key, whether or not it still holds.
 
@@ -183,7 +223,7 @@ class Store(OpenStore):
     def clear(self, kernel: str | None = None, device: str | None = None) -> int:
         """Deletes all records, or those of a kernel, a device or both; how many.
 
-        What was remembered of unfinished runs goes with them.
+        What was remembered of unfinished runs, and what was predicted, goes with them.
 
         Raises:
             StoreError: the store cannot be written.
@@ -191,6 +231,7 @@ class Store(OpenStore):
 
         def write(connection: Connection) -> int:
             trials.drop(connection, trials.matching(kernel, device))
+            predictions.drop(connection, predictions.matching(kernel, device))
             return rows.drop(connection, rows.matching(kernel, device))
 
         return self.transact(write, writes=True)
@@ -262,4 +303,6 @@ def _replace(connection: Connection, record: TuneRecord) -> None:
 
 
 def _forget(connection: Connection, key: TuneKey) -> None:
-    trials.drop(connection, tables.trials.c.digest == codec.key_digest(key))
+    digest = codec.key_digest(key)
+    trials.drop(connection, tables.trials.c.digest == digest)
+    predictions.drop(connection, tables.predictions.c.digest == digest)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import sqlite3
 import time
 import warnings
 from collections.abc import Iterator
@@ -13,13 +12,13 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import NullPool
 
 from asmtune.store import tables
 from asmtune.store.lookup import StoreWarning
+from asmtune.store.sqlite import connect
 
 BUSY_SECONDS: Final = 60.0
 """How long a call waits for another process's lock, unless told otherwise."""
@@ -35,7 +34,7 @@ def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
     over a fork and none keeps a file open that was set aside.
     """
     engine = create_engine(
-        "sqlite://", creator=lambda: _connect(path, patience_s), poolclass=NullPool
+        "sqlite://", creator=lambda: connect(path, patience_s), poolclass=NullPool
     )
     event.listen(engine, "begin", _begin)
     return engine
@@ -44,19 +43,6 @@ def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
 def writing(engine: Engine) -> Engine:
     """The engine with transactions that may write."""
     return engine.execution_options(**{_WRITES: True})
-
-
-def _connect(path: Path, patience_s: float) -> sqlite3.Connection:
-    # mode=rw: SQLite itself would make a missing file readable by others.
-    uri = f"file:{quote(os.fsencode(path.absolute()))}?mode=rw"
-    connection = sqlite3.connect(
-        uri, timeout=patience_s, isolation_level=None, check_same_thread=False, uri=True
-    )
-    # Damaged text must reach the check of its row, not end the whole query.
-    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-    for pragma in ("foreign_keys=ON", "trusted_schema=OFF", "cell_size_check=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-    return connection
 
 
 def _begin(connection: Connection) -> None:
@@ -124,7 +110,7 @@ def _create(path: Path) -> None:
     _unlink_all(fresh)  # of a process that was killed here; the lock says that none is at it
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        with closing(_connect(fresh, BUSY_SECONDS)) as raw:
+        with closing(connect(fresh, BUSY_SECONDS)) as raw:
             raw.execute("PRAGMA journal_mode=WAL")  # lasting: the file remembers it
         with writing(engine_of(fresh)).begin() as connection:
             tables.bring_up_to_date(connection)

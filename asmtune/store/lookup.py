@@ -54,6 +54,23 @@ class Remembered:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """What the model chose for a key, without timing anything.
+
+    Attributes:
+        key: of the launch.
+        config: the model's first pick; without `pre_hook` where it comes from a store.
+        predicted_us: microseconds of a launch with it; None where nothing says.
+        provenance: what it was made with.
+    """
+
+    key: TuneKey
+    config: Config
+    predicted_us: float | None
+    provenance: Provenance
+
+
+@dataclass(frozen=True)
 class Unfinished:
     """A tuning run that has not ended, or was cut off.
 

@@ -60,6 +60,7 @@ def put(connection: Connection, record: TuneRecord) -> None:
         "winner": canonical(value["winner"]),
         **value["provenance"],
         "seal": seal(value),
+        "head": codec.head_seal(codec.Head(record.key, record.winner, record.provenance), None),
     }
     inserted = connection.execute(insert(keys).values(row)).inserted_primary_key
     owner = inserted[0] if inserted else None
@@ -155,25 +156,25 @@ def _row_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any
     return {
         "key": {
             "kernel": row.kernel,
-            "shape": parsed(row.shape, "row.shape"),
-            "dtypes": parsed(row.dtypes, "row.dtypes"),
+            "shape": values.json_of(row.shape, "row.shape"),
+            "dtypes": values.json_of(row.dtypes, "row.dtypes"),
             "device": row.device,
         },
-        "winner": parsed(row.winner, "row.winner"),
+        "winner": values.json_of(row.winner, "row.winner"),
         "provenance": {name: getattr(row, name) for name in codec.PROVENANCE_FIELDS},
         "measurements": [
             {
-                "config": parsed(item.config, f"timing {item.position}: config"),
+                "config": values.json_of(item.config, f"timing {item.position}: config"),
                 "median_us": item.median_us,
                 "p20_us": item.p20_us,
                 "p80_us": item.p80_us,
-                "samples_us": parsed(item.samples, f"timing {item.position}: samples"),
+                "samples_us": values.json_of(item.samples, f"timing {item.position}: samples"),
             }
             for item in timed
         ],
         "failures": [
             {
-                "config": parsed(item.config, f"failure {item.position}: config"),
+                "config": values.json_of(item.config, f"failure {item.position}: config"),
                 "stage": item.stage,
                 "kind": item.kind,
                 "detail": item.detail,
@@ -181,17 +182,3 @@ def _row_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any
             for item in failed
         ],
     }
-
-
-def parsed(text: Any, where: str) -> Any:
-    """What the JSON text of a column holds.
-
-    Raises:
-        InputError: it is none.
-    """
-    if not isinstance(text, str):
-        raise values.expected("JSON text", where, text)
-    try:
-        return values.parse_json(text)
-    except ValueError as error:
-        raise values.fault(where, f"not JSON ({error})") from error

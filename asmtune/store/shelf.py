@@ -25,7 +25,7 @@ from asmtune.settings import Settings
 from asmtune.store.claims import Request
 from asmtune.store.database import Store
 from asmtune.store.flights import Flight, Pace, Watch, fly
-from asmtune.store.lookup import Lookup, Remembered, StoreWarning
+from asmtune.store.lookup import Lookup, Prediction, Remembered, StoreWarning
 
 _T = TypeVar("_T")
 
@@ -95,6 +95,14 @@ class Shelf:
     ) -> None:
         """As `Store.remember`; does nothing where the store cannot be used."""
         self._attempt(lambda store: store.remember(key, provenance, measurements, failures), None)
+
+    def predict(self, prediction: Prediction) -> None:
+        """As `Store.predict`; does nothing where the store cannot be used."""
+        self._attempt(lambda store: store.predict(prediction), None)
+
+    def predicted(self, key: TuneKey, expected: Provenance) -> Prediction | None:
+        """As `Store.predicted`; None where the store cannot be used."""
+        return self._attempt(lambda store: store.predicted(key, expected), None)
 
     def save(self, record: TuneRecord) -> None:
         """As `Store.save`; does nothing where the store cannot be used."""

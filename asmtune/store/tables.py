@@ -2,15 +2,15 @@
 
     keys, timings, failures    records: tuned keys with every timing
     trials                     timings and failures of runs that have not ended
+    predictions                configs that the model chose, and nobody has timed
     flights                    keys that a process is tuning now
     meta                       the schema's version
 
-Version 1 had neither `trials` nor `flights`, and no `seal`.
+Version 1 had neither `trials` nor `flights`, and no `seal`; version 2 had no
+`predictions`, and no `head`.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from sqlalchemy import (
     Column,
@@ -29,7 +29,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION: Final = 2
+from asmtune.store.sqlite import SCHEMA_VERSION
 
 metadata = MetaData()
 
@@ -60,6 +60,9 @@ keys = Table(
     # Digest of the whole record; NULL where version 1 has written the row. A
     # changed digit may parse and still be another config.
     Column("seal", String(64)),
+    # Digest of key, winner and provenance alone: what a glance can check without
+    # the timings. NULL where version 1 or 2 has written the row.
+    Column("head", String(64)),
     Index("keys_by_kernel", "kernel", "device"),
     # An id is never given twice: setting a damaged row aside by its id cannot
     # hit the good record that another process has just put in its place.
@@ -110,6 +113,27 @@ trials = Table(
     sqlite_autoincrement=True,
 )
 
+# Apart from `keys`: what was never timed must not stand in the place of what was.
+predictions = Table(
+    "predictions",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("kernel", Text, nullable=False),
+    Column("shape", Text, nullable=False),
+    Column("dtypes", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("winner", Text, nullable=False),
+    Column("predicted_us", Double),
+    Column("source", Text, nullable=False),
+    Column("space", Text, nullable=False),
+    Column("triton", Text, nullable=False),
+    Column("torch", Text, nullable=False),
+    Column("asmtune", Text, nullable=False),
+    Column("driver", Text, nullable=False),
+    Column("date", Text, nullable=False),
+    Column("seal", String(64), nullable=False),
+)
+
 flights = Table(
     "flights",
     metadata,
@@ -126,8 +150,9 @@ def bring_up_to_date(connection: Connection) -> None:
     """
     metadata.create_all(connection)
     columns = {column["name"] for column in inspect(connection).get_columns("keys")}
-    if "seal" not in columns:
-        connection.execute(text("ALTER TABLE keys ADD COLUMN seal VARCHAR(64)"))
+    for name in ("seal", "head"):
+        if name not in columns:
+            connection.execute(text(f"ALTER TABLE keys ADD COLUMN {name} VARCHAR(64)"))
     connection.execute(delete(meta).where(meta.c.name == "schema_version"))
     version = {"name": "schema_version", "value": str(SCHEMA_VERSION)}
     connection.execute(insert(meta).values(version))

@@ -145,9 +145,9 @@ def _trial(row: Row[Any]) -> Trial:
         for name, value in row._mapping.items()
         if name != "id"
     }
-    named = {name: rows.parsed(texts[name], f"trial.{name}") for name in ("shape", "dtypes")}
+    named = {name: values.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")}
     key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
-    outcome = _outcome(rows.parsed(row.outcome, "trial.outcome"), "trial")
+    outcome = _outcome(values.json_of(row.outcome, "trial.outcome"), "trial")
     if texts.pop("seal") != rows.seal(texts):
         raise values.fault("trial", "its values do not match its seal")
     return Trial(key, row.source, row.triton, row.date, outcome)

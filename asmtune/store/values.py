@@ -28,6 +28,20 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from error
 
 
+def json_of(text: Any, where: str) -> Any:
+    """What the JSON text of a column holds.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not isinstance(text, str):
+        raise expected("JSON text", where, text)
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise fault(where, f"not JSON ({error})") from error
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number here")
 

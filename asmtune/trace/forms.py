@@ -137,6 +137,8 @@ def _config(value: Any, where: str) -> Config:
             raise _expected("a number, a text, true, false or null", item, f"{where}, {name}")
         if name in OPTION_DEFAULTS and (type(item) is not int or item < 0):
             raise _expected("a whole number", item, f"{where}, {name}")
+        if name == "ir_override" and not isinstance(item, str):
+            raise _expected("a file's name", item, f"{where}, {name}")
     return Config.from_dict(value)
 
 

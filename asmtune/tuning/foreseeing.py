@@ -62,6 +62,12 @@ def known_to(
     return known, measured
 
 
+def with_edited(known: Known, configs: Sequence[Config]) -> Known:
+    """The same, with hand-edited configs among the first to be tried, which no model foresees."""
+    edited = (config for config in configs if config.ir_override is not None)
+    return replace(known, seeds=tuple(dict.fromkeys((*edited, *known.seeds))))
+
+
 def _own(configs: Iterable[Config], own: Mapping[str, Config]) -> list[Config]:
     return [found for config in configs if (found := own.get(config_text(config))) is not None]
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
 
 from asmtune.compile.source import source_digest
 from asmtune.config import Config
+from asmtune.errors import InputError
 from asmtune.fingerprint import canonical, digest, versions
 from asmtune.measure import driver_version
+from asmtune.overrides import described
 from asmtune.problem import Problem, jit_function
-from asmtune.records import Provenance, TuneKey
+from asmtune.records import Provenance, TuneKey, TuneRecord
 from asmtune.space import Space
 from asmtune.tuning.objective import Objective
+
+if TYPE_CHECKING:
+    from asmtune.tuning.options import Choices
 
 
 def key_of(problem: Problem, device: str) -> TuneKey:
@@ -23,7 +30,12 @@ def key_of(problem: Problem, device: str) -> TuneKey:
 
 
 def provenance(
-    problem: Problem, space: Space, *, tiles: bool = False, objective: Objective | None = None
+    problem: Problem,
+    space: Space,
+    *,
+    tiles: bool = False,
+    objective: Objective | None = None,
+    clock: str = "",
 ) -> Provenance:
     """What a config tuned here and now depends on.
 
@@ -32,13 +44,16 @@ def provenance(
         space: the configs.
         tiles: whether a persistent kernel's tile axes are searched as well.
         objective: what "best" means; time where it is None.
+        clock: name of the user's function that times; empty for our clock.
     """
     aims: tuple[str, ...] = ("tiles",) if tiles else ()
     if objective is not None and not objective.only_time:
         aims += (str(objective),)
     made_with = versions()
+    source = source_digest(problem.kernel)
     return Provenance(
-        source=source_digest(problem.kernel),
+        # Timings of one source serve all its spaces; those of another clock must not.
+        source=digest(source, clock) if clock else source,
         space=space_digest(list(space.configs(**problem.shape)), *aims),
         triton=made_with["triton"],
         torch=made_with["torch"],
@@ -48,7 +63,59 @@ def provenance(
     )
 
 
+def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> Provenance:
+    """As `provenance`, by a user's choices; loads nothing that tunes.
+
+    Args:
+        problem: the launch.
+        space: the configs.
+        choices: keywords as `TuneOptions.of` takes them.
+
+    Raises:
+        InputError: no such objective, or another choice is none of its forms.
+    """
+    objective = choices.get("objective")
+    if isinstance(objective, str):
+        objective = Objective.parse(objective)
+    clock = ""
+    if choices.get("do_bench") is not None:
+        from asmtune.tuning.options import TuneOptions
+
+        clock = TuneOptions.of(cast("Choices", choices)).clock
+    tiles = bool(choices.get("tiles", False))
+    return provenance(problem, space, tiles=tiles, objective=objective, clock=clock)
+
+
+def with_files(record: TuneRecord, space: Space) -> TuneRecord:
+    """A record whose winner names its hand-edited file where it lies here, if it has one.
+
+    The store holds the file's name alone, which tells its content.
+
+    Args:
+        record: as stored.
+        space: whose configs name copies of files; see `overrides.pinned_space`.
+
+    Raises:
+        InputError: no config of the space has the file.
+    """
+    winner = record.winner
+    if winner.ir_override is None:
+        return record
+    values = winner.to_dict()
+    own = next((config for config in space.listed if config.to_dict() == values), None)
+    if own is None:
+        raise InputError(
+            f"{record.key.kernel}: the stored config names {values['ir_override']}, and no config "
+            "given has such a file; tune again with force=True"
+        )
+    timed = (replace(m, config=own) if m.config == winner else m for m in record.measurements)
+    return replace(record, winner=own, measurements=tuple(timed))
+
+
 def space_digest(configs: Sequence[Config], *aims: str) -> str:
-    """Identity of what is searched: a set of configs, whatever their order, how, and what for."""
-    listed = sorted(canonical(config.to_dict()) for config in configs)
+    """Identity of what is searched: a set of configs, whatever their order, how, and what for.
+
+    A file that a config names counts by its content.
+    """
+    listed = sorted(canonical(described(config)) for config in configs)
     return digest(*listed, *aims)

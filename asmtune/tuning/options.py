@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from asmtune.bench.hooks import PostHook, PreHook, TunerHooks
 from asmtune.errors import InputError
 from asmtune.measure import CheckOptions
 from asmtune.problem import Problem
 from asmtune.records import TuneKey, TuneRecord
+from asmtune.tuning.borrowed import checks_of, do_bench_of, hooks_of, policy_of
 from asmtune.tuning.objective import Costs, Objective
 from asmtune.tuning.presets import Effort, effort_of
+
+if TYPE_CHECKING:
+    from asmtune.bench import DoBench
 
 OnBusy = Literal["wait", "heuristic"]
 
 
 class Choices(TypedDict, total=False):
-    """Keywords of `tune` and of `asm_autotune`; `TuneOptions` says what each is for."""
+    """Keywords of `tune` and of `asm_autotune`; `TuneOptions` says what each is for.
+
+    Those from `pre_hook` on are `triton.autotune`'s, with its meaning where it has one here:
+
+    pre_hook: called as `pre_hook(kwargs)` before each launch while tuning, after that of the
+        config, and once as `pre_hook(kwargs, reset_only=True)` with the winner's values when
+        tuning is done. `kwargs` are all arguments by name and the config's values. It takes the
+        place of `restore_value` and `reset_to_zero`. Its time does not count.
+    post_hook: called as `post_hook(kwargs, exception=None)` after each launch while tuning, or
+        with what the launch raised. It takes the place of `restore_value`.
+    do_bench: `do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))` times in the place of our clock:
+        milliseconds, `[median, p20, p80]` or one number, of which the least wins. Calling
+        `kernel_call` launches once, with hooks and with what puts back arguments that the kernel
+        updates; outputs are checked before it is asked. As in Triton the three below, where
+        they are given, leave it unused.
+    warmup: milliseconds for which each config is launched before its first sample, in every
+        trial and final that it is in; one launch by default.
+    rep: milliseconds of its own launches for which a config is timed at most in a trial, 30 by
+        default, and five times as long in the finals. The clock stops earlier where a config is
+        clearly slower or its time is steady: as many samples as Triton takes are not needed.
+    use_cuda_graph: whether launches are timed in a CUDA graph, 10 together, hooks included; a
+        config that cannot be captured fails.
+    cache_results: accepted, and without effect: results are always kept.
+    """
 
     effort: str | Effort
     isolate: bool
@@ -31,6 +59,13 @@ class Choices(TypedDict, total=False):
     reference: Callable[[Mapping[str, Any]], Any] | None
     restore_value: tuple[str, ...]
     reset_to_zero: tuple[str, ...]
+    pre_hook: PreHook | None
+    post_hook: PostHook | None
+    do_bench: DoBench | None
+    warmup: float | None
+    rep: float | None
+    use_cuda_graph: bool
+    cache_results: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +86,9 @@ class TuneOptions:
         on_busy: while another process tunes the same key: "wait" for it, or go on with the
             "heuristic".
         checks: how outputs are checked and arguments kept whole.
+        hooks: called around every launch; with `isolate` or `devices` in the process that times,
+            to which they are sent, on its copies of the arguments.
+        do_bench: the user's function that times, in the place of our clock; sent likewise.
     """
 
     effort: Effort
@@ -62,26 +100,32 @@ class TuneOptions:
     force: bool = False
     on_busy: OnBusy = "wait"
     checks: CheckOptions = field(default_factory=CheckOptions)
+    hooks: TunerHooks = field(default_factory=TunerHooks)
+    do_bench: DoBench | None = None
+
+    @property
+    def clock(self) -> str:
+        """Whose clock times, by name; empty for ours. Times of two clocks do not compare."""
+        if self.do_bench is None:
+            return ""
+        module = getattr(self.do_bench, "__module__", "")
+        name = getattr(self.do_bench, "__qualname__", type(self.do_bench).__qualname__)
+        return f"{module}.{name}"
 
     @classmethod
     def of(cls, choices: Choices) -> TuneOptions:
         """Options from a user's keywords.
 
         Raises:
-            InputError: no such effort or objective, or `on_busy` is neither of its values.
+            InputError: no such effort or objective, or a choice is none of its forms.
         """
         objective = choices.get("objective", "time")
         on_busy = choices.get("on_busy", "wait")
         if on_busy not in ("wait", "heuristic"):
             raise InputError(f"on_busy={on_busy!r}: give 'wait' or 'heuristic'")
-        checks = CheckOptions(
-            check=choices.get("check", True),
-            reference=choices.get("reference"),
-            restore_value=tuple(choices.get("restore_value") or ()),
-            reset_to_zero=tuple(choices.get("reset_to_zero") or ()),
-        )
+        effort = effort_of(choices.get("effort", "balanced"))
         return cls(
-            effort=effort_of(choices.get("effort", "balanced")),
+            effort=replace(effort, policy=policy_of(effort.policy, choices)),
             isolate=choices.get("isolate", False),
             devices=choices.get("devices"),
             objective=Objective.parse(objective) if isinstance(objective, str) else objective,
@@ -89,7 +133,9 @@ class TuneOptions:
             tiles=choices.get("tiles", False),
             force=choices.get("force", False),
             on_busy=on_busy,
-            checks=checks,
+            checks=checks_of(choices),
+            hooks=hooks_of(choices),
+            do_bench=do_bench_of(choices),
         )
 
 

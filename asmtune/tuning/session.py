@@ -23,7 +23,7 @@ from asmtune.trace import Ending, Header
 from asmtune.tuning.compiling import Pulse
 from asmtune.tuning.experience import Experience
 from asmtune.tuning.finals import Decision
-from asmtune.tuning.foreseeing import foreseen, known_to
+from asmtune.tuning.foreseeing import foreseen, known_to, with_edited
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.stages import Stages
 from asmtune.tuning.timing import BenchTimer
@@ -80,7 +80,8 @@ class Session:
                 state, known = self._state(job, space, funnel, front, watch)
                 works = front.works(state.configs)
             with watch.stage("open"):
-                bench = stack.enter_context(closing(self._bench(front, works)))
+                edited = any(config.ir_override for config in state.configs)
+                bench = stack.enter_context(closing(self._bench(front, works, edited=edited)))
             cache = ArtifactCache.of(funnel.settings)
             timer = BenchTimer(bench, cache, default, watch.measured)
             timer.measurements.update(known)
@@ -110,17 +111,22 @@ class Session:
         known, measured = known_to(configs, remembered, self.experience)
         if measured:
             watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
-        return State(verdicts, default, known), measured
+        return State(verdicts, default, with_edited(known, configs)), measured
 
-    def _bench(self, front: Front, works: Sequence[Work]) -> Bench:
+    def _bench(self, front: Front, works: Sequence[Work], *, edited: bool) -> Bench:
         options, problem = self.options, front.problem
+        effects = Effects.of(works, problem.arguments)
+        if edited:
+            effects = effects.with_strays(problem.arguments)
         setup = BenchSetup(
             # Its own: the front's is busy in another thread while configs are timed.
             lowering=Lowering(problem, front.target, front.settings.compile_timeout_s),
-            effects=Effects.of(works, problem.arguments),
+            effects=effects,
             checks=options.checks,
             policy=options.effort.policy,
             seed=options.seed,
+            do_bench=options.do_bench,
+            hooks=options.hooks,
         )
         if self.opener is not None:
             return self.opener(setup)

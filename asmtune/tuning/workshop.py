@@ -10,16 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from asmtune.compile.load import launch_values
 from asmtune.errors import AsmtuneError, InputError
 from asmtune.funnel import Funnel
-from asmtune.records import TuneRecord
+from asmtune.overrides import pinned_space
+from asmtune.records import Provenance, TuneRecord
 from asmtune.score import make_scorer
 from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.store import Shelf, find_tuned, open_user_store
 from asmtune.target import match_device
 from asmtune.tuning.experience import experience
-from asmtune.tuning.identity import provenance
+from asmtune.tuning.identity import provenance, with_files
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.session import Opener, Session
 from asmtune.tuning.watching import Audience, Nobody
@@ -70,9 +72,14 @@ class Workshop:
             AsmtuneError: it cannot be tuned; says why.
         """
         start = time.perf_counter()
+        space = pinned_space(space, self.funnel.settings.overrides_dir)
         result = self._resolved(job, space)
         if result.record is not None:
-            self.done.append(result.record)
+            record = with_files(result.record, space)
+            self.done.append(record)
+            result = replace(result, record=record)
+            if result.outcome == "tuned":
+                self.options.hooks.reset(launch_values(job.problem, record.winner))
         return replace(result, seconds=time.perf_counter() - start)
 
     def results(self, jobs: Sequence[TuneJob], space: Space) -> Iterator[TuneResult]:
@@ -85,9 +92,20 @@ class Workshop:
                 seconds = time.perf_counter() - start
                 yield TuneResult(job, "failed", seconds=seconds, error=str(error))
 
+    def expected(self, job: TuneJob, space: Space) -> Provenance:
+        """What a config of a job, tuned here and now, depends on."""
+        options = self.options
+        return provenance(
+            job.problem,
+            space,
+            tiles=options.tiles,
+            objective=options.objective,
+            clock=options.clock,
+        )
+
     def _resolved(self, job: TuneJob, space: Space) -> TuneResult:
         options, force = self.options, self.options.force
-        expected = provenance(job.problem, space, tiles=options.tiles, objective=options.objective)
+        expected = self.expected(job, space)
         found = find_tuned(job.key, expected, self.shelf)
         if found.outcome == "hit" and not force:
             return TuneResult(job, "known", found.record)

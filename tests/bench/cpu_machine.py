@@ -56,6 +56,7 @@ class CpuMachine:
         """A thousandth of a millijoule a microsecond; silent kernels have no meter."""
         subject.prepare()
         subject.run()
+        subject.finish()
         config = subject.config.kwargs
         return None if config["MODE"] == "print" else config["US"] / 1000
 
@@ -97,6 +98,7 @@ class CpuClock:
         def once() -> None:
             subject.prepare()
             subject.run()
+            subject.finish()
 
         outcome = guarded("launch", once)
         return outcome if isinstance(outcome, Failure) else None
@@ -106,4 +108,5 @@ class CpuClock:
         for subject in subjects:
             subject.prepare()
             subject.run()
+            subject.finish()
         return [float(subject.config.kwargs["US"]) for subject in subjects]

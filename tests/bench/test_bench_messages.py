@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.bench import BenchSetup, messages
+from asmtune.bench import BenchSetup, TunerHooks, messages
 from asmtune.bench.roster import Roster
 from asmtune.bench.wire import Opaque
 from asmtune.compile import Lowering, Request, compile_one
@@ -54,8 +55,17 @@ def double_all(values: Mapping[str, Any]) -> Any:
     return values["x_ptr"] * 2
 
 
+def told(values: Mapping[str, Any], exception: Exception | None) -> None:
+    """A hook of this module."""
+
+
+def in_milliseconds(kernel_call: Any, quantiles: Any) -> float:
+    """A clock of this module."""
+    return 1.0
+
+
 def test_the_setup_arrives() -> None:
-    """Effects, checks with a reference, and the policy are equal objects in the child."""
+    """Effects, checks with a reference, the policy, hooks and clock are equal in the child."""
     given_setup = BenchSetup(
         lowering=setup().lowering,
         effects=Effects(frozenset({"x"}), frozenset({"y"}), frozenset({"y"}), frozenset(), True),
@@ -64,11 +74,34 @@ def test_the_setup_arrives() -> None:
         ),
         policy=TimingPolicy(mode="graph", spread=0.1),
         seed=7,
+        do_bench=in_milliseconds,
+        hooks=TunerHooks(double_all, told),
     )
-    message = sent(messages.describe_setup(given_setup))
-    effects, checks, policy = messages.setup_of(message)
-    assert (effects, policy, message["seed"]) == (given_setup.effects, given_setup.policy, 7)
-    assert checks == given_setup.checks
+    received = messages.setup_of(sent(messages.describe_setup(given_setup)))
+    assert received.effects == given_setup.effects
+    assert received.checks == given_setup.checks
+    assert received.plan == given_setup.plan
+    assert received.hooks == given_setup.hooks
+
+
+def test_hooks_share_in_the_child_what_they_share_here() -> None:
+    """What one hook puts into a closure, the other takes from there, in the child as well."""
+    kept: dict[str, Any] = {}
+
+    def before(values: dict[str, Any]) -> None:
+        kept.update(values)
+
+    def after(values: dict[str, Any], exception: Exception | None) -> None:
+        values["found"] = kept.pop("x")
+
+    given_setup = replace(setup(), hooks=TunerHooks(before, after))
+    hooks = messages.setup_of(sent(messages.describe_setup(given_setup))).hooks
+    assert hooks.pre is not None
+    assert hooks.post is not None
+    hooks.pre({"x": 5})
+    values: dict[str, Any] = {}
+    hooks.post(values, exception=None)
+    assert values == {"found": 5}
 
 
 def test_a_module_that_the_child_lacks_is_told() -> None:
@@ -79,11 +112,12 @@ def test_a_module_that_the_child_lacks_is_told() -> None:
 
 
 def test_configs_arrive() -> None:
-    """Values, options and the hook; what the launch has beyond the arguments goes along."""
-    config = Config({"MODE": "good", "US": 1.5}, 8, 2, 1, 64, pre_hook=print)
+    """Values, options, hook and file; what the launch has beyond the arguments goes along."""
+    config = Config({"MODE": "good", "US": 1.5}, 8, 2, 1, 64, print, "/here/edited.ptx")
     message = sent(messages.describe_config(problem(), config))
     assert messages.config_of(message, print) == config
-    own = {"MODE": "good", "US": 1.5, "num_warps": 8, "num_stages": 2, "num_ctas": 1, "maxnreg": 64}
+    options = {"num_warps": 8, "num_stages": 2, "num_ctas": 1, "maxnreg": 64}
+    own = {"MODE": "good", "US": 1.5, **options, "ir_override": "/here/edited.ptx"}
     assert messages.own_values(message) == own
 
 

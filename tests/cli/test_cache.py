@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from asmtune.cli import cache
 from asmtune.config import Config
 from asmtune.errors import InputError, StoreError
 from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import Store, interchange, key_digest
+from asmtune.store import Prediction, Store, interchange, key_digest
 from asmtune.store.faults import DamagedStoreError
 
 
@@ -83,12 +84,12 @@ def test_ls_in_a_pipe(filled: Path) -> None:
     """In a pipe every record is one line of tab-separated cells under a header."""
     lines = [line.split("\t") for line in run("ls").stdout.splitlines()]
     assert lines[0] == [
-        "key", "layer", "kernel", "shape", "dtypes", "device", "winner", "median_us", "date",
-        "timed", "failed",
+        "key", "layer", "kernel", "shape", "covers", "dtypes", "device", "winner", "median_us",
+        "date", "timed", "failed",
     ]  # fmt: skip
     assert len(lines) == 4
     assert [
-        key_digest(record(1).key)[:12], "store", "pkg.matmul", "M=1", "a=fp16", "NVIDIA H200",
+        key_digest(record(1).key)[:12], "store", "pkg.matmul", "M=1", "-", "a=fp16", "NVIDIA H200",
         "BLOCK_M=128 num_warps=8 num_stages=3", "9.500", "2025-03-01", "2", "1",
     ] in [sorted_winner(line) for line in lines[1:]]  # fmt: skip
 
@@ -96,8 +97,8 @@ def test_ls_in_a_pipe(filled: Path) -> None:
 def sorted_winner(line: list[str]) -> list[str]:
     """A line whose winner names its values in one order."""
     order = {"BLOCK_M": 0, "num_warps": 1, "num_stages": 2}
-    winner = sorted(line[6].split(), key=lambda item: order[item.split("=")[0]])
-    return [*line[:6], " ".join(winner), *line[7:]]
+    winner = sorted(line[7].split(), key=lambda item: order[item.split("=")[0]])
+    return [*line[:7], " ".join(winner), *line[8:]]
 
 
 def test_ls_on_a_terminal(filled: Path) -> None:
@@ -144,8 +145,43 @@ def test_show_json(filled: Path) -> None:
     value = json.loads(run("show", key_digest(record(2).key), "--json").stdout)
     assert value.pop("key_digest") == key_digest(record(2).key)
     assert value.pop("layer") == "store"
+    assert value["covers"] == []
     assert value["key"]["shape"] == {"M": 2}
     assert [m["samples_us"] for m in value["measurements"]] == [[12.0], [9.5, 9.625]]
+
+
+def bucketed(shape: dict[str, Any]) -> TuneRecord:
+    """A record whose key is of buckets."""
+    made = record(1)
+    return replace(made, key=replace(made.key, shape=shape))
+
+
+def test_what_a_key_covers(path: Path) -> None:
+    """`ls` and `show` tell the arguments that a bucket and a function of a key stand for."""
+    shape = {"pow2(N)": 4096, "multiple(128, K)": 512, "M": 3, "cells(M, N)": 12}
+    expected = ["M, N with cells = 12", "K 385..512", "N 2049..4096"]
+    with Store.open(path) as store:
+        store.save(bucketed(shape))
+        cut = bucketed({"between(16, M)": 17})
+        store.remember(cut.key, cut.provenance, cut.measurements)
+    header, done, unfinished = (line.split("\t") for line in run("ls").stdout.splitlines())
+    column = header.index("covers")
+    assert done[column] == "; ".join(expected)
+    assert unfinished[column] == "M 17 or more"
+    rows = json.loads(run("ls", "--json").stdout)
+    assert [row["covers"] for row in rows] == [expected, ["M 17 or more"]]
+    digits = key_digest(bucketed(shape).key)
+    assert f"covers     {'; '.join(expected)}\n" in run("show", digits).stdout
+    assert json.loads(run("show", digits, "--json").stdout)["covers"] == expected
+
+
+def test_covers_neutralises_control_codes(path: Path) -> None:
+    """A stored value that holds terminal control codes is shown escaped."""
+    with Store.open(path) as store:
+        store.save(bucketed({"mode(M)": "\x1b[2J"}))
+    text = run("ls").stdout
+    assert "\x1b" not in text
+    assert "M with mode = \\x1b[2J" in text
 
 
 def test_show_shipped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,6 +293,23 @@ def test_clear_removes_a_damaged_record(filled: Path) -> None:
     assert len(run("ls").stdout.splitlines()) == 3
 
 
+def test_what_is_only_predicted(filled: Path) -> None:
+    """What the model chose is listed as such, is neither exported nor imported, and is cleared."""
+    key = record(9).key
+    guess = Prediction(key, Config({"BLOCK_M": 16}), 5.5, record(9).provenance)
+    with Store.open(filled) as store:
+        store.predict(guess)
+    listed = [row for row in json.loads(run("ls", "--json").stdout) if row["layer"] == "predicted"]
+    assert [(row["key"], row["winner"]["BLOCK_M"], row["median_us"]) for row in listed] == [
+        (key_digest(key)[:12], 16, None)
+    ]
+    file = filled.parent / "out.json"
+    run("export", str(file))
+    assert key not in [made.key for made in interchange.read(file)]
+    run("clear", "--yes")
+    assert run("ls").stdout == ""
+
+
 def test_unfinished_runs(filled: Path) -> None:
     """Timings of a run that was cut off are listed with their number, and cleared with it."""
     cut = record(7)
@@ -266,7 +319,7 @@ def test_unfinished_runs(filled: Path) -> None:
     assert (row["timed"], row["failed"], row["winner"], row["median_us"]) == (2, 1, None, None)
     assert (row["shape"], row["date"]) == ({"M": 7}, "2025-03-01")
     lines = [line.split("\t") for line in run("ls").stdout.splitlines()]
-    assert [line[6:] for line in lines if line[1] == "unfinished"] == [
+    assert [line[7:] for line in lines if line[1] == "unfinished"] == [
         ["-", "-", "2025-03-01", "2", "1"]
     ]
     text = refused(InputError, "show", key_digest(cut.key)[:12])

@@ -256,6 +256,38 @@ def test_warming_up_runs_once_and_says_why_not() -> None:
     assert (failure.stage, failure.kind) == ("launch", "shared_memory")
 
 
+@pytest.mark.parametrize(("warmup_us", "launches"), [(0.0, 1), (2_000.0, 4)])
+def test_warming_up_goes_on_as_long_as_asked(warmup_us: float, launches: int) -> None:
+    """Launches of 600 us go on until 2 ms are over; each is prepared and finished."""
+    gpu = SimulatedGpu()
+    clock = GpuClock(TimingPolicy(warmup_us=warmup_us), gpu)
+    assert clock.warm_up(finished(gpu, 600.0, after_us=10.0)) is None
+    assert gpu.begun == ["prepare", "run", "finish"] * launches
+
+
+@pytest.mark.parametrize("policy", [EVENTS, GRAPH])
+def test_what_comes_after_a_launch_is_not_in_its_sample(policy: TimingPolicy) -> None:
+    """A step of 3 ms on the GPU after each launch is done each time, and never timed."""
+    gpu = SimulatedGpu()
+    clock = awake(gpu, policy) if policy is EVENTS else GpuClock(policy, gpu)
+    subjects = [finished(gpu, 20.0), finished(gpu, 40.0)]
+    for subject in subjects:
+        assert clock.warm_up(subject) is None
+    gpu.begun.clear()
+    assert clock.round(subjects) == pytest.approx([20.0, 40.0])
+    assert gpu.begun.count("finish") == gpu.begun.count("prepare") > 0
+
+
+def finished(gpu: SimulatedGpu, us: float, after_us: float = 3_000.0) -> Subject:
+    """A subject with something to do on the GPU before each launch and after."""
+    return Subject(
+        Config({"us": us}),
+        lambda: gpu.launch("run", us),
+        lambda: gpu.launch("prepare", 10.0),
+        lambda: gpu.launch("finish", after_us),
+    )
+
+
 def test_threads_take_short_turns_meanwhile() -> None:
     """The interpreter's switch interval is short in a round, and the user's own after it."""
     before = sys.getswitchinterval()

@@ -216,3 +216,13 @@ def test_products_tell_what_they_round_to(precision: str, expected: str) -> None
     """A product of 32-bit floats that are rounded first is told from one that is exact."""
     pointers = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), P)
     assert of(kernels.product, **pointers, BLOCK=64, PRECISION=precision).products == {expected}
+
+
+def test_edited_code_may_write_anywhere() -> None:
+    """What the IR does not write is stray then; what it does with the others stays as it was."""
+    values = {"x_ptr": P, "y_ptr": P, "out_ptr": P, "n": 100, "BLOCK": 64}
+    plain = of(kernels.add, **values)
+    edited = plain.with_strays(values)
+    assert plain.stray == frozenset()
+    assert edited.stray == {"x_ptr", "y_ptr"}
+    assert replace(edited, stray=frozenset()) == plain

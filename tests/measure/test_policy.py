@@ -23,6 +23,7 @@ from asmtune.measure import TimingPolicy
         ("spread", -1, 0),
         ("near_tie", -0.5, 0),
         ("entrant_us", float("nan"), 0),
+        ("warmup_us", float("nan"), 0),
         ("flush_bytes", -1, 0),
     ],
 )

@@ -83,6 +83,63 @@ def test_a_right_config_passes_and_others_do_not() -> None:
     assert all(torch.equal(tensors[name], before[name]) for name in before)
 
 
+def test_what_comes_after_a_launch_comes_after_the_look() -> None:
+    """It is called once a launch that ran, and hides neither a right output nor a wrong one."""
+    tensors = vectors()
+    finished = 0
+
+    def finish() -> None:
+        nonlocal finished
+        finished += 1
+        tensors["out"].zero_()
+
+    def fails() -> None:
+        raise RuntimeError("no launch")
+
+    with rehearsal(tensors, ADD) as rehearsed:
+        assert rehearsed.set_reference(add(tensors), finish) is None
+        assert finished == 2
+        assert rehearsed.check(add(tensors), finish) is None
+        assert kind(rehearsed.check(lambda: None, finish)) == "unwritten at check"
+        assert finished == 4
+        assert kind(rehearsed.check(fails, finish)) == "compiler at launch"
+        assert finished == 4
+        assert kind(rehearsed.check(add(tensors), fails)) == "compiler at launch"
+    with rehearsal(tensors, ADD, check=False) as unchecked:
+        assert unchecked.set_reference(add(tensors), finish) is None
+        assert unchecked.check(add(tensors), finish) is None
+    assert finished == 6
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_stray_write_to_an_input_is_found(told: bool) -> None:
+    """Where code was edited by hand its inputs are held to what they held, and put back."""
+    tensors = vectors() | {"idle": torch.ones(8)}
+    before = tensors["x"].clone()
+    options = {"reference": lambda values: values["x"] + values["y"]} if told else {}
+
+    def scribbles() -> None:
+        add(tensors)()
+        tensors["x"][3] = 9.0
+
+    def spoils_the_idle() -> None:
+        add(tensors)()
+        tensors["idle"][3] = 9.0
+
+    with rehearsal(tensors, ADD.with_strays(tensors), **options) as rehearsed:
+        assert rehearsed.set_reference(add(tensors)) is None
+        assert rehearsed.check(add(tensors)) is None
+        failure = rehearsed.check(scribbles)
+        assert kind(failure) == "wrong_output at check"
+        assert "x" in str(failure)
+        assert rehearsed.check(add(tensors)) is None
+        failure = rehearsed.check(spoils_the_idle)
+        assert "idle" in str(failure)
+        assert rehearsed.notes == ()
+    assert torch.equal(tensors["x"], before)
+    assert torch.equal(tensors["idle"], torch.ones(8))
+
+
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float8_e4m3fn])
 def test_outputs_of_other_types_are_poisoned_too(dtype: torch.dtype) -> None:
     """Whatever the type, an output that is right already does not excuse writing nothing."""

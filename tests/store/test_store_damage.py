@@ -242,9 +242,9 @@ def test_database_of_another_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize("on_corrupt", ["error", "set_aside"])
 def test_newer_schema_is_never_touched(path: Path, on_corrupt: str) -> None:
     """A store of a newer asmtune is refused in both modes and keeps every byte."""
-    execute(path, "UPDATE meta SET value = '3' WHERE name = 'schema_version'")
+    execute(path, "UPDATE meta SET value = '4' WHERE name = 'schema_version'")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"newer asmtune \(schema 3, this one knows 2\); upgrade"):
+    with pytest.raises(StoreError, match=r"newer asmtune \(schema 4, this one knows 3\); upgrade"):
         Store.open(path, on_corrupt=on_corrupt)  # type: ignore[arg-type]
     assert path.read_bytes() == before
     assert list(path.parent.glob("*corrupt*")) == []
@@ -459,14 +459,14 @@ def test_file_size_limit(path: Path) -> None:
 
 def test_disk_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is one line with advice; nothing of the record is kept and nothing else lost."""
-    connect = files._connect
+    connect = files.connect
 
     def nearly_full(where: Path, patience_s: float) -> sqlite3.Connection:
         connection = connect(where, patience_s)
         connection.execute("PRAGMA max_page_count = 40")
         return connection
 
-    monkeypatch.setattr(files, "_connect", nearly_full)
+    monkeypatch.setattr(files, "connect", nearly_full)
     with Store.open(path, on_corrupt="set_aside") as store:
         with pytest.raises(StoreError, match=r"disk is full; free some space, or set ASMTUNE"):
             store.save(big(100))

@@ -200,8 +200,8 @@ def test_database_of_another_program(url: str, postgres: Server) -> None:
 def test_newer_version(url: str, postgres: Server) -> None:
     """A database that a newer asmtune has written is refused, with what to set."""
     Store.open(url).close()
-    postgres.execute("UPDATE meta SET value = '3'", url)
-    with pytest.raises(StoreError, match=r"schema 3.*set ASMTUNE_STORE_URL to another place"):
+    postgres.execute("UPDATE meta SET value = '4'", url)
+    with pytest.raises(StoreError, match=r"schema 4.*set ASMTUNE_STORE_URL to another place"):
         Store.open(url)
 
 

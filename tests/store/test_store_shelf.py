@@ -94,7 +94,7 @@ def test_newer_store(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     Store.open(path).save(record())
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE meta SET value = '3' WHERE name = 'schema_version'")
+        connection.execute("UPDATE meta SET value = '4' WHERE name = 'schema_version'")
     before = path.read_bytes()
     goes_on_without(Shelf(str(path)), str(path), "written by a newer asmtune", "upgrade asmtune")
     assert path.read_bytes() == before

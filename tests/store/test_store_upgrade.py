@@ -13,7 +13,7 @@ from sqlalchemy import URL, create_engine
 from sqlalchemy.pool import NullPool
 from store_records import PROVENANCE, record
 
-from asmtune.store import Remembered, Store, codec, tables
+from asmtune.store import Prediction, Remembered, Store, codec, glance, tables
 
 # As asmtune 0.1.0 made them.
 VERSION_1 = """
@@ -99,7 +99,30 @@ def test_brought_up_to_date(old: str) -> None:
         store.save(record(2))
         assert store.remembered(record(1).key, PROVENANCE) == Remembered(record().measurements)
         assert store.verify() == []
-    assert version(old) == "2"
+    assert version(old) == "3"
+
+
+def test_version_2_brought_up_to_date(tmp_path: Path) -> None:
+    """A store of version 2 keeps its records and what was remembered, and takes predictions."""
+    path = tmp_path / "store.sqlite"
+    with Store.open(path) as store:
+        store.save(record())
+        store.remember(record(1).key, PROVENANCE, record().measurements)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP TABLE predictions")
+        connection.execute("ALTER TABLE keys DROP COLUMN head")
+        connection.execute("UPDATE meta SET value = '2'")
+    assert not glance(str(path), record().key, PROVENANCE).sure
+    guess = Prediction(record(2).key, record().winner, 5.0, PROVENANCE)
+    with Store.open(path) as store:
+        assert store.records() == [record()]
+        assert store.remembered(record(1).key, PROVENANCE) == Remembered(record().measurements)
+        store.predict(guess)
+        store.save(record(3))
+        assert store.verify() == []
+    assert version(str(path)) == "3"
+    assert glance(str(path), record(3).key, PROVENANCE).sure
+    assert glance(str(path), guess.key, PROVENANCE).seen is not None
 
 
 def test_by_eight_processes_at_once(old: str) -> None:
@@ -125,7 +148,7 @@ def test_killed_while_bringing_up_to_date(tmp_path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:
             (found,) = connection.execute("SELECT value FROM meta").fetchone()
             names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        assert ({"trials", "flights"} <= names) == (found == "2")
+        assert ({"trials", "flights", "predictions"} <= names) == (found == "3")
         versions.add(found)
         with Store.open(path) as store:
             assert store.records() == [record()]
@@ -142,7 +165,7 @@ def test_old_asmtune_at_work_meanwhile(old: str) -> None:
         for table in ("failures", "timings", "keys"):
             connection.exec_driver_sql(f"DELETE FROM {table}")
         named = "INSERT INTO keys (" + ", ".join(
-            column.name for column in tables.keys.columns if column.name != "seal"
+            column.name for column in tables.keys.columns if column.name not in ("seal", "head")
         )
         newline = "chr(10)" if "://" in old else "char(10)"
         script = KEPT.replace("NEWLINE", newline).replace(
@@ -172,6 +195,6 @@ def test_version_1_claimed_by_a_newer_file(tmp_path: Path) -> None:
     Store.open(path).save(record())
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE meta SET value = '1'")
-    assert version(str(path)) == "2"
+    assert version(str(path)) == "3"
     with Store.open(path) as store:
         assert store.records() == [record()]

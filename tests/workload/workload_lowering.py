@@ -36,7 +36,7 @@ def after_passes(ttir: str) -> str:
     options = chain.options({})
     stages = dict(chain.stages(options))
     metadata = {"target": chain.target, **options.__dict__}
-    return str(stages["ttir"](chain.parse_ttir(ttir), metadata))
+    return str(stages["ttir"](chain.parse(ttir), metadata))
 
 
 def work(function: Any, /, *, grid: tuple[int, ...], **values: Any) -> Work:

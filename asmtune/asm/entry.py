@@ -1,0 +1,71 @@
+"""How a PTX kernel is launched: its name, its parameters, and the threads that it demands."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_ENTRY: Final = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)[{;]")
+_TYPE: Final = re.compile(r"\.[bfsu](8|16|32|64|128)\b")
+_LENGTH: Final = re.compile(r"\[\s*(\d{1,9})\s*\]")
+_DIRECTIVE: Final = re.compile(r"\.(reqntid|maxntid|reqnctapercluster)\s+([\d,\s]+)")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The head of a kernel.
+
+    Attributes:
+        name: of the kernel.
+        parameters: bytes of each, in order.
+        threads: a program, as `reqntid` or `maxntid` has them; None where neither is there.
+        programs: a cluster, as `reqnctapercluster` has them; 1 where it is not there.
+    """
+
+    name: str
+    parameters: tuple[int, ...]
+    threads: int | None
+    programs: int
+
+    def misfit(self, own: Entry) -> str | None:
+        """Why what launches another kernel cannot launch this one; None where it can."""
+        if self.parameters != own.parameters:
+            return f"takes {_listed(self.parameters)}, and the kernel {_listed(own.parameters)}"
+        if self.threads is not None and self.threads != own.threads:
+            return f"is for {self.threads} threads a program, and launched with {own.threads}"
+        if self.programs != own.programs:
+            return f"is for clusters of {self.programs}, and launched in clusters of {own.programs}"
+        return None
+
+
+def entries(ptx: str) -> list[Entry]:
+    """The kernels of a PTX module, in the text's order; none where the text is no PTX."""
+    return list(_entries(_COMMENT.sub(" ", ptx)))
+
+
+def _entries(text: str) -> Iterator[Entry]:
+    for match in _ENTRY.finditer(text):
+        name, parameters, tail = match.groups()
+        sizes = {
+            key: math.prod(int(size) for size in value.split(",") if size.strip())
+            for key, value in _DIRECTIVE.findall(tail)
+        }
+        threads = sizes.get("reqntid", sizes.get("maxntid"))
+        listed = [each for each in (parameters or "").split(",") if each.strip()]
+        yield Entry(name, tuple(map(_bytes_of, listed)), threads, sizes.get("reqnctapercluster", 1))
+
+
+def _bytes_of(parameter: str) -> int:
+    """Bytes of one parameter; 0 where its type is none."""
+    kind, length = _TYPE.search(parameter), _LENGTH.search(parameter)
+    bits = int(kind[1]) if kind else 0
+    return bits // 8 * (int(length[1]) if length else 1)
+
+
+def _listed(parameters: tuple[int, ...]) -> str:
+    sizes = ", ".join(map(str, parameters))
+    return f"{len(parameters)} parameters of {sizes} bytes" if parameters else "no parameters"

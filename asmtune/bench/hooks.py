@@ -1,0 +1,87 @@
+"""What a user has called around every launch while a kernel is tuned, as Triton's autotuner does.
+
+These are the tuner's hooks; the `pre_hook` of a `Config` is that config's own, and is called
+before the tuner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from asmtune.guard import required
+
+if TYPE_CHECKING:
+    from asmtune.compile.load import Launch
+
+PreHook = Callable[..., Any]
+"""Called as `pre_hook(kwargs)` before a launch, and once as `pre_hook(kwargs, reset_only=True)`."""
+
+PostHook = Callable[..., Any]
+"""Called as `post_hook(kwargs, exception=None)` after a launch, or with what it raised."""
+
+
+@dataclass(frozen=True)
+class TunerHooks:
+    """Called around each launch, with all arguments by name and the config's values.
+
+    Attributes:
+        pre: before it; not timed.
+        post: after it, while the GPU may still run it; not timed.
+    """
+
+    pre: PreHook | None = None
+    post: PostHook | None = None
+
+    def reset(self, values: dict[str, Any]) -> None:
+        """The last call of `pre`, when all is done: nothing is launched after it.
+
+        Raises:
+            ProblemError: the hook raised; says what.
+        """
+        pre = self.pre
+        if pre is not None:
+            required("pre_hook(reset_only=True)", lambda: pre(values, reset_only=True))
+
+    def around(self, launch: Launch, values: dict[str, Any]) -> Launch:
+        """A launch with the hooks around it.
+
+        Args:
+            launch: of a config; `prepare` runs the config's own hook.
+            values: what the hooks are given, the same mapping each time.
+        """
+        if self.pre is None and self.post is None:
+            return launch
+        pre, post = self.pre, self.post
+
+        def prepare() -> None:
+            launch.prepare()
+            if pre is not None:
+                pre(values)
+
+        def run() -> None:
+            with _Told(post, values):
+                launch.run()
+
+        def finish() -> None:
+            launch.finish()
+            if post is not None:
+                post(values, exception=None)
+
+        return replace(launch, prepare=prepare, run=run, finish=finish)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Tells a hook what a launch raised, which passes all the same."""
+
+    post: PostHook | None
+    values: Mapping[str, Any]
+
+    def __enter__(self) -> None:
+        """Nothing is prepared."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.post is not None and isinstance(error, Exception):
+            self.post(self.values, exception=error)

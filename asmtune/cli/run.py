@@ -1,0 +1,191 @@
+"""`asmtune run`: an unchanged program, whose `triton.autotune` uses asmtune."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import importlib.machinery
+import importlib.util
+import io
+import os
+import runpy
+import sys
+import zipfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from asmtune.cli.output import write_note
+from asmtune.errors import InputError
+
+if TYPE_CHECKING:
+    from asmtune.dispatch.journal import Met
+
+# Options end where the program begins: what follows is the program's own.
+CONTEXT: Final = {"allow_interspersed_args": False}
+
+_RUNNERS: Final = (__file__, "<frozen runpy>", runpy.__file__)
+
+_Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
+
+
+def run(
+    program: Annotated[str, typer.Argument(help="A Python file, or with -m a module.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own.")] = None,
+    module: Annotated[bool, typer.Option("-m", help="PROGRAM is a module's dotted name.")] = False,
+    effort: Annotated[
+        str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")
+    ] = "balanced",
+    on_miss: Annotated[
+        str, typer.Option(help="For a key no store knows: tune, predict, background or raise.")
+    ] = "tune",
+    small: Annotated[
+        bool, typer.Option(help="Take the model's pick where a kernel is shorter than a launch.")
+    ] = True,
+    store: Annotated[
+        str | None, typer.Option(help="Path or URL of the store; else the user's own.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table at the end.")] = False,
+) -> Program:
+    """Run a program whose triton.autotune uses asmtune, as Python would run it.
+
+    The program needs no change. Its arguments, exit code and tracebacks are its own; at the
+    end a table on stderr says what was tuned, if anything was launched. Processes that it
+    forks use asmtune as well, those that it starts afresh do not: put `asmtune run` before
+    their own command (torchrun --no-python asmtune run SCRIPT).
+    """
+    options = {"effort": effort, "on_miss": on_miss, "small": "auto" if small else None}
+    made = Program(program, tuple(arguments or ()), module, options, store, quiet)
+    made.check()
+    return made
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program to run after the command line is done with, so that its errors are its own.
+
+    Attributes:
+        name: a file, or a module's dotted name.
+        arguments: its own.
+        is_module: whether `name` is a module's.
+        options: of `patch`.
+        store: path or URL of the store; None for the user's own.
+        quiet: whether nothing is told at the end.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    is_module: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    store: str | None = None
+    quiet: bool = False
+
+    def check(self) -> None:
+        """Prepares `sys.path` as Python would.
+
+        Raises:
+            InputError: there is no such file or module, or an option has none of its values.
+        """
+        from asmtune.dispatch.patching.options import check_options
+
+        check_options(self.options)
+        if not self.is_module and not Path(self.name).exists():
+            raise InputError(f"{self.name}: no such file; for a module's name, give -m")
+        if not sys.flags.safe_path:
+            sys.path[0] = str(Path.cwd() if self.is_module else _folder(Path(self.name)))
+        if self.is_module and not _is_found(self.name):
+            raise InputError(f"no module named {self.name}")
+
+    def execute(self) -> None:
+        """Runs it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
+        from asmtune.dispatch.journal import listening
+        from asmtune.dispatch.patching import patch
+
+        if self.store is not None:
+            os.environ["ASMTUNE_STORE_URL"] = self.store
+        sys.argv = [self.name, *self.arguments]
+        met: list[Met] = []
+        held = ExitStack()
+        held.enter_context(listening(met.append))
+        held.enter_context(patch(**self.options))
+        # Not when the script ends: its threads may go on, and Python waits for them before this.
+        atexit.register(self._end, held, met, os.getpid())
+        sys.excepthook = _without_runners(sys.excepthook)
+        if self.is_module:
+            runpy.run_module(self.name, run_name="__main__", alter_sys=True)
+        elif Path(self.name).suffix != ".pyc" and not _is_container(self.name):
+            _run_source(Path(self.name).absolute())
+        else:
+            runpy.run_path(self.name, run_name="__main__")
+
+    def _end(self, held: ExitStack, met: list[Met], process: int) -> None:
+        """Tells what was tuned; in a process that was forked off, nothing."""
+        held.close()
+        if met and not self.quiet and os.getpid() == process:
+            from asmtune.cli.keys_met import keys_met_table
+
+            write_note(keys_met_table(met))
+
+
+def _folder(path: Path) -> Path:
+    """What Python puts first into `sys.path`: the script's folder, or a folder of `__main__.py`."""
+    resolved = path.resolve()
+    return resolved if resolved.is_dir() else resolved.parent
+
+
+def _is_container(name: str) -> bool:
+    """Whether it is a folder or an archive that has a `__main__.py`."""
+    return Path(name).is_dir() or zipfile.is_zipfile(name)
+
+
+def _run_source(path: Path) -> None:
+    """Runs a script as `__main__`, which stays until Python ends.
+
+    `runpy.run_path` would take it away while threads and `atexit` may still look there, and
+    put the absolute path into `sys.argv`, where Python leaves it as it was given.
+    """
+    main = ModuleType("__main__")
+    loader = importlib.machinery.SourceFileLoader("__main__", str(path))
+    vars(main).update(__file__=str(path), __loader__=loader, __builtins__=builtins)
+    sys.modules["__main__"] = main
+    with io.open_code(str(path)) as file:
+        source = file.read()
+    exec(compile(source, path, "exec"), vars(main))
+
+
+def _is_found(name: str) -> bool:
+    """Whether there is such a module; imports the packages that it lies in, as Python does."""
+    parent = name.rpartition(".")[0]
+    if parent and not _is_found(parent):
+        return False
+    return importlib.util.find_spec(name) is not None
+
+
+def _without_runners(hook: _Hook) -> _Hook:
+    """A hook for uncaught exceptions that begins with the program's own frames."""
+
+    def shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        own = _own_frames(trace)
+        if own is None and not isinstance(error, SyntaxError):
+            own = trace  # it was not the program that failed
+        hook(kind, error.with_traceback(own), own)
+
+    return shown
+
+
+def _own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """What follows `Program.execute` and what it calls to run it; all of it where that is not."""
+    frame = trace
+    while frame is not None and frame.tb_frame.f_code is not Program.execute.__code__:
+        frame = frame.tb_next
+    if frame is None:
+        return trace
+    frame = frame.tb_next
+    while frame is not None and frame.tb_frame.f_code.co_filename in _RUNNERS:
+        frame = frame.tb_next
+    return frame

@@ -1,0 +1,212 @@
+"""Bad use is told before anything is launched: what, its value, what was expected.
+
+`check_configs` and `check_decorated` look at what the decorator was given, `check_space`
+at a space as soon as it is made, `by_place` and `check_launch` at the first launch of a
+key; the values of the key itself are looked at by `keys.values`. For programs written
+for `triton.autotune` (`strict` is False) what Triton allows is let pass.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from asmtune.config import OPTION_AXES, Config
+from asmtune.dispatch.options import DecoratorOptions, numbers
+from asmtune.dispatch.places import check_places, shown
+from asmtune.errors import InputError
+from asmtune.keys import KeyPart
+from asmtune.problem import Problem, jit_function, unknown_parameter
+from asmtune.space import Space
+
+_LISTS: Final = ("reset_to_zero", "restore_value")
+
+
+def check_configs(configs: Any) -> None:
+    """That `configs=` is a list of configs.
+
+    Raises:
+        InputError: it is no list, or an item is no config or has values without a hash.
+    """
+    if isinstance(configs, str | Mapping) or not isinstance(configs, Sequence):
+        raise InputError(
+            f"asm_autotune: configs={shown(configs)}: expected a list of triton.Config"
+        )
+    for place, item in enumerate(configs):
+        try:
+            hash(Config.of(item))
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"asm_autotune: configs[{place}] is {shown(item)}: {error}; expected "
+                "triton.Config or asmtune.Config with numbers, text or dtypes by name"
+            ) from error
+
+
+def check_decorated(function: Any, options: DecoratorOptions) -> None:
+    """That what names arguments names parameters of the kernel.
+
+    Args:
+        function: the `JITFunction`, or what stands for it in the interpreter.
+        options: of the decorator; a space that is made when needed is left to `check_space`.
+
+    Raises:
+        InputError: `reset_to_zero` or `restore_value` is no list of names of parameters, or an
+            axis of the space is neither a parameter nor an option of a launch.
+    """
+    arg_names = function.arg_names
+    for option in _LISTS:
+        names = options.choices.get(option) or ()
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise InputError(
+                f"asm_autotune: {option}={shown(names)}: expected a list of names of arguments"
+            )
+        for name in names:
+            if name not in arg_names:
+                raise InputError(
+                    f"asm_autotune: {option} names {name!r}, which is no parameter of "
+                    f"{function.__name__}: they are {', '.join(arg_names)}{_near(name, arg_names)}"
+                )
+    if options.strict and not callable(options.space):
+        check_space(function, Space.of(options.space))
+
+
+def check_space(function: Any, space: Space, parts: Sequence[KeyPart] = ()) -> None:
+    """That a space's axes are what a launch can be given, and no part of the key.
+
+    Raises:
+        InputError: an axis is neither a parameter of the kernel nor an option, or the key
+            depends on an axis.
+    """
+    name, arg_names = function.__name__, function.arg_names
+    for axis in _others(function, space.axes):
+        if axis not in _option_names():
+            raise InputError(
+                f"asm_autotune: axis {axis!r} of the space is no parameter of {name} "
+                f"({', '.join(arg_names)}) and no option ({', '.join(OPTION_AXES)})"
+                f"{_near(axis, (*arg_names, *OPTION_AXES))}"
+            )
+    for part in parts:
+        for need in part.needs:
+            if need in space.axes:
+                raise InputError(
+                    f"asm_autotune: key {part.name} depends on {need}, which is an axis of the "
+                    f"space of {name}: a key is of arguments; take {need} out of one of them"
+                )
+
+
+def launch_options(function: Any, arguments: Mapping[str, Any], space: Space) -> frozenset[str]:
+    """Names of a launch and its configs that are no parameters, for `Problem.options`."""
+    return frozenset((*arguments, *space.axes)).difference(function.arg_names)
+
+
+def by_place(
+    kernel: str, arg_names: Sequence[str], args: Sequence[Any], keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A launch's arguments that were given by position, by name.
+
+    Raises:
+        InputError: there are more than parameters, or one is among the keywords as well.
+    """
+    if len(args) > len(arg_names):
+        raise InputError(
+            f"kernel {kernel}: {len(args)} arguments, the last is {shown(args[-1])}: expected "
+            f"{len(arg_names)} at most: {', '.join(arg_names)}"
+        )
+    arguments = dict(zip(arg_names, args, strict=False))
+    twice = next((name for name in keywords if name in arguments), None)
+    if twice is not None:
+        raise InputError(
+            f"kernel {kernel}: argument {twice} is given by position, {shown(arguments[twice])}, "
+            f"and by name, {shown(keywords[twice])}: give it once"
+        )
+    return arguments
+
+
+def check_launch(
+    kernel: Any, arguments: Mapping[str, Any], grid: Any, space: Space, *, strict: bool = True
+) -> bool:
+    """Whether there is anything to launch: False where the grid is empty, and that may be.
+
+    Nothing is read from a tensor, so that those without memory (meta, fake) pass too. Under
+    the interpreter nothing is checked: it takes tensors anywhere, and tells of the rest.
+
+    Args:
+        kernel: the Triton function, with the heuristics around it.
+        arguments: of the launch by name, with its other keywords (`launch_pdl`).
+        grid: as it was given.
+        space: the configs that may be launched.
+        strict: whether a grid without programs, and tensors on another device, are refused.
+
+    Raises:
+        InputError: an argument is missing, unknown, set by the configs as well, or where the
+            GPU cannot reach it; or the grid is not what can be launched.
+    """
+    function = _jit(kernel)
+    if function is None:
+        return True
+    options = launch_options(function, arguments, space)
+    problem = Problem(kernel, arguments, grid, options=options)
+    config = space.first(**numbers(arguments))
+    _check_unset(problem.name, arguments, config, space)
+    for name in _others(function, arguments):
+        if name not in _option_names():
+            raise unknown_parameter(problem.name, name, function.arg_names, _option_names())
+    values = problem.bind(config)
+    check_places(problem.name, arguments, strict=strict)
+    # As Triton has it: parameters alone, without the options that `bind` gives.
+    seen = {name: value for name, value in values.items() if name in function.arg_names}
+    return has_programs(problem, config, problem.grid_at(config, seen), strict=strict)
+
+
+def has_programs(problem: Problem, config: Config, grid: Any, *, strict: bool) -> bool:
+    """Whether a grid launches anything; raises where it cannot be launched."""
+    if not isinstance(grid, tuple | list):
+        raise InputError(
+            f"kernel {problem.name}: grid {shown(grid)} at {config}: expected a tuple of one to "
+            "three whole numbers above 0, such as (triton.cdiv(n, BLOCK),)"
+        )
+    if not strict and grid and all(isinstance(size, int) for size in grid):
+        grid = [int(size) for size in grid[:3]]  # Triton reads no more, and takes True for 1
+        if math.prod(grid) <= 0:
+            return False
+    problem.grid_sizes(grid, config)
+    return True
+
+
+def _jit(kernel: Any) -> Any | None:
+    """The `JITFunction` underneath; None under the interpreter."""
+    layer = kernel
+    while not hasattr(layer, "params") and hasattr(layer, "fn"):
+        layer = layer.fn
+    return jit_function(kernel) if hasattr(layer, "params") else None
+
+
+def _check_unset(kernel: str, arguments: Mapping[str, Any], config: Config, space: Space) -> None:
+    """That the launch gives nothing that the configs set."""
+    chosen = config.all_kwargs()
+    for name, value in arguments.items():
+        if name in chosen or name in space.axes:
+            options = space.axes.get(name, (chosen.get(name),))
+            raise InputError(
+                f"kernel {kernel}: {name}={shown(value)} is given to the launch, and the configs "
+                f"set {name} to {', '.join(map(str, options))}; take it out of the launch"
+            )
+
+
+def _others(function: Any, names: Iterable[str]) -> Iterator[str]:
+    """Names that are neither parameters nor options that asmtune knows."""
+    return (n for n in names if n not in function.arg_names and n not in OPTION_AXES)
+
+
+def _option_names() -> frozenset[str]:
+    """Triton's own; looked up where a name is none that asmtune knows."""
+    from asmtune.compile.toolchain import option_names
+
+    return option_names()
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""

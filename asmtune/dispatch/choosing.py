@@ -1,0 +1,270 @@
+"""From the arguments of a launch to its config: memory, the user's pruning, what a miss does."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from asmtune import keys
+from asmtune.config import Config
+from asmtune.dispatch.announcing import announce
+from asmtune.dispatch.checks import (
+    by_place,
+    check_launch,
+    check_space,
+    has_programs,
+    launch_options,
+)
+from asmtune.dispatch.journal import Met, tell
+from asmtune.dispatch.memory import Memory
+from asmtune.dispatch.misses import Choice, Miss, Resolver
+from asmtune.dispatch.notices import Notices
+from asmtune.dispatch.options import Arguments, DecoratorOptions, numbers
+from asmtune.dispatch.places import check_places
+from asmtune.dispatch.ranks import current_job, resolve
+from asmtune.dispatch.triton_configs import as_triton
+from asmtune.dtypes import element_type
+from asmtune.overrides import pinned_space
+from asmtune.problem import GRID_LIMITS, Problem
+from asmtune.records import TuneKey
+from asmtune.settings import Settings
+from asmtune.space import Space
+
+_SCALARS: Final = frozenset({bool, int, float, str, type(None)})
+
+
+class Call:
+    """A launch as it was called; made at each launch that has no plan.
+
+    Attributes:
+        grid, args, kwargs: as they were given.
+        placed: what was given by position, by name.
+        arguments: what was given for the kernel's parameters, by name.
+    """
+
+    __slots__ = ("args", "arguments", "grid", "kwargs", "placed")
+
+    def __init__(
+        self,
+        grid: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        arg_names: Sequence[str],
+    ) -> None:
+        self.grid, self.args, self.kwargs = grid, args, kwargs
+        self.placed = dict(zip(arg_names, args, strict=False))
+        named = {name: value for name, value in kwargs.items() if name in arg_names}
+        self.arguments = {**self.placed, **named}
+
+
+class Chooser:
+    """The configs of one decorated kernel.
+
+    Args:
+        kernel: the Triton function, with the heuristics around it.
+        function: the `JITFunction` underneath.
+        options: of the decorator.
+        on_change: called where a config that was launched is no longer the one to launch.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        function: Any,
+        options: DecoratorOptions,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.options = options
+        self.parts = keys.key_parts(
+            options.key, kernel.arg_names, function.__name__, strict=options.strict
+        )
+        self.memory = Memory(on_change)
+        self._python = function.fn
+        self.name = f"{self._python.__module__}.{self._python.__qualname__}"
+        self._kernel = kernel
+        self._function = function
+        self._lock = threading.RLock()
+        self._resolver = Resolver(options, self._tuned_later)
+        self._notices = Notices()
+
+    @functools.cached_property
+    def space(self) -> Space:
+        """The space of configs, made when first needed."""
+        source = self.options.space
+        made = Space.of(source() if callable(source) else source)
+        parts = self.parts if self.options.strict else ()
+        check_space(self._function, made, parts)
+        return made
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """Values of parameters that a launch may leave out."""
+        params = inspect.signature(self._python).parameters.values()
+        return {param.name: param.default for param in params if param.default is not param.empty}
+
+    def choose(self, call: Call) -> Choice:
+        """The config of a launch.
+
+        Raises:
+            InputError: the launch is none that can be made; says what to change.
+            AsmtuneError: its config cannot be tuned.
+        """
+        values = self._values(call)
+        key = self._memory_key(call, values)
+        known = self.memory.get(key)
+        if known is not None:
+            check_places(self._function.__name__, call.arguments, strict=self.options.strict)
+            return Choice(Config.of(known), True, "known")
+        with self._lock:
+            known = self.memory.get(key)
+            if known is not None:
+                return Choice(Config.of(known), True, "known")
+            miss, choice = self._missed(call, values)
+            if choice.final:
+                self.memory.learn(key, choice.config)
+        if choice.final and miss is not None:
+            # Without the lock: a listener may wait for a thread that tunes another key.
+            announce(miss, choice, key, self.options.choices)
+        return choice
+
+    def checked_grid(self, grid: Any, config: Config) -> Any:
+        """The grid of a launch, which tells bad use when Triton evaluates it."""
+        if not hasattr(self._function, "params"):
+            return grid
+
+        def check(made: Any) -> Any:
+            if not _is_usual(made):
+                problem = Problem(self._kernel, {}, grid, name=self._function.__name__)
+                has_programs(problem, config, made, strict=self.options.strict)
+            return made
+
+        return (lambda values: check(grid(values))) if callable(grid) else check(grid)
+
+    def searched(self, call: Call) -> Space:
+        """The space as the user's functions prune it for a launch, with copies of its files."""
+        return pinned_space(self._pruned(call), Settings.from_environment().overrides_dir)
+
+    def _pruned(self, call: Call) -> Space:
+        only_one = self.space.is_listed and self.space.size == 1
+        if self.options.prune is None or only_one:  # of one, Triton asks no function either
+            return self.space
+        configs = [as_triton(config) for config in self.space.configs(**numbers(call.arguments))]
+        return Space.from_configs(self.options.prune.kept(configs, call.placed, call.kwargs))
+
+    def _values(self, call: Call) -> dict[str, Any]:
+        return keys.values(
+            self.parts,
+            call.arguments,
+            self._function.__name__,
+            defaults=self.defaults,
+            strict=self.options.strict,
+        )
+
+    def _memory_key(self, call: Call, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Values of the key and dtypes, as in Triton's cache, with names and the device."""
+        dtypes = [
+            (name, str(dtype))
+            for name, value in call.arguments.items()
+            if type(value) not in _SCALARS and (dtype := element_type(value)) is not None
+        ]
+        dtypes.sort()  # in whatever order they were given
+        return (*values.values(), *dtypes, device_index())
+
+    def candidates(self, call: Call) -> list[Config]:
+        """The configs to compile for a launch to come: its own where it is known, else all."""
+        known = self.memory.get(self._memory_key(call, self._values(call)))
+        if known is not None:
+            return [Config.of(known)]
+        return list(self.searched(call).configs(**numbers(call.arguments)))
+
+    def listed(self, placed: Arguments, named: Arguments) -> list[Config]:
+        """The configs to search for a launch that is only described; see `look_up`."""
+        call = Call((1,), (*placed.values(),), named, self._kernel.arg_names)
+        return list(self.searched(call).configs(**numbers(call.arguments)))
+
+    def look_up(self, placed: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
+        """The key and the config of a launch that is only described; tunes and compiles nothing.
+
+        Args:
+            placed: arguments given by position, by their names; meta tensors serve.
+            named: arguments given by name.
+        """
+        call = Call((1,), (*placed.values(),), named, self._kernel.arg_names)
+        values = self._values(call)
+        miss = self._miss(call, values, self.searched(call))
+        known = self.memory.get(self._memory_key(call, values))
+        if known is not None:  # a program may have put it there, or ranks agreed on it
+            return miss.key, Choice(Config.of(known), True, "known")
+        return miss.key, resolve(self._resolver, miss, capturing=True)
+
+    def _missed(self, call: Call, values: Mapping[str, Any]) -> tuple[Miss | None, Choice]:
+        """The config of a key that is not in memory, and what was looked up for it."""
+        space = self.searched(call)
+        heuristic = self.options.heuristic_config(space, call.arguments)
+        if not hasattr(self._function, "params"):  # the interpreter's: it has no assembly to read
+            return None, Choice(heuristic, False, "heuristic")
+        start = time.perf_counter()
+        miss, capturing = self._miss(call, values, space), is_capturing()
+        name, arg_names = self._function.__name__, self._kernel.arg_names
+        given = {**by_place(name, arg_names, call.args, call.kwargs), **call.kwargs}
+        strict = self.options.strict
+        if not check_launch(self._kernel, given, call.grid, space, strict=strict):
+            return None, Choice(heuristic, False, "heuristic")  # a grid of no programs
+        if space.is_listed and space.size == 1:
+            return None, Choice(heuristic, True, "heuristic")
+        choice = resolve(self._resolver, miss, capturing=capturing)
+        if capturing and not choice.final:
+            self._notices.untuned(miss.key, choice.config, "capture")
+        if choice.final:
+            choice = replace(choice, seconds=time.perf_counter() - start)
+            self._tell(choice)
+        return miss, choice
+
+    def _tell(self, choice: Choice) -> None:
+        spent = Met(kernel=self.name, how=choice.how, seconds=choice.seconds)
+        tell(replace(spent, compiled=choice.compiled, timed=choice.timed))
+
+    def _miss(self, call: Call, values: Mapping[str, Any], space: Space) -> Miss:
+        from asmtune.measure import device_name
+
+        shape = numbers(call.arguments)
+        given = {**call.placed, **call.kwargs}
+        options = launch_options(self._function, given, space)
+        problem = Problem(self._kernel, given, call.grid, shape, self.name, options)
+        return Miss(problem, TuneKey(self.name, dict(values), problem.dtypes, device_name()), space)
+
+    def _tuned_later(self, miss: Miss, choice: Choice) -> None:
+        """A key was tuned in the background; its next launch looks it up again."""
+        if current_job() is not None:
+            return  # ranks keep what they agreed on: they would not switch at one launch
+        call = Call(miss.problem.grid, (), miss.problem.arguments, self._kernel.arg_names)
+        self.memory[self._memory_key(call, miss.key.shape)] = choice.config
+        self._tell(choice)
+
+
+def _is_usual(grid: Any) -> bool:
+    """Whether a grid is what any GPU launches, told in under a microsecond."""
+    return (
+        type(grid) is tuple
+        and 1 <= len(grid) <= 3
+        and all(type(size) is int and 0 < size <= GRID_LIMITS[1] for size in grid)
+    )
+
+
+def device_index() -> int:
+    """Index of the current CUDA device; -1 without one."""
+    import torch
+
+    return torch.cuda.current_device() if torch.cuda.is_available() else -1
+
+
+def is_capturing() -> bool:
+    """Whether the current stream is being captured into a CUDA graph."""
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()

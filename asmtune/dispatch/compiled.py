@@ -1,0 +1,224 @@
+"""What `torch.compile` gets to know of an autotuned kernel: the config for the launch it traces.
+
+PyTorch's compiler knows users' kernels by Triton's `Autotuner` and goes on with an autotuner
+of its own over that one's configs, which Inductor compiles and times all when the graph first
+runs: on the real arguments, in-place kernels included. But where a kernel has an
+`early_config_prune`, PyTorch first asks it for the configs of this very launch, and keeps what
+it answers for the graph. asmtune answers with one config: the tuned one for the traced
+arguments where a store knows their key, else an untuned one, with one warning.
+
+One config, so that nothing is timed in the graph (PyTorch drops `restore_value` and
+`reset_to_zero` once a kernel was pruned), and asked at this place, so that grid, TTIR and
+launch agree on it: what `configs` gave could differ from one look to the next.
+
+Read in PyTorch 2.11 and 2.13: `torch/_higher_order_ops/triton_kernel_wrap.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from asmtune.config import Config
+from asmtune.dispatch.misses.answers import Choice
+from asmtune.dispatch.notices import Notices
+from asmtune.records import TuneKey, TuneRecord
+from asmtune.settings import Settings
+from asmtune.store import key_digest
+
+Arguments = Mapping[str, Any]
+PruneHook = Callable[..., list[Any]]
+Described = tuple[tuple[str, Any, Any], ...]
+"""Arguments as constants: name, None and a value, or name, a tensor's facts and None."""
+
+_UNKNOWN_SIZE: Final = 8192  # what Inductor takes for a size that only the data tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedLaunches:
+    """How a kernel's configs are found while PyTorch traces its launches.
+
+    Attributes:
+        choose: from a launch's arguments, given by position and by name, both by name (meta
+            tensors in the place of tensors, None for what cannot be described), to its key and
+            a config; looks up and never compiles or tunes. Called with the traced tensors'
+            device as the current one.
+        listed: the configs among which Inductor may choose where the key is not tuned, as it
+            does under `triton.autotune`; None for the choice's config alone. Only for kernels
+            that may run many times on their own arguments.
+        rules: names and functions of the `@triton.heuristics` below, outermost first.
+        notices: told of keys that are not tuned.
+    """
+
+    choose: Callable[[Arguments, Arguments], tuple[TuneKey, Choice]]
+    listed: Callable[[Arguments, Arguments], Sequence[Config]] | None = None
+    rules: tuple[tuple[str, Callable[..., Any]], ...] = ()
+    notices: Notices = field(default_factory=Notices)
+
+
+def heuristic_rules(kernel: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Names and functions of the `@triton.heuristics` around a kernel, outermost first."""
+    layer = kernel
+    while not hasattr(layer, "params") and hasattr(layer, "fn"):
+        rules = getattr(layer, "values", None)
+        if isinstance(rules, Mapping):
+            yield from rules.items()
+        layer = layer.fn
+
+
+def prune_hook(launches: TracedLaunches) -> PruneHook:
+    """The `early_config_prune` of an autotuned kernel, for PyTorch's compiler.
+
+    Dynamo runs its body symbolically, so that it holds what Dynamo understands and no more. It
+    adds no guard on a size: of a dynamic one the hint is looked up, and another size is no
+    reason to compile again.
+    """
+    from torch.fx.experimental import symbolic_shapes
+
+    # Its name in 2.13, and that in 2.11.
+    names = ("optimization_hint", "size_hint")
+    hint = getattr(symbolic_shapes, next(name for name in names if hasattr(symbolic_shapes, name)))
+    book = ConfigBook()
+    rules = launches.rules
+
+    def choose(placed: Described, named: Described) -> str:
+        return " ".join(book.name(config) for config in _configs(launches, placed, named))
+
+    def complete(name: str, added: tuple[tuple[str, Any], ...]) -> str:
+        return book.name(_with_values(getattr(book, name), added))
+
+    # What torch.compiler.assume_constant_result sets; that function loads Dynamo to do it.
+    choose._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    complete._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+    def prune(_configs: list[Any], named_args: dict[str, Any], **kwargs: Any) -> list[Any]:
+        arguments = {**named_args, **kwargs}
+        chosen = []
+        told = choose(_described(named_args, hint), _described(kwargs, hint))
+        for found in told.split(" "):
+            added: dict[str, Any] = {}
+            for name, rule in rules:
+                added[name] = rule({**arguments, **getattr(book, found).kwargs, **added})
+            if rules:
+                found = complete(found, tuple(added.items()))
+            # By an attribute each: Dynamo guards what it reads, and the book grows.
+            chosen.append(getattr(book, found))
+        return chosen
+
+    return prune
+
+
+def _described(arguments: dict[str, Any], hint: Callable[[Any, int], int]) -> Described:
+    """Arguments as constants; Dynamo runs this symbolically as well."""
+    import torch
+
+    described: list[tuple[str, Any, Any]] = []
+    for name, value in arguments.items():
+        if isinstance(value, torch.Tensor):
+            shape = tuple([hint(size, _UNKNOWN_SIZE) for size in value.shape])
+            strides = tuple([hint(stride, _UNKNOWN_SIZE) for stride in value.stride()])
+            facts = (shape, strides, value.dtype, value.device.type, value.device.index)
+            described.append((name, facts, None))
+        elif isinstance(value, (bool, float, str)):
+            described.append((name, None, value))
+        elif isinstance(value, (int, torch.SymInt)):
+            described.append((name, None, hint(value, _UNKNOWN_SIZE)))
+        else:
+            described.append((name, None, None))
+    return tuple(described)
+
+
+class ConfigBook:
+    """Triton's configs, each under an attribute of its own that never changes."""
+
+    def __init__(self) -> None:
+        self._names: dict[Config, str] = {}
+        self._lock = threading.Lock()
+
+    def name(self, config: Config) -> str:
+        """The attribute that holds a config."""
+        with self._lock:
+            if config not in self._names:
+                name = f"config_{len(self._names)}"
+                setattr(self, name, _triton_config(config))
+                self._names[config] = name
+            return self._names[config]
+
+
+def inductor_config(key: TuneKey, choice: Choice) -> Config:
+    """The best config for Inductor, which drops `maxnreg`, `num_ctas` and `ir_override`.
+
+    Where the choice has one of them, the fastest of those timed for the key that has none;
+    without such a one, the choice without them.
+    """
+    config = choice.config
+    if _is_plain(config):
+        return config
+    record = choice.record or _stored(key, config)
+    timed = [] if record is None else [m for m in record.measurements if _is_plain(m.config)]
+    if timed and config.pre_hook is None:
+        return min(timed, key=lambda measured: measured.median_us).config
+    return Config(config.kwargs, config.num_warps, config.num_stages, pre_hook=config.pre_hook)
+
+
+def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
+    """The record, with its timings, that a looked up config is of."""
+    from asmtune.store import open_user_store
+
+    records = open_user_store(Settings.from_environment()).records(key.kernel, key.device)
+    same = (record for record in records if key_digest(record.key) == key_digest(key))
+    return next((made for made in same if made.winner.to_dict() == winner.to_dict()), None)
+
+
+def _configs(launches: TracedLaunches, placed: Described, named: Described) -> Sequence[Config]:
+    import torch
+
+    arguments = _stand_ins(placed), _stand_ins(named)
+    with torch.cuda.device(_device([*placed, *named])):
+        key, choice = launches.choose(*arguments)
+        if not choice.final and launches.listed is not None:
+            return launches.listed(*arguments)
+    config = inductor_config(key, choice)
+    if not choice.final:
+        launches.notices.untuned(key, config, "compile")
+    return [config]
+
+
+def _stand_ins(described: Described) -> dict[str, Any]:
+    """Arguments by name, with meta tensors."""
+    import torch
+
+    arguments: dict[str, Any] = {}
+    # Outside all modes: a meta tensor must not become a node of the graph that is traced.
+    with torch._C._DisableTorchDispatch():
+        for name, facts, value in described:
+            arguments[name] = value
+            if facts is not None:
+                shape, strides, dtype = facts[:3]
+                arguments[name] = torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+    return arguments
+
+
+def _device(described: Sequence[tuple[str, Any, Any]]) -> int:
+    """Index of the first tensor's CUDA device; -1, which changes none, without one."""
+    on_gpu = (facts[4] for _, facts, _ in described if facts is not None and facts[3] == "cuda")
+    index = next(on_gpu, None)
+    return -1 if index is None else int(index)
+
+
+def _with_values(config: Any, added: tuple[tuple[str, Any], ...]) -> Config:
+    made = Config.of(config)
+    return Config({**made.kwargs, **dict(added)}, made.num_warps, made.num_stages)
+
+
+def _is_plain(config: Config) -> bool:
+    return config.maxnreg is None and config.num_ctas == 1 and config.ir_override is None
+
+
+def _triton_config(config: Config) -> Any:
+    import triton
+
+    options = (config.num_warps, config.num_stages, config.num_ctas, config.maxnreg)
+    return triton.Config(config.kwargs, *options, config.pre_hook)

@@ -1,0 +1,13 @@
+"""What becomes of a launch whose key this process has not met.
+
+    stored -> shipped -> small? -> tune, predict, tune in the background, or raise
+
+`resolver` decides, `answers` are what it is asked and what it answers; `lookups` is the way
+without funnel or scorer, `neighbours` and `smallness` look for less than a tuned config,
+`background` tunes `copies` of the arguments in a thread, and `workshops` tune.
+"""
+
+from asmtune.dispatch.misses.answers import Choice, How, Miss
+from asmtune.dispatch.misses.resolver import MissWarning, Resolver
+
+__all__ = ["Choice", "How", "Miss", "MissWarning", "Resolver"]

@@ -1,0 +1,201 @@
+"""Tuning while the program goes on: in a thread, on copies of a launch's arguments.
+
+The thread is a daemon, one for a device, and takes one key after another. What it times runs
+in a process of its own, so that neither waits for the other's Python; they share the GPU, so
+that timings have more noise than those of a tuning that is waited for.
+
+When the program ends, tuning ends at its next step. It is waited for, but not for long: a
+daemon that Python ends inside C++, where Triton's front end is half of the time, aborts the
+process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import importlib
+import os
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
+
+from asmtune.dispatch.misses.answers import Miss
+from asmtune.dispatch.misses.copies import copied
+
+_RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+_LEAVE_S: Final = 2.0
+"""How long the end of the program waits for a step of tuning to end: a trial takes 1 or 2 s."""
+
+
+class BackgroundWarning(UserWarning):
+    """A key could not be tuned in the background; its launches go on with what they have."""
+
+
+class StoppedError(BaseException):
+    """The program ends, and what is tuned in the background with it; no `Exception`."""
+
+
+class Leaving:
+    """Audience and progress of what runs in the background: ends it where the program ends."""
+
+    def __init__(self) -> None:
+        self._left = threading.Event()
+
+    def leave(self) -> None:
+        """From now on the next step raises `StoppedError`."""
+        self._left.set()
+
+    def check(self, *_: Any) -> None:
+        """A step.
+
+        Raises:
+            StoppedError: the program ends.
+        """
+        if self._left.is_set():
+            raise StoppedError
+
+    begin = waiting = stage = progress = end = start = advance = check
+
+
+class Line:
+    """Pieces of work for one device, done one after another by a daemon thread.
+
+    The thread ends when nothing is left: one that something unforeseen has ended does not
+    keep later work from being done.
+
+    Attributes:
+        leaving: to be told of each step of the work.
+    """
+
+    def __init__(self) -> None:
+        self.leaving = Leaving()
+        self._left: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Does a piece of work once all before it is done."""
+        with self._lock:
+            self._left.append(work)
+            if self._thread is not None:
+                return
+            self._thread = threading.Thread(
+                target=self._run, name="asmtune-background", daemon=True
+            )
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Ends what is done now at its next step, and does no more; waits a little."""
+        self.leaving.leave()
+        with self._lock:
+            self._left.clear()
+            thread = self._thread
+        if thread is not None:
+            thread.join(_LEAVE_S)
+
+    def _run(self) -> None:
+        _allow_captures()
+        try:
+            while (work := self._next()) is not None:
+                work()
+        except StoppedError:
+            return
+        except BaseException:
+            with self._lock:
+                self._thread = None
+            raise
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._lock:
+            if self._left:
+                return self._left.popleft()
+            self._thread = None
+            return None
+
+
+def line_of(device: str) -> Line:
+    """The line of a device, by its name; a forked process has its own."""
+    return _line(device, os.getpid())
+
+
+@cache
+def _line(device: str, pid: int) -> Line:  # noqa: ARG001 - a fork has no threads
+    line = Line()
+    # What Python does not document, and its pools of threads and joblib's of processes use:
+    # they wait at the end of the program for the compiles that they run, before `atexit` has
+    # its turn. The last that is registered comes first, so that theirs must be by now.
+    importlib.import_module("asmtune.compile.workers")
+    at_end = getattr(threading, "_register_atexit", atexit.register)
+    at_end(line.leave)
+    return line
+
+
+def tune_later(miss: Miss, work: Callable[[Miss], None]) -> bool:
+    """Has a miss worked on in the background, with copies of its tensors as they are now.
+
+    The copies are made on the current stream, before whatever is launched next.
+
+    Args:
+        miss: the launch.
+        work: called in the device's thread with the miss that has the copies.
+
+    Returns:
+        False where there is no memory for the copies; a warning says so.
+    """
+    import torch
+
+    try:
+        arguments = copied(miss.problem.arguments)
+    except torch.OutOfMemoryError as error:
+        first = str(error).splitlines()[0]
+        warnings.warn(
+            f"kernel {miss.key.kernel}: not tuned in the background, its arguments cannot be "
+            f"copied: {first}; free memory of the GPU, or tune it before with `asmtune tune`",
+            BackgroundWarning,
+            stacklevel=2,
+        )
+        return False
+    made = replace(miss, problem=replace(miss.problem, arguments=arguments))
+    ready = _marked()
+
+    def begin() -> None:
+        ready()
+        work(made)
+
+    line_of(miss.key.device).put(begin)
+    return True
+
+
+def _marked() -> Callable[[], None]:
+    """A function that waits, in another thread, for all that the current stream has to do now."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return lambda: None
+    device = torch.cuda.current_device()
+    event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+
+    def ready() -> None:
+        torch.cuda.set_device(device)
+        event.synchronize()
+
+    return ready
+
+
+def _allow_captures() -> None:
+    """Lets other threads capture CUDA graphs while this one calls CUDA.
+
+    By default a capture forbids the whole process calls such as a copy to the host, and one
+    that is made all the same ends the capture.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        return
+    mode = ctypes.c_int(_RELAXED)
+    ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))

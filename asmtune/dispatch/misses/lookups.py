@@ -1,0 +1,77 @@
+"""What is stored for a miss: tuned, predicted, or of a neighbour. Nothing is compiled for it.
+
+What loads SQLAlchemy does so only where one look at the store's file cannot tell.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from asmtune.config import Config
+from asmtune.dispatch.misses.answers import Choice, Miss
+from asmtune.dispatch.misses.neighbours import nearest
+from asmtune.dispatch.misses.own import own_config
+from asmtune.records import Provenance
+from asmtune.settings import Settings
+from asmtune.store import Glimpse, Seen, find_tuned, glance, shipped_lookup
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Answers of the stores for one miss.
+
+    Attributes:
+        miss: the launch.
+        expected: how it would be tuned now.
+        settings: where the user's store is.
+    """
+
+    miss: Miss
+    expected: Provenance
+    settings: Settings
+
+    def tuned(self) -> Choice | None:
+        """What the user's store, or else the shipped configs, have for the key."""
+        key, seen = self.miss.key, self._glimpse.seen
+        if seen is not None and seen.how == "tuned":
+            return Choice(self.own(seen.config), True, "known")
+        if self._glimpse.sure:
+            found = shipped_lookup(key, self.expected)
+        else:
+            from asmtune.store import open_user_store
+
+            found = find_tuned(key, self.expected, open_user_store(self.settings))
+        if found.outcome != "hit" or found.record is None:
+            return None
+        return Choice(self.own(found.record.winner), True, "known", found.record)
+
+    @functools.cached_property
+    def predicted(self) -> Seen | None:
+        """What an earlier process predicted for the key; with the space's own config."""
+        seen = self._glimpse.seen
+        if not self._glimpse.sure:
+            from asmtune.store import open_user_store
+
+            made = open_user_store(self.settings).predicted(self.miss.key, self.expected)
+            seen = None if made is None else Seen(made.config, "predicted", made.predicted_us)
+        if seen is None or seen.how != "predicted":
+            return None
+        return Seen(self.own(seen.config), "predicted", seen.predicted_us)
+
+    def nearest(self) -> Config | None:
+        """The config of the nearest neighbour in the user's store."""
+        from asmtune.store import open_user_store
+
+        key = self.miss.key
+        records = open_user_store(self.settings).records(key.kernel, key.device)
+        return nearest(records, self.miss, self.expected)
+
+    def own(self, config: Config) -> Config:
+        """The space's own config for a stored one; itself where it is none of the space."""
+        miss = self.miss
+        return own_config(config, miss.space, miss.problem.shape) or config
+
+    @functools.cached_property
+    def _glimpse(self) -> Glimpse:
+        return glance(self.settings.store_where, self.miss.key, self.expected)

@@ -1,0 +1,249 @@
+"""What becomes of a launch whose key this process has not met.
+
+store -> shipped -> small? -> as `on_miss` says
+
+Looking a key up loads neither the funnel nor a scorer, nor SQLAlchemy where the store is a
+file: a process that finds its key starts nearly as fast as one without a tuner.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from asmtune.dispatch.misses.answers import Choice, How, Miss
+from asmtune.dispatch.misses.lookups import Lookup
+from asmtune.dispatch.misses.smallness import HOST_LAUNCH_US, called_small, is_small
+from asmtune.dispatch.misses.workshops import Workshops
+from asmtune.dispatch.notices import spoken_key
+from asmtune.dispatch.options import DecoratorOptions
+from asmtune.errors import AsmtuneError, CompileError, MissError
+from asmtune.guard import guarded
+from asmtune.problem import jit_function
+from asmtune.records import Failure, Provenance
+from asmtune.settings import Settings
+from asmtune.store import key_digest
+
+if TYPE_CHECKING:
+    from asmtune.tuning import TuneJob
+
+__all__ = ["HOST_LAUNCH_US", "Choice", "How", "Miss", "MissWarning", "Resolver"]
+
+
+class MissWarning(UserWarning):
+    """A key's launches go on with a config that is not what was asked for."""
+
+
+class Resolver:
+    """From a miss to a config, by the options of one decorator.
+
+    Args:
+        options: of the decorator.
+        on_tuned: told of each key that was to be tuned in the background, with its final
+            choice; called in that thread, with copies of the arguments.
+    """
+
+    def __init__(
+        self,
+        options: DecoratorOptions,
+        on_tuned: Callable[[Miss, Choice], None] = lambda _miss, _choice: None,
+    ) -> None:
+        self.options = options
+        self._on_tuned = on_tuned
+        self._workshops = Workshops(options.choices)
+        self._later: dict[str, Choice] = {}
+        self._lock = threading.Lock()
+
+    def resolve(self, miss: Miss, *, capturing: bool = False) -> Choice:
+        """The config for a launch.
+
+        Args:
+            miss: the launch.
+            capturing: whether a CUDA graph is being captured: then nothing is compiled
+                and nothing tuned.
+
+        Raises:
+            MissError: no store knows the key, and `on_miss` is "raise".
+            CompileError: no config can run.
+            MeasureError: no config that compiled can be launched.
+            InputError: space, problem and kernel do not fit, or no target describes the device.
+        """
+        if self._later and not capturing:
+            begun = self._later.get(key_digest(miss.key))
+            if begun is not None:  # before all that takes milliseconds, at each launch meanwhile
+                return begun
+        lookup = Lookup(miss, self._expected(miss), Settings.from_environment())
+        known = lookup.tuned() if capturing or not self.options.choices.get("force") else None
+        if known is not None:
+            return known
+        stored = self._stored_pick(lookup)
+        if stored is not None:
+            return stored
+        if capturing:
+            return self._provisional(lookup)
+        return self._small(miss) or self._missed(lookup)
+
+    def _missed(self, lookup: Lookup) -> Choice:
+        on_miss = self.options.on_miss
+        if on_miss == "raise":
+            raise MissError(_how_to_fill(lookup.miss))
+        if on_miss == "predict":
+            return self._predicted(lookup)
+        if on_miss == "background":
+            return self._in_background(lookup)
+        return self._tuned(lookup)
+
+    def _stored_pick(self, lookup: Lookup) -> Choice | None:
+        """An earlier process's prediction, where nothing better is wanted."""
+        predicts = self.options.on_miss == "predict"
+        if not predicts and self.options.small is None:
+            return None
+        seen = lookup.predicted
+        if seen is None or not (predicts or is_small(self.options, lookup.miss, seen)):
+            return None
+        if not predicts and self.options.heuristic is not None:
+            return self._heuristic(lookup.miss)
+        return Choice(seen.config, True, "predicted")
+
+    def _small(self, miss: Miss) -> Choice | None:
+        """The config of a small problem, which is not worth timing; None of any other."""
+        called = called_small(self.options, miss)
+        if called and self.options.heuristic is not None:
+            return self._heuristic(miss)
+        # The prediction is what "predict" gives anyway; the background thread looks itself.
+        looks = self.options.small == "auto" and self.options.on_miss in ("tune", "raise")
+        if not called and not looks:
+            return None
+        return self._small_pick(miss, None if called else HOST_LAUNCH_US)
+
+    def _small_pick(
+        self, miss: Miss, limit_us: float | None, *, later: bool = False
+    ) -> Choice | None:
+        from asmtune.tuning import predict_small
+
+        try:
+            workshop = self._workshops.of(miss.key.device, later=later)
+            made = predict_small(workshop, _job(miss), miss.space, limit_us)
+        except CompileError:
+            return None  # of a sample; whether any other compiles is for tuning to say
+        if made is None:
+            return None
+        if self.options.heuristic is not None:
+            return self._heuristic(miss)
+        return Choice(made.config, True, "predicted")
+
+    def _predicted(self, lookup: Lookup) -> Choice:
+        """The nearest neighbour's config where it may be, or the model's first pick."""
+        from asmtune.tuning import predict
+
+        near = self._nearest(lookup)
+        if near is not None:
+            return replace(near, final=True)
+        miss = lookup.miss
+        try:
+            made = predict(self._workshops.of(miss.key.device), _job(miss), miss.space)
+        except CompileError as error:
+            choice = self._heuristic(miss)
+            text = f"{spoken_key(miss.key)}: nothing can be predicted, {error}"
+            warnings.warn(f"{text}; goes on with {choice.config}", MissWarning, stacklevel=2)
+            return choice
+        return Choice(made.config, True, "predicted")
+
+    def _provisional(self, lookup: Lookup) -> Choice:
+        """The best that is known at once: of the nearest, of a prediction, or the heuristic."""
+        near = self._nearest(lookup)
+        if near is not None:
+            return near
+        if lookup.predicted is not None:
+            return Choice(lookup.predicted.config, False, "predicted")
+        return replace(self._heuristic(lookup.miss), final=False)
+
+    def _nearest(self, lookup: Lookup) -> Choice | None:
+        config = lookup.nearest() if self.options.nearest else None
+        return None if config is None else Choice(config, False, "nearest")
+
+    def _heuristic(self, miss: Miss) -> Choice:
+        config = self.options.heuristic_config(miss.space, miss.problem.arguments)
+        return Choice(config, True, "heuristic")
+
+    def _tuned(self, lookup: Lookup, *, later: bool = False) -> Choice:
+        miss = lookup.miss
+        result = self._workshops.of(miss.key.device, later=later).resolve(_job(miss), miss.space)
+        if result.record is None:  # another process tunes it
+            return replace(self._provisional(lookup), how="busy")
+        how: How = "tuned" if result.outcome == "tuned" else "known"
+        own, spent = lookup.own(result.record.winner), (result.compiled, result.timed)
+        return Choice(own, True, how, result.record, *spent)
+
+    def _in_background(self, lookup: Lookup) -> Choice:
+        from asmtune.dispatch.misses.background import tune_later
+
+        digest = key_digest(lookup.miss.key)
+        with self._lock:
+            if digest in self._later:
+                return self._later[digest]
+            pick = self._later[digest] = self._provisional(lookup)
+            # Not `lookup`, which would keep the caller's tensors alive until then.
+            expected, settings = lookup.expected, lookup.settings
+
+            def settle(copy: Miss) -> None:
+                self._settle(Lookup(copy, expected, settings), pick)
+
+            if not tune_later(lookup.miss, settle):
+                self._later[digest] = replace(pick, final=True)
+            return self._later[digest]
+
+    def _settle(self, lookup: Lookup, pick: Choice) -> None:
+        """Finds the final choice of a key, in the background; what goes wrong is a warning."""
+        made = self._tried(lookup)
+        if isinstance(made, str):
+            text = f"{spoken_key(lookup.miss.key)}: not tuned in the background, {made}"
+            warnings.warn(f"{text}; goes on with {pick.config}", MissWarning, stacklevel=2)
+            made = replace(pick, final=True)
+        with self._lock:
+            if not made.final:  # another process tunes it, and is taking long: asked again
+                del self._later[key_digest(lookup.miss.key)]
+                return
+            self._later[key_digest(lookup.miss.key)] = made
+        self._on_tuned(lookup.miss, made)
+
+    def _tried(self, lookup: Lookup) -> Choice | str:
+        """The choice of a tuning, or why there is none."""
+
+        def work() -> Choice:
+            asked = self.options.small == "auto"
+            small = self._small_pick(lookup.miss, HOST_LAUNCH_US, later=True) if asked else None
+            return small or self._tuned(lookup, later=True)
+
+        try:
+            made = guarded("tune", work)
+        except AsmtuneError as error:
+            return str(error)
+        return str(made) if isinstance(made, Failure) else made
+
+    def _expected(self, miss: Miss) -> Provenance:
+        from asmtune.tuning import expected_of
+
+        return expected_of(miss.problem, miss.space, self.options.choices)
+
+
+def _job(miss: Miss) -> TuneJob:
+    from asmtune.tuning import TuneJob
+
+    return TuneJob(miss.problem, miss.key)
+
+
+def _how_to_fill(miss: Miss) -> str:
+    function = jit_function(miss.problem.kernel)
+    file = inspect.getsourcefile(function.fn) or function.__module__
+    shape = ",".join(f"{name}={value}" for name, value in miss.key.shape.items())
+    command = " ".join(["asmtune tune", file, *(["--shape", shape] if shape else [])])
+    return (
+        f"{spoken_key(miss.key)}: no store knows a config, and on_miss='raise'; "
+        f"`{command}` tunes it where the file is a kernel module, "
+        "and so does one launch with on_miss='tune'"
+    )

@@ -1,0 +1,211 @@
+"""`patch()`: an unchanged program's `triton.autotune` uses asmtune.
+
+Two ways lead to a kernel. What is decorated meanwhile becomes an `AsmAutotuner`; for
+autotuners that were made before, or by subclasses, `Autotuner.run` itself is redirected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from asmtune.dispatch.patching.options import check_options
+
+if TYPE_CHECKING:
+    from asmtune.dispatch.patching.options import PatchOptions
+    from asmtune.dispatch.patching.twins import Twin
+
+_TWIN: Final = "_asmtune_twin"
+
+# Innermost last. Replaced whole and under the lock, so that launches read it without one.
+_patches: tuple[_Patch, ...] = ()
+_redirect: _Redirect | None = None
+_lock = threading.RLock()
+
+
+@contextlib.contextmanager
+def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
+    """Makes `triton.autotune` use asmtune, in the whole process, until the context is left.
+
+        with asmtune.patch(effort="quick"):
+            program()
+
+    Kernels decorated meanwhile are `AsmAutotuner`s, and stay so. Autotuners that were there
+    before launch through asmtune meanwhile and are as before afterwards; so are subclasses,
+    unless they tune in a way of their own. A program keeps Triton's meaning where asmtune's
+    decorator is stricter: a grid of no programs launches nothing. Contexts nest: the one
+    entered last and not yet left counts, in every thread.
+
+    Args:
+        options: `effort`, `isolate`, `devices`, `objective`, `seed`, `tiles`, `force`,
+            `on_busy` and `check` (see `tuning.TuneOptions`), `on_miss`, `small` and
+            `nearest` (see `dispatch.options.DecoratorOptions`).
+
+    Raises:
+        InputError: an option is unknown, belongs to one kernel, or has none of its values.
+    """
+    check_options(options)
+    own = _Patch(options)
+    _enter(own)
+    try:
+        yield
+    finally:
+        _leave(own)
+
+
+class _Patch:
+    """One `patch()` that is being held.
+
+    Attributes:
+        options: as they were given.
+        twins: of the autotuners that were launched meanwhile.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = options
+        self.twins: weakref.WeakKeyDictionary[Any, Twin] = weakref.WeakKeyDictionary()
+
+
+class _Redirect:
+    """What is changed in Triton, and in loaded modules, while any patch is held."""
+
+    def __init__(self) -> None:
+        from triton.runtime import autotuner
+
+        from asmtune.dispatch.autotuner import AsmAutotuner
+
+        self._base: Any = autotuner.Autotuner
+        self._own: type = AsmAutotuner
+        self._autotune = autotuner.autotune
+        self._replacement = self._decorating(self._autotune)
+        self._methods = {name: vars(self._base)[name] for name in ("run", "warmup")}
+        self._launches = {name: self._launching(name) for name in self._methods}
+        self._caches: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def install(self) -> None:
+        """Puts asmtune's in the place of Triton's."""
+        for name, launch in self._launches.items():
+            setattr(self._base, name, launch)
+        _rebind(self._autotune, self._replacement)
+
+    def remove(self) -> None:
+        """Puts Triton's back; what the program has put there meanwhile stays."""
+        _rebind(self._replacement, self._autotune)
+        for name, launch in self._launches.items():
+            if vars(self._base)[name] is launch:
+                setattr(self._base, name, self._methods[name])
+
+    def lend(self, instance: Any, twin: Twin) -> None:
+        """Lets an autotuner launch by a twin, and show the twin's cache."""
+        self._caches.setdefault(instance, instance.cache)
+        setattr(instance, _TWIN, twin)
+        if twin.tuner is not None:
+            instance.cache = twin.cache
+
+    def give_back(self, instance: Any) -> None:
+        """Makes an autotuner what it was before a twin was lent to it."""
+        instance.cache = self._caches.pop(instance)
+        delattr(instance, _TWIN)
+
+    def _twin(self, instance: Any) -> Twin | None:
+        """The one of the innermost patch; None where Triton itself launches."""
+        from asmtune.dispatch.patching.converting import convert
+        from asmtune.dispatch.patching.twins import Twin, has_own_parts, pinned_before
+
+        if isinstance(instance, self._own):
+            return None  # it asks for what it inherits
+        with _lock:
+            if not _patches:
+                return None  # left by another thread just now
+            held = _patches[-1]
+            made = held.twins.get(instance)
+            if made is None or not made.fits(instance):
+                kept = has_own_parts(instance, self._base)
+                tuner = None if kept else convert(instance, held.options)
+                pinned = made.pinned(instance) if made else pinned_before(instance, self._base)
+                made = held.twins[instance] = Twin(held, instance, tuner, pinned)
+            self.lend(instance, made)
+            return made
+
+    def _launching(self, name: str) -> Callable[..., Any]:
+        original = self._methods[name]
+
+        @functools.wraps(original)
+        def launch(instance: Any, *args: Any, **keywords: Any) -> Any:
+            patches = _patches
+            if not patches:
+                return original(instance, *args, **keywords)
+            twin = instance.__dict__.get(_TWIN)
+            if twin is None or twin.owner is not patches[-1] or not twin.fits(instance):
+                twin = self._twin(instance)
+            if twin is None or twin.tuner is None or twin.is_pinned(instance, args, keywords):
+                return original(instance, *args, **keywords)
+            result = getattr(twin.tuner, name)(*args, **keywords)
+            if name == "run":
+                twin.mirror(instance, args, keywords)
+            return result
+
+        return launch
+
+    def _decorating(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)  # libraries ask for its signature to learn what Triton can
+        def autotune(*args: Any, **keywords: Any) -> Any:
+            decorate = original(*args, **keywords)
+            # While it traces a launch, PyTorch makes autotuners of its own of what was chosen.
+            if sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):
+                return decorate
+
+            def decorator(fn: Any) -> Any:
+                from asmtune.dispatch.patching.converting import convert
+
+                made, patches = decorate(fn), _patches
+                return convert(made, patches[-1].options) if patches else made
+
+            return decorator
+
+        return autotune
+
+
+def _enter(own: _Patch) -> None:
+    global _patches, _redirect
+    with _lock:
+        if _redirect is None:
+            _redirect = _Redirect()
+            _redirect.install()
+        _patches = (*_patches, own)
+
+
+def _leave(own: _Patch) -> None:
+    global _patches, _redirect
+    with _lock:
+        _patches = tuple(held for held in _patches if held is not own)
+        redirect = _redirect
+        if redirect is None:
+            return
+        for instance, twin in list(own.twins.items()):
+            if vars(instance).get(_TWIN) is twin:
+                redirect.give_back(instance)
+                outer = [held.twins[instance] for held in _patches if instance in held.twins]
+                if outer:
+                    redirect.lend(instance, outer[-1])
+        if not _patches:
+            redirect.remove()
+            _redirect = None
+
+
+def _rebind(old: Any, new: Any) -> None:
+    """Makes every global of a loaded module that is one object another.
+
+    A module that loads itself on first use is looked at without being woken.
+    """
+    for module in list(sys.modules.values()):
+        if issubclass(type(module), ModuleType):
+            names = object.__getattribute__(module, "__dict__")
+            for name in [name for name, value in list(names.items()) if value is old]:
+                names[name] = new

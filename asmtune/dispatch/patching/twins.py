@@ -1,0 +1,119 @@
+"""An `AsmAutotuner` that launches for one of Triton's autotuners, and looks like it.
+
+Programs read and write an autotuner: its `cache` (by Triton's keys), `best_config`, `configs`.
+What a program writes there is meant for the launch and is obeyed; what it reads there is what
+Triton would have put.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Final
+
+from asmtune.dispatch.autotuner import AsmAutotuner
+
+# Parts of Triton's autotuner that decide what is timed and how. A subclass, or a program, that
+# puts its own in their place knows something that asmtune does not: Triton goes on with it.
+_PARTS: Final = ("_bench", "prune_configs", "check_disk_cache", "do_bench")
+
+Pinned = dict[tuple[Any, ...], Any]
+"""Configs by keys of Triton's."""
+
+_RESULTS: Final = ("configs_timings", "bench_time")
+
+
+def has_own_parts(instance: Any, base: type) -> bool:
+    """Whether an autotuner tunes in a way of its own."""
+    own = type(instance)
+    return any(
+        inspect.getattr_static(own, part, None) is not inspect.getattr_static(base, part, None)
+        or (part != "do_bench" and part in vars(instance))  # `do_bench` is cached there once used
+        for part in _PARTS
+    )
+
+
+def pinned_before(instance: Any, base: type) -> Pinned:
+    """What a program put into an autotuner's `cache` before its first launch under a patch.
+
+    Where Triton has launched it before, that is not told from what Triton tuned, and is tuned
+    anew; but a subclass with a `run` of its own, which looks there first, has to find it.
+    """
+    has_own_run = inspect.getattr_static(type(instance), "run") is not vars(base)["run"]
+    if has_own_run or "best_config" not in vars(instance):
+        return dict(instance.cache)
+    return {}
+
+
+class Twin:
+    """Launches for one autotuner of Triton's, as long as a patch holds.
+
+    Attributes:
+        owner: the patch.
+        tuner: what launches; None where Triton's own `run` does.
+        cache: stands in the autotuner for its `cache` meanwhile.
+    """
+
+    def __init__(
+        self, owner: object, instance: Any, tuner: AsmAutotuner | None, pinned: Pinned
+    ) -> None:
+        self.owner = owner
+        self.tuner = tuner
+        self.cache = pinned
+        self._own_keys: set[tuple[Any, ...]] = set()
+        self._met = 0
+        self._configs = instance.configs
+        self._count = len(instance.configs)
+
+    def fits(self, instance: Any) -> bool:
+        """Whether the autotuner is still what it was made from.
+
+        Programs pin a config by `kernel.configs = [config]`, and ask for tuning anew by
+        `kernel.cache.clear()`.
+        """
+        configs = instance.configs
+        return (
+            configs is self._configs
+            and len(configs) == self._count
+            and (self.tuner is None or len(instance.cache) >= len(self._own_keys))
+        )
+
+    def pinned(self, instance: Any) -> Pinned:
+        """What the program itself put into `cache`."""
+        cache = instance.cache
+        return {key: cache[key] for key in cache if key not in self._own_keys}
+
+    def is_pinned(self, instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> bool:
+        """Whether the program itself put the config of this launch into `cache`."""
+        cache = instance.cache
+        if len(cache) == len(self._own_keys):
+            return False  # nearly every launch: no key need be made
+        key = triton_key(instance, args, keywords)
+        return key in cache and key not in self._own_keys
+
+    def mirror(self, instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        """Shows in the autotuner what was launched, where Triton would have put it."""
+        tuner: Any = self.tuner
+        instance.best_config = tuner.best_config
+        instance.nargs = None
+        known = len(tuner.cache)
+        if known == self._met:
+            return
+        self._met = known
+        key = triton_key(instance, args, keywords)
+        self._own_keys.add(key)
+        instance.cache[key] = instance.best_config
+        for name in _RESULTS:
+            if hasattr(tuner, name):
+                setattr(instance, name, getattr(tuner, name))
+
+
+def triton_key(
+    instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """The key of a launch as `triton.runtime.Autotuner.run` makes it."""
+    named = {**dict(zip(instance.arg_names, args, strict=False)), **keywords}
+    named = {name: value for name, value in named.items() if name in instance.arg_names}
+    values = [named[name] for name in instance.keys if name in named]
+    dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
+    return (*values, *dtypes)

@@ -1,0 +1,220 @@
+"""One config a key for all ranks of a `torch.distributed` job, whatever their stores hold.
+
+Ranks that run different configs differ in their last bits, and the slowest sets the pace of all.
+A collective could settle it, but not every rank need meet a key. So they settle it through the
+key-value store of the default process group, where the first word about a key counts:
+
+    told         the config: who has another one takes it as well
+    claim/N      the Nth try to find it: whose it is
+    beat/N       counts up while that rank is at work; once it stands still, the next try is open
+    failed/N     that rank gave up: the next try is open
+
+A rank that knows a config (its store has it, or it ships) tells it at once, even while another
+one tunes. One that does not, and finds the key claimed, waits. After `wait_s` it stops waiting,
+since the rank that tunes may itself wait for this one's part in a collective: then it tells an
+untuned config, and all go on with that one, the rank that tunes included. So ranks may wait for
+each other but never differ in silence; only where the group's store fails does a rank go its
+own way, and says so.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from asmtune.config import Config
+from asmtune.dispatch.notices import frames_inside, spoken_key
+from asmtune.dispatch.ranks.words import GroupStore, Turn, Words, read_config, written
+from asmtune.errors import GroupStoreError
+from asmtune.fingerprint import canonical, digest
+from asmtune.records import Provenance, TuneKey
+
+
+class RankWarning(UserWarning):
+    """Ranks go on with an untuned config, or may run different ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ways:
+    """How one rank would find a key's config.
+
+    Attributes:
+        known: looks it up; None where it is not known. Never waits for another process.
+        resolve: finds it, by tuning if need be; may raise.
+        fallback: an untuned one, at once.
+    """
+
+    known: Callable[[], Config | None]
+    resolve: Callable[[], Config]
+    fallback: Callable[[], Config]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankPace:
+    """How ranks wait for each other, in seconds.
+
+    Attributes:
+        wait_s: for a config, before all go on with an untuned one.
+        beat_s: between two beats of a rank that resolves a key.
+        stale_s: without a beat, after which another rank may resolve it.
+        poll_s, poll_most_s: between two looks of a rank that waits: at first, and in the end.
+            Looks, for a waiting call of PyTorch's keeps the store from all other threads.
+    """
+
+    wait_s: float
+    beat_s: float = 2.0
+    stale_s: float = 20.0
+    poll_s: float = 0.02
+    poll_most_s: float = 0.5
+
+
+@dataclass(frozen=True)
+class Matter:
+    """What is to be agreed on.
+
+    Attributes:
+        key: of the launch.
+        expected: how it would be tuned now; of it the kernel's source and the configs count.
+        configs: of the space, so that one that another rank tells gets its `pre_hook`.
+    """
+
+    key: TuneKey
+    expected: Provenance
+    configs: Callable[[], Iterable[Config]]
+
+    @property
+    def place(self) -> str:
+        """Where ranks talk about it."""
+        key, made = self.key, self.expected
+        # Not by versions: ranks with different builds of PyTorch are ranks of one job.
+        identity = (key.kernel, canonical(dict(key.shape)), canonical(dict(key.dtypes)))
+        return f"asmtune/{digest(*identity, key.device, made.source, made.space)}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """The ranks of a job, as one of them sees them.
+
+    Attributes:
+        store: that all ranks share.
+        rank: of this process.
+    """
+
+    store: GroupStore
+    rank: int
+
+    def agreed(self, matter: Matter, ways: Ways, pace: RankPace) -> Config:
+        """The config that all ranks of the job use.
+
+        Raises:
+            AsmtuneError: `ways.resolve` failed in this rank; another one tries then.
+        """
+        talk = _Talk(self, matter, pace)
+        try:
+            config = talk.listen(ways)
+            if config is not None:
+                return config
+            if not talk.mine:
+                return self._untuned(matter, ways, talk)
+        except GroupStoreError as error:
+            return self._alone(matter, error, ways.resolve())
+        with talk.turn():
+            found = ways.resolve()
+        return self.offered(matter, found)
+
+    def offered(self, matter: Matter, config: Config) -> Config:
+        """The config that all ranks of the job use: this one where none was told; never waits."""
+        words = Words(self.store, matter.place)
+        try:
+            first = words.tell(written(config))
+        except GroupStoreError as error:
+            return self._alone(matter, error, config)
+        return config if first == written(config) else read_config(first, matter.configs())
+
+    def _untuned(self, matter: Matter, ways: Ways, talk: _Talk) -> Config:
+        fallback = ways.fallback()
+        config = self.offered(matter, fallback)
+        if config is fallback:
+            _warn(
+                f"rank {self.rank}: {spoken_key(matter.key)}: waited {talk.pace.wait_s:g} s for "
+                f"{talk.holder} to tune it; all ranks of this job go on with {config}, untuned; "
+                "tune it before the job, or set ASMTUNE_WAIT_S higher"
+            )
+        return config
+
+    def _alone(self, matter: Matter, error: GroupStoreError, config: Config) -> Config:
+        _warn(
+            f"rank {self.rank}: {spoken_key(matter.key)}: the default process group's store "
+            f"failed ({error}); this rank goes on with {config}, and others may have another "
+            "config; tune it before the job"
+        )
+        return config
+
+
+class _Talk:
+    """One rank's words with the others about one key.
+
+    Attributes:
+        pace: how ranks wait for each other.
+        mine: whether this rank is to resolve the key.
+        holder: who resolves it otherwise, for messages.
+    """
+
+    def __init__(self, job: Job, matter: Matter, pace: RankPace) -> None:
+        self._job, self._matter = job, matter
+        self._words = Words(job.store, matter.place)
+        # One process may meet a key in two threads, on two GPUs of one kind.
+        self._name = f"rank {job.rank} ({secrets.token_hex(4)})"
+        self._try = 0
+        self._beats = -1
+        self._since = time.monotonic()
+        self.pace = pace
+        self.mine = False
+        self.holder = "another rank"
+
+    def listen(self, ways: Ways) -> Config | None:
+        """The config that was told, or None: then it is this rank's turn, or time is over."""
+        told = self._told()
+        if told is not None:
+            return told
+        known = ways.known()
+        if known is not None:
+            return self._job.offered(self._matter, known)
+        end, pause_s = time.monotonic() + self.pace.wait_s, self.pace.poll_s
+        while True:
+            self._claim()
+            # Asked after the claim: who had it may have told its config just before it ended.
+            told = self._told()
+            left_s = end - time.monotonic()
+            if told is not None or self.mine or left_s <= 0:
+                return told
+            time.sleep(min(left_s, pause_s))
+            pause_s = min(1.5 * pause_s, self.pace.poll_most_s)
+
+    def turn(self) -> Turn:
+        """The time in which this rank resolves the key; a context."""
+        return Turn(self._words, self._try, self.pace.beat_s)
+
+    def _told(self) -> Config | None:
+        text = self._words.told()
+        return None if text is None else read_config(text, self._matter.configs())
+
+    def _claim(self) -> None:
+        """Claims the try that is open, or looks how the rank that has it is."""
+        holder = self._words.claim(self._try, self._name)
+        self.mine = holder == self._name
+        if self.mine:
+            return
+        self.holder = holder.partition(" (")[0]
+        beats, now = self._words.beats(self._try), time.monotonic()
+        if beats != self._beats:
+            self._beats, self._since = beats, now
+        if self._words.failed(self._try) or now - self._since >= self.pace.stale_s:
+            self._try, self._beats, self._since = self._try + 1, -1, now
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RankWarning, stacklevel=frames_inside())

@@ -1,0 +1,175 @@
+"""Buckets of whole numbers: what a key rounds up, so that near sizes share a config."""
+
+from __future__ import annotations
+
+import operator
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+from asmtune.errors import InputError
+
+Span = tuple[int | None, int | None]
+"""First and last whole number of a bucket; None where it has no end."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A rounding of whole numbers, of an argument once it is called with its name.
+
+    Attributes:
+        kind: "pow2", "multiple" or "between".
+        numbers: of the kind: what it gives multiples of, or the edges.
+        argument: the kernel's parameter whose value is rounded; None until it is named.
+    """
+
+    kind: str
+    numbers: tuple[int, ...] = ()
+    argument: str | None = None
+
+    def __call__(self, argument: str) -> Bucket:
+        """The same bucket, of an argument: `pow2("N")`.
+
+        Raises:
+            InputError: it is no name.
+        """
+        if not isinstance(argument, str):
+            raise InputError(
+                f"{self.kind}({argument!r}): expected the name of an argument of the kernel"
+            )
+        return replace(self, argument=argument)
+
+    def __str__(self) -> str:
+        inside = (*map(str, self.numbers), *filter(None, [self.argument]))
+        return f"{self.kind}({', '.join(inside)})" if inside else self.kind
+
+    @property
+    def __name__(self) -> str:
+        return self.kind
+
+    @property
+    def function(self) -> Callable[[Any], int]:
+        """From a value to the number that stands for its bucket; pure and monotone.
+
+        It takes what Python takes as an index (`numpy.int64(5)`), but no truth value, and
+        raises TypeError for anything else.
+        """
+        rounding = KINDS[self.kind].rounding
+        return partial(rounding, self.numbers) if self.numbers else rounding
+
+    def span(self, value: int) -> Span | None:
+        """The numbers that `value` stands for; None where it stands for no bucket."""
+        return KINDS[self.kind].span(self.numbers, value)
+
+
+pow2: Final = Bucket("pow2")
+"""The next power of two: 5 to 8 share a key; 0 is alone, and below it -8 to -5 do."""
+
+
+def multiple(of: int, argument: str | None = None) -> Bucket:
+    """The next multiple: with 128, 385 to 512 share a key.
+
+    Raises:
+        InputError: `of` is not a whole number above 0.
+    """
+    if type(of) is not int or of < 1:
+        raise InputError(f"multiple({of!r}): expected a whole number above 0, then a name")
+    bucket = Bucket("multiple", (of,))
+    return bucket if argument is None else bucket(argument)
+
+
+def between(*edges: int, argument: str | None = None) -> Bucket:
+    """The next edge: with 16 and 256, all up to 16, 17 to 256, and all above share a key.
+
+    What lies above the last edge counts as one more than it.
+
+    Raises:
+        InputError: the edges are not whole numbers, each above the one before.
+    """
+    rising = all(type(edge) is int for edge in edges) and edges == tuple(sorted(set(edges)))
+    if not edges or not rising:
+        shown = ", ".join(map(repr, edges))
+        raise InputError(f"between({shown}): expected whole numbers, each above the one before")
+    bucket = Bucket("between", edges)
+    return bucket if argument is None else bucket(argument)
+
+
+def bucket_of(name: str) -> Bucket | None:
+    """The bucket that a key part's name tells, `multiple(128, K)`; None where it tells none."""
+    found = re.fullmatch(r"(\w+)\(((?:-?\d+, )*)(\w+)\)", name)
+    if found is None or found[1] not in KINDS or not found[3].isidentifier():
+        return None
+    numbers = tuple(int(number) for number in found[2].split(", ")[:-1])
+    try:
+        made = KINDS[found[1]].make(*numbers)
+    except (InputError, TypeError):  # a name out of a file may hold any numbers
+        return None
+    return made(found[3])
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or hasattr(value, "data_ptr"):
+        raise TypeError("a bucket is of whole numbers")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError("a bucket is of whole numbers") from None
+
+
+def _pow2(value: Any) -> int:
+    size = value if type(value) is int else _whole(value)
+    if size > 0:
+        return 1 << (size - 1).bit_length()
+    return -(1 << (-size - 1).bit_length()) if size else 0
+
+
+def _pow2_span(_: tuple[int, ...], value: int) -> Span | None:
+    size = abs(value)
+    if size & (size - 1):
+        return None
+    lowest = size // 2 + 1 if size else 0
+    return (lowest, size) if value >= 0 else (-size, -lowest)
+
+
+def _multiple(numbers: tuple[int, ...], value: Any) -> int:
+    size = value if type(value) is int else _whole(value)
+    return -(-size // numbers[0]) * numbers[0]
+
+
+def _multiple_span(numbers: tuple[int, ...], value: int) -> Span | None:
+    return None if value % numbers[0] else (value - numbers[0] + 1, value)
+
+
+def _between(edges: tuple[int, ...], value: Any) -> int:
+    size = value if type(value) is int else _whole(value)
+    return edges[bisect_left(edges, size)] if size <= edges[-1] else edges[-1] + 1
+
+
+def _between_span(edges: tuple[int, ...], value: int) -> Span | None:
+    if value == edges[-1] + 1:
+        return (value, None)
+    if value not in edges:
+        return None
+    place = edges.index(value)
+    return (edges[place - 1] + 1 if place else None, value)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    make: Callable[..., Bucket]
+    rounding: Callable[..., int]
+    span: Callable[[tuple[int, ...], int], Span | None]
+
+
+KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
+    {
+        "pow2": _Kind(lambda: pow2, _pow2, _pow2_span),
+        "multiple": _Kind(multiple, _multiple, _multiple_span),
+        "between": _Kind(between, _between, _between_span),
+    }
+)
+"""What each kind of bucket does, by the name that stands in a key."""

@@ -1,0 +1,263 @@
+/* The way of a launch: arguments, words, plan, grid, driver.
+ *
+ *     launcher = Launcher(names, modes, functions, kinds, machine, quiet, slow)
+ *     launcher[grid](*args, **kwargs)
+ *
+ * names, modes: of the function's parameters. functions: (function, indices) of the key.
+ * kinds: (tensor types, frozen types, dtype, data_ptr, get_device). machine: (device, stream),
+ * callables. quiet: lists that must be empty. slow(grid, args, kwargs, key, held): launches
+ * whatever has no plan, or none that holds; key is None where the launch has no words.
+ */
+
+typedef struct {
+  PyObject_HEAD
+  Py_ssize_t count;
+  PyObject *names;  /* tuple of interned strings */
+  PyObject *places; /* their indices by name */
+  char modes[MOST_PARAMETERS];
+  PyObject *functions, *quiet, *slow, *device, *stream, *last;
+  PyObject *kinds_kept; /* holds what `kinds` points to */
+  Kinds kinds;
+  Table table;
+} Launcher;
+
+typedef struct {
+  PyObject_HEAD
+  Launcher *launcher;
+  PyObject *grid;
+  vectorcallfunc vectorcall;
+} Bound;
+
+static Outcome place_arguments(Launcher *self, PyObject *const *args, Py_ssize_t given_count,
+                               PyObject *names, PyObject **placed) {
+  if (given_count > self->count) return UNUSUAL;
+  memset(placed, 0, (size_t)self->count * sizeof *placed);
+  memcpy(placed, args, (size_t)given_count * sizeof *placed);
+  Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+  for (Py_ssize_t i = 0; i < named; i++) {
+    PyObject *name = PyTuple_GET_ITEM(names, i);
+    PyObject *place = PyDict_GetItem(self->places, name);
+    if (!place) return UNUSUAL; /* an option such as num_warps, or a mistake */
+    Py_ssize_t at = PyLong_AsSsize_t(place);
+    if (placed[at]) return UNUSUAL;
+    placed[at] = args[given_count + i];
+  }
+  return USUAL;
+}
+
+static Outcome add_functions(Launcher *self, PyObject **placed, Words *words) {
+  Py_ssize_t count = PyTuple_GET_SIZE(self->functions);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *pair = PyTuple_GET_ITEM(self->functions, i);
+    PyObject *indices = PyTuple_GET_ITEM(pair, 1);
+    Py_ssize_t needed = PyTuple_GET_SIZE(indices);
+    PyObject *needs[MOST_PARAMETERS];
+    for (Py_ssize_t j = 0; j < needed; j++) {
+      needs[j] = placed[PyLong_AsSsize_t(PyTuple_GET_ITEM(indices, j))];
+      if (!needs[j]) return UNUSUAL;
+    }
+    PyObject *result = PyObject_Vectorcall(PyTuple_GET_ITEM(pair, 0), needs, (size_t)needed, NULL);
+    if (!result) {
+      if (!PyErr_ExceptionMatches(PyExc_Exception)) return ERROR;
+      PyErr_Clear(); /* the slow path calls it again, and says whose it is */
+      return UNUSUAL;
+    }
+    Outcome outcome = add_value(&self->kinds, words, result);
+    Py_DECREF(result);
+    if (outcome != USUAL) return outcome;
+  }
+  return USUAL;
+}
+
+static Outcome make_words(Launcher *self, PyObject **placed, int64_t device, Words *words) {
+  add(words, (uint64_t)device);
+  for (int i = 0; i < self->count; i++) {
+    Outcome outcome = add_argument(&self->kinds, words, placed[i], i, self->modes[i], device);
+    if (outcome != USUAL) return outcome;
+  }
+  return add_functions(self, placed, words);
+}
+
+static bool all_quiet(const Launcher *self) {
+  Py_ssize_t count = PyTuple_GET_SIZE(self->quiet);
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (PyList_GET_SIZE(PyTuple_GET_ITEM(self->quiet, i))) return false;
+  return true;
+}
+
+/* The value of a parameter in this launch, borrowed. */
+static PyObject *value_of(const Plan *plan, PyObject **placed, Py_ssize_t i) {
+  return placed[i] ? placed[i] : PyTuple_GET_ITEM(plan->values, i);
+}
+
+/* The launch's values by name, added to a dict that is taken over. */
+static PyObject *add_named(Launcher *self, const Plan *plan, PyObject **placed, PyObject *named) {
+  if (!named) return NULL;
+  for (Py_ssize_t i = 0; i < self->count; i++) {
+    PyObject *value = value_of(plan, placed, i);
+    if (value != given && PyDict_SetItem(named, PyTuple_GET_ITEM(self->names, i), value) < 0) {
+      Py_DECREF(named);
+      return NULL;
+    }
+  }
+  return named;
+}
+
+static PyObject *call_grid(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed) {
+  PyObject *named = add_named(self, plan, placed, PyDict_New());
+  if (!named) return NULL;
+  PyObject *sizes = PyObject_CallOneArg(grid, named);
+  Py_DECREF(named);
+  return sizes;
+}
+
+/* The config's own hook, called last before the launch, when nothing can be unusual any more. */
+static Outcome call_hook(Launcher *self, const Plan *plan, PyObject **placed) {
+  if (!plan->hook) return USUAL;
+  PyObject *named = add_named(self, plan, placed, PyDict_Copy(plan->chosen));
+  if (!named) return ERROR;
+  PyObject *result = PyObject_CallOneArg(plan->hook, named);
+  Py_DECREF(named);
+  Py_XDECREF(result);
+  return result ? USUAL : ERROR;
+}
+
+/* Reads one to three whole numbers above 0; the driver's limits along each axis. */
+static Outcome read_grid(PyObject *grid, long long *sizes) {
+  static const long long MOST[3] = {INT32_MAX, UINT16_MAX, UINT16_MAX};
+  if (!PyTuple_CheckExact(grid) && !PyList_CheckExact(grid)) return UNUSUAL;
+  Py_ssize_t count = PySequence_Fast_GET_SIZE(grid);
+  if (count < 1 || count > 3) return UNUSUAL;
+  sizes[1] = sizes[2] = 1;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *size = PySequence_Fast_GET_ITEM(grid, i);
+    int overflow;
+    if (!PyLong_CheckExact(size)) return UNUSUAL;
+    sizes[i] = PyLong_AsLongLongAndOverflow(size, &overflow);
+    if (overflow || sizes[i] < 1 || sizes[i] > MOST[i]) return UNUSUAL;
+  }
+  return USUAL;
+}
+
+static Outcome launch_natively(Launcher *self, const Plan *plan, PyObject **placed, const Words *words,
+                               const long long *grid, uint64_t stream) {
+  uint64_t packed[MOST_PARAMETERS + 2];
+  for (int i = 0; i < plan->slot_count; i++) {
+    const Slot *slot = &plan->slots[i];
+    if (slot->index < 0) {
+      packed[i] = slot->constant;
+    } else if (slot->kind == POINTER) {
+      packed[i] = words->pointers[slot->index];
+    } else {
+      Outcome outcome = pack(slot->kind, placed[slot->index], &packed[i]);
+      if (outcome != USUAL) return outcome;
+    }
+  }
+  if (call_hook(self, plan, placed) == ERROR) return ERROR;
+  return driver_launch(plan, grid, stream, packed) < 0 ? ERROR : USUAL;
+}
+
+/* Through Triton's own launcher: descriptors, clusters, scratch memory. */
+static Outcome launch_by_relay(Launcher *self, const Plan *plan, PyObject **placed, const long long *grid,
+                               PyObject *stream) {
+  PyObject *args[4 + 16 + MOST_PARAMETERS];
+  Py_ssize_t count = 0, between = PyTuple_GET_SIZE(plan->between);
+  if (between > 16) return UNUSUAL;
+  if (call_hook(self, plan, placed) == ERROR) return ERROR;
+  for (int i = 0; i < 3; i++) {
+    args[count] = PyLong_FromLongLong(grid[i]);
+    if (!args[count]) {
+      while (count) Py_DECREF(args[--count]);
+      return ERROR;
+    }
+    count++;
+  }
+  args[count++] = stream;
+  for (Py_ssize_t i = 0; i < between; i++) args[count++] = PyTuple_GET_ITEM(plan->between, i);
+  for (Py_ssize_t i = 0; i < self->count; i++) args[count++] = value_of(plan, placed, i);
+  PyObject *result = PyObject_Vectorcall(plan->relay, args, (size_t)count, NULL);
+  for (int i = 0; i < 3; i++) Py_DECREF(args[i]);
+  Py_XDECREF(result);
+  return result ? USUAL : ERROR;
+}
+
+/* Launches with a plan that was found; UNUSUAL where the slow path must. */
+static Outcome launch_planned(Launcher *self, const Plan *plan, PyObject *grid, PyObject **placed,
+                              const Words *words, PyObject *device) {
+  if (!all_quiet(self) || !guards_hold(plan)) return UNUSUAL;
+  long long sizes[3];
+  PyObject *made = NULL;
+  if (!PyTuple_CheckExact(grid) && PyCallable_Check(grid)) {
+    made = call_grid(self, plan, grid, placed);
+    if (!made) return ERROR;
+    grid = made;
+  }
+  Outcome outcome = read_grid(grid, sizes);
+  Py_XDECREF(made);
+  if (outcome != USUAL) return outcome;
+  PyObject *stream = PyObject_CallOneArg(self->stream, device);
+  if (!stream) return ERROR;
+  if (!plan->function) {
+    outcome = launch_by_relay(self, plan, placed, sizes, stream);
+  } else if (!driver_ready()) {
+    outcome = UNUSUAL;
+  } else {
+    uint64_t queue = PyLong_AsUnsignedLongLong(stream);
+    outcome = (queue == (uint64_t)-1 && PyErr_Occurred())
+                  ? ERROR
+                  : launch_natively(self, plan, placed, words, sizes, queue);
+  }
+  Py_DECREF(stream);
+  return outcome;
+}
+
+static PyObject *launch_slowly(Launcher *self, PyObject *grid, PyObject *const *args, Py_ssize_t given_count,
+                               PyObject *names, const Words *words) {
+  PyObject *result = NULL, *key = NULL, *held = NULL;
+  PyObject *positional = PyTuple_New(given_count), *named = PyDict_New();
+  if (!positional || !named) goto done;
+  for (Py_ssize_t i = 0; i < given_count; i++) PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++)
+    if (PyDict_SetItem(named, PyTuple_GET_ITEM(names, i), args[given_count + i]) < 0) goto done;
+  key = words ? PyBytes_FromStringAndSize((const char *)words->words, words->count * (Py_ssize_t)sizeof(uint64_t))
+              : Py_NewRef(Py_None);
+  held = PyTuple_New(words ? words->held_count : 0);
+  if (!key || !held) goto done;
+  for (Py_ssize_t i = 0; words && i < words->held_count; i++)
+    PyTuple_SET_ITEM(held, i, Py_NewRef(words->held[i]));
+  PyObject *all[5] = {grid, positional, named, key, held};
+  result = PyObject_Vectorcall(self->slow, all, 5, NULL);
+done:
+  Py_XDECREF(positional);
+  Py_XDECREF(named);
+  Py_XDECREF(key);
+  Py_XDECREF(held);
+  return result;
+}
+
+static PyObject *launch(Launcher *self, PyObject *grid, PyObject *const *args, Py_ssize_t given_count,
+                        PyObject *names) {
+  PyObject *placed[MOST_PARAMETERS], *result = NULL;
+  Words words;
+  words.count = words.held_count = 0;
+  Plan *plan = NULL;
+  PyObject *device = PyObject_CallNoArgs(self->device);
+  if (!device) return NULL;
+  Outcome outcome = place_arguments(self, args, given_count, names, placed);
+  if (outcome == USUAL) outcome = make_words(self, placed, PyLong_AsLongLong(device), &words);
+  bool worded = outcome == USUAL;
+  if (worded) {
+    plan = (Plan *)Py_XNewRef(table_find(&self->table, &words));
+    outcome = plan ? launch_planned(self, plan, grid, placed, &words, device) : UNUSUAL;
+  }
+  if (outcome == USUAL) {
+    if (self->last != (PyObject *)plan) Py_XSETREF(self->last, Py_NewRef(plan));
+    result = Py_NewRef(plan->kernel);
+  } else if (outcome == UNUSUAL) {
+    result = launch_slowly(self, grid, args, given_count, names, worded ? &words : NULL);
+  }
+  words_release(&words);
+  Py_XDECREF(plan);
+  Py_DECREF(device);
+  return result;
+}

@@ -1,0 +1,215 @@
+/* The module: types, their making and their end. */
+
+static int read_types(PyObject *types, PyTypeObject **read) {
+  Py_ssize_t count = PyTuple_GET_SIZE(types);
+  if (count > MOST_TYPES) {
+    PyErr_SetString(PyExc_ValueError, "a launcher has too many types");
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (!PyType_Check(PyTuple_GET_ITEM(types, i))) {
+      PyErr_SetString(PyExc_TypeError, "a launcher's types are types");
+      return -1;
+    }
+    read[i] = (PyTypeObject *)PyTuple_GET_ITEM(types, i);
+  }
+  return 0;
+}
+
+static int read_kinds(Launcher *self, PyObject *kinds) {
+  PyObject *tensors, *frozen;
+  if (!PyArg_ParseTuple(kinds, "O!O!OOO", &PyTuple_Type, &tensors, &PyTuple_Type, &frozen, &self->kinds.dtype,
+                        &self->kinds.data_ptr, &self->kinds.get_device))
+    return -1;
+  if (!Py_TYPE(self->kinds.dtype)->tp_descr_get) {
+    PyErr_SetString(PyExc_TypeError, "a launcher's dtype is a descriptor");
+    return -1;
+  }
+  self->kinds_kept = Py_NewRef(kinds);
+  return read_types(tensors, self->kinds.tensors) < 0 ? -1 : read_types(frozen, self->kinds.frozen);
+}
+
+static int read_names(Launcher *self, PyObject *names, const char *modes, Py_ssize_t mode_count) {
+  self->count = PyTuple_GET_SIZE(names);
+  if (self->count > MOST_PARAMETERS || mode_count != self->count || PyTuple_GET_SIZE(self->functions) > MOST_FUNCTIONS) {
+    PyErr_SetString(PyExc_ValueError, "a launcher has too many parameters or functions");
+    return -1;
+  }
+  memcpy(self->modes, modes, (size_t)mode_count);
+  self->names = Py_NewRef(names);
+  self->places = PyDict_New();
+  if (!self->places) return -1;
+  for (Py_ssize_t i = 0; i < self->count; i++) {
+    PyObject *place = PyLong_FromSsize_t(i);
+    int failed = !place || PyDict_SetItem(self->places, PyTuple_GET_ITEM(names, i), place) < 0;
+    Py_XDECREF(place);
+    if (failed) return -1;
+  }
+  return 0;
+}
+
+static PyObject *Launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  PyObject *names, *functions, *kinds, *device, *stream, *quiet, *slow;
+  const char *modes;
+  Py_ssize_t mode_count;
+  if (kwargs && PyDict_GET_SIZE(kwargs)) {
+    PyErr_SetString(PyExc_TypeError, "Launcher takes no keywords");
+    return NULL;
+  }
+  if (!PyArg_ParseTuple(args, "O!y#O!O!(OO)O!O", &PyTuple_Type, &names, &modes, &mode_count, &PyTuple_Type,
+                        &functions, &PyTuple_Type, &kinds, &device, &stream, &PyTuple_Type, &quiet, &slow))
+    return NULL;
+  Launcher *self = (Launcher *)type->tp_alloc(type, 0);
+  if (!self) return NULL;
+  self->functions = Py_NewRef(functions);
+  self->device = Py_NewRef(device);
+  self->stream = Py_NewRef(stream);
+  self->quiet = Py_NewRef(quiet);
+  self->slow = Py_NewRef(slow);
+  self->last = Py_NewRef(Py_None);
+  if (read_names(self, names, modes, mode_count) < 0 || read_kinds(self, kinds) < 0) {
+    Py_DECREF(self);
+    return NULL;
+  }
+  return (PyObject *)self;
+}
+
+static int Launcher_traverse(Launcher *self, visitproc visit, void *arg) {
+  Py_VISIT(self->functions);
+  Py_VISIT(self->slow);
+  Py_VISIT(self->last);
+  Py_VISIT(self->device);
+  Py_VISIT(self->stream);
+  for (Py_ssize_t i = 0; i < self->table.slots; i++)
+    if (self->table.entries[i].words) Py_VISIT(self->table.entries[i].plan);
+  return 0;
+}
+
+static int Launcher_clear(Launcher *self) {
+  table_clear(&self->table);
+  Py_CLEAR(self->slow);
+  Py_CLEAR(self->last);
+  return 0;
+}
+
+static void Launcher_dealloc(Launcher *self) {
+  PyObject_GC_UnTrack(self);
+  Launcher_clear(self);
+  Py_XDECREF(self->names);
+  Py_XDECREF(self->places);
+  Py_XDECREF(self->functions);
+  Py_XDECREF(self->quiet);
+  Py_XDECREF(self->device);
+  Py_XDECREF(self->stream);
+  Py_XDECREF(self->kinds_kept);
+  Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *Launcher_keep(Launcher *self, PyObject *args) {
+  const char *key;
+  Py_ssize_t size;
+  PyObject *plan, *held;
+  if (!PyArg_ParseTuple(args, "y#O!O!:keep", &key, &size, &PlanType, &plan, &PyTuple_Type, &held)) return NULL;
+  if (PyTuple_GET_SIZE(((Plan *)plan)->values) != self->count || size % (Py_ssize_t)sizeof(uint64_t)) {
+    PyErr_SetString(PyExc_ValueError, "the plan or its key is of another launcher");
+    return NULL;
+  }
+  uint64_t words[MOST_WORDS];
+  if (size > (Py_ssize_t)sizeof words) {
+    PyErr_SetString(PyExc_ValueError, "a key has too many words");
+    return NULL;
+  }
+  memcpy(words, key, (size_t)size);
+  if (table_keep(&self->table, words, size / (Py_ssize_t)sizeof(uint64_t), plan, held) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *Launcher_forget(Launcher *self, PyObject *Py_UNUSED(nothing)) {
+  table_clear(&self->table);
+  Py_XSETREF(self->last, Py_NewRef(Py_None));
+  Py_RETURN_NONE;
+}
+
+static Py_ssize_t Launcher_length(Launcher *self) { return self->table.used; }
+
+static PyObject *Bound_call(Bound *self, PyObject *const *args, size_t flags, PyObject *names) {
+  return launch(self->launcher, self->grid, args, PyVectorcall_NARGS(flags), names);
+}
+
+static void Bound_dealloc(Bound *self) {
+  Py_DECREF(self->launcher);
+  Py_DECREF(self->grid);
+  PyObject_Free(self);
+}
+
+static PyTypeObject BoundType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "asmtune_launch.Bound",
+    .tp_basicsize = sizeof(Bound),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "A kernel with a grid; called with the kernel's arguments.",
+    .tp_vectorcall_offset = offsetof(Bound, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_dealloc = (destructor)Bound_dealloc,
+};
+
+static PyObject *Launcher_bind(Launcher *self, PyObject *grid) {
+  Bound *bound = PyObject_New(Bound, &BoundType);
+  if (!bound) return NULL;
+  bound->launcher = (Launcher *)Py_NewRef(self);
+  bound->grid = Py_NewRef(grid);
+  bound->vectorcall = (vectorcallfunc)Bound_call;
+  return (PyObject *)bound;
+}
+
+static PyMethodDef Launcher_methods[] = {
+    {"keep", (PyCFunction)Launcher_keep, METH_VARARGS, "keep(key, plan, held): the plan of a key."},
+    {"forget", (PyCFunction)Launcher_forget, METH_NOARGS, "Forgets every plan."},
+    {NULL, NULL, 0, NULL}};
+
+static PyMemberDef Launcher_members[] = {
+    {"last", T_OBJECT_EX, offsetof(Launcher, last), 0, "The plan of the last launch; None where it was slow."},
+    {NULL, 0, 0, 0, NULL}};
+
+static PyMappingMethods Launcher_mapping = {.mp_length = (lenfunc)Launcher_length,
+                                            .mp_subscript = (binaryfunc)Launcher_bind};
+
+static PyTypeObject LauncherType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "asmtune_launch.Launcher",
+    .tp_basicsize = sizeof(Launcher),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "The way of a launch: arguments, words, plan, grid, driver.",
+    .tp_new = Launcher_new,
+    .tp_dealloc = (destructor)Launcher_dealloc,
+    .tp_traverse = (traverseproc)Launcher_traverse,
+    .tp_clear = (inquiry)Launcher_clear,
+    .tp_methods = Launcher_methods,
+    .tp_members = Launcher_members,
+    .tp_as_mapping = &Launcher_mapping,
+};
+
+static PyObject *open_driver(PyObject *Py_UNUSED(module), PyObject *args) {
+  const char *library;
+  if (!PyArg_ParseTuple(args, "s:open_driver", &library) || driver_open(library) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"open_driver", open_driver, METH_VARARGS, "open_driver(library): loads the CUDA driver."},
+    {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "asmtune_launch", "Launches by plans.", -1, methods,
+                                    NULL,                  NULL,             NULL,                 NULL};
+
+PyMODINIT_FUNC PyInit_asmtune_launch(void) {
+  PyObject *made = NULL;
+  if (PyType_Ready(&PlanType) < 0 || PyType_Ready(&LauncherType) < 0 || PyType_Ready(&BoundType) < 0) return NULL;
+  given = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+  if (!given || !(made = PyModule_Create(&module))) return NULL;
+  if (PyModule_AddObjectRef(made, "GIVEN", given) < 0 ||
+      PyModule_AddObjectRef(made, "Plan", (PyObject *)&PlanType) < 0 ||
+      PyModule_AddObjectRef(made, "Launcher", (PyObject *)&LauncherType) < 0) {
+    Py_DECREF(made);
+    return NULL;
+  }
+  return made;
+}

@@ -1,0 +1,171 @@
+/* A plan: a compiled kernel on one device, and how a launch's arguments go into it.
+ *
+ *     Plan(function, threads, shared, slots, values, kernel, config, guards, relay, between, hook, chosen)
+ *
+ * function: the driver's handle; 0 where `relay` launches. threads, shared: of a program.
+ * slots: (kind, index, constant) of each of the kernel's own parameters.
+ * values: of each of the function's parameters that the launch itself does not give;
+ *   the parameter itself is GIVEN where it does.
+ * kernel: what a launch returns. config: what it ran with.
+ * guards: (dict, name, expected) that must hold still, expected GIVEN for "absent".
+ * relay, between: Triton's own launcher, and what it takes between the stream and the
+ *   function's parameters.
+ * hook, chosen: None, or what is called before each launch with the values by name, and the
+ *   config's own values among them.
+ */
+
+typedef enum { POINTER, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, KINDS } Kind;
+
+typedef struct {
+  int kind;
+  int index;         /* of the argument; -1: the constant */
+  uint64_t constant; /* as the kernel reads it */
+} Slot;
+
+typedef struct {
+  PyObject_HEAD
+  uint64_t function;
+  unsigned threads, shared;
+  int slot_count;
+  Slot slots[MOST_PARAMETERS + 2]; /* Triton's two scratch pointers behind the kernel's */
+  PyObject *values, *kernel, *config, *guards, *relay, *between, *hook, *chosen;
+} Plan;
+
+static PyObject *given; /* a sentinel: "the launch gives it", "not there" */
+
+static const int64_t LOWEST[KINDS] = {0, INT8_MIN, INT16_MIN, INT32_MIN, INT64_MIN, 0, 0, 0, 0, 0, 0};
+static const int64_t HIGHEST[KINDS] = {0,          INT8_MAX,   INT16_MAX, INT32_MAX, INT64_MAX, UINT8_MAX,
+                                       UINT16_MAX, UINT32_MAX, INT64_MAX, 0,         0};
+
+/* A scalar as the kernel reads it: little-endian, in the low bytes. */
+static Outcome pack(int kind, PyObject *value, uint64_t *packed) {
+  *packed = 0;
+  if (kind == F32 || kind == F64) {
+    double number = PyFloat_AsDouble(value);
+    if (number == -1.0 && PyErr_Occurred()) {
+      PyErr_Clear();
+      return UNUSUAL;
+    }
+    if (kind == F64) {
+      memcpy(packed, &number, sizeof number);
+    } else {
+      float narrow = (float)number;
+      memcpy(packed, &narrow, sizeof narrow);
+    }
+    return USUAL;
+  }
+  if (!PyLong_Check(value)) return UNUSUAL;
+  int overflow;
+  int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow || number < LOWEST[kind] || number > HIGHEST[kind]) return UNUSUAL;
+  *packed = (uint64_t)number;
+  return USUAL;
+}
+
+static int read_slots(Plan *plan, PyObject *slots) {
+  Py_ssize_t count = PyTuple_GET_SIZE(slots);
+  if (count > MOST_PARAMETERS + 2) {
+    PyErr_SetString(PyExc_ValueError, "a plan has too many slots");
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; i++) {
+    Slot *slot = &plan->slots[i];
+    PyObject *constant;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(slots, i), "iiO", &slot->kind, &slot->index, &constant)) return -1;
+    if (slot->kind < 0 || slot->kind >= KINDS || slot->index >= MOST_PARAMETERS) {
+      PyErr_SetString(PyExc_ValueError, "a slot of a plan is of no kind");
+      return -1;
+    }
+    if (slot->index >= 0 || slot->kind == POINTER) continue; /* a constant pointer is null */
+    if (pack(slot->kind, constant, &slot->constant) != USUAL) {
+      PyErr_Format(PyExc_ValueError, "%R does not fit slot %zd of a plan", constant, i);
+      return -1;
+    }
+  }
+  plan->slot_count = (int)count;
+  return 0;
+}
+
+static void Plan_dealloc(Plan *plan) {
+  PyObject_GC_UnTrack(plan);
+  Py_XDECREF(plan->values);
+  Py_XDECREF(plan->kernel);
+  Py_XDECREF(plan->config);
+  Py_XDECREF(plan->guards);
+  Py_XDECREF(plan->relay);
+  Py_XDECREF(plan->between);
+  Py_XDECREF(plan->hook);
+  Py_XDECREF(plan->chosen);
+  Py_TYPE(plan)->tp_free(plan);
+}
+
+static int Plan_traverse(Plan *plan, visitproc visit, void *arg) {
+  Py_VISIT(plan->values);
+  Py_VISIT(plan->kernel);
+  Py_VISIT(plan->config);
+  Py_VISIT(plan->guards);
+  Py_VISIT(plan->relay);
+  Py_VISIT(plan->between);
+  Py_VISIT(plan->hook);
+  Py_VISIT(plan->chosen);
+  return 0;
+}
+
+static PyObject *Plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  unsigned long long function;
+  unsigned threads, shared;
+  PyObject *slots, *values, *kernel, *config, *guards, *relay, *between, *hook, *chosen;
+  if (kwargs && PyDict_GET_SIZE(kwargs)) {
+    PyErr_SetString(PyExc_TypeError, "Plan takes no keywords");
+    return NULL;
+  }
+  if (!PyArg_ParseTuple(args, "KIIO!O!OOO!OO!OO!", &function, &threads, &shared, &PyTuple_Type, &slots,
+                        &PyTuple_Type, &values, &kernel, &config, &PyTuple_Type, &guards, &relay, &PyTuple_Type, &between, &hook, &PyDict_Type, &chosen))
+    return NULL;
+  Plan *plan = (Plan *)type->tp_alloc(type, 0);
+  if (!plan) return NULL;
+  plan->function = function;
+  plan->threads = threads;
+  plan->shared = shared;
+  plan->values = Py_NewRef(values);
+  plan->kernel = Py_NewRef(kernel);
+  plan->config = Py_NewRef(config);
+  plan->guards = Py_NewRef(guards);
+  plan->relay = Py_NewRef(relay);
+  plan->between = Py_NewRef(between);
+  plan->hook = hook == Py_None ? NULL : Py_NewRef(hook);
+  plan->chosen = Py_NewRef(chosen);
+  if (read_slots(plan, slots) < 0) {
+    Py_DECREF(plan);
+    return NULL;
+  }
+  return (PyObject *)plan;
+}
+
+/* Whether everything that Triton would look at again is as it was. */
+static bool guards_hold(const Plan *plan) {
+  Py_ssize_t count = PyTuple_GET_SIZE(plan->guards);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *guard = PyTuple_GET_ITEM(plan->guards, i);
+    PyObject *now = PyDict_GetItem(PyTuple_GET_ITEM(guard, 0), PyTuple_GET_ITEM(guard, 1));
+    PyObject *expected = PyTuple_GET_ITEM(guard, 2);
+    if (now != (expected == given ? NULL : expected)) return false;
+  }
+  return true;
+}
+
+static PyMemberDef Plan_members[] = {
+    {"kernel", T_OBJECT_EX, offsetof(Plan, kernel), READONLY, "What a launch returns."},
+    {"config", T_OBJECT_EX, offsetof(Plan, config), READONLY, "What it runs with."},
+    {NULL, 0, 0, 0, NULL}};
+
+static PyTypeObject PlanType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "asmtune_launch.Plan",
+    .tp_basicsize = sizeof(Plan),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "A compiled kernel on one device, and how a launch's arguments go into it.",
+    .tp_new = Plan_new,
+    .tp_dealloc = (destructor)Plan_dealloc,
+    .tp_traverse = (traverseproc)Plan_traverse,
+    .tp_members = Plan_members,
+};

@@ -1,0 +1,157 @@
+/* Arguments to words: what a launch's compiled kernel, config and grid may depend on.
+ *
+ * Two launches with equal words get the same kernel from Triton and the same config
+ * from asmtune; the reverse need not hold. What has no words here is "unusual" and
+ * takes the slow path, which is Python and Triton's own launch.
+ *
+ * A word is a small number, or the address of an object that lives as long as the
+ * entry in the table, so that no other object can have its address meanwhile.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+
+enum { MOST_PARAMETERS = 64, MOST_FUNCTIONS = 16, MOST_TYPES = 8 };
+enum { MOST_WORDS = 1 + 3 * MOST_PARAMETERS + 2 * MOST_FUNCTIONS };
+enum { MOST_HELD = MOST_PARAMETERS + MOST_FUNCTIONS };
+
+/* What a parameter is to the words: a runtime argument, whose class matters; a
+ * constexpr, whose value does; either may be part of the key, then its value does. */
+enum { RUNTIME = 0, CONSTEXPR = 1, KEYED = 2 };
+
+/* Classes of runtime arguments; an int's are INTEGER + the sum of what holds of it.
+ * A tensor's class is the address of its dtype, plus 1 where its data is aligned to
+ * 16 bytes: objects are aligned to 16 themselves, so that these bits are free. */
+enum { ABSENT = 0, NONE = 1, BOOL = 2, FLOAT = 3, INT = 4, OBJECT = 5, INTEGER = 16 };
+enum { IS_ONE = 1, BY_16 = 2, WIDE = 4 };
+
+typedef enum { ERROR = -1, UNUSUAL = 0, USUAL = 1 } Outcome;
+
+/* What the words need to know of PyTorch and Triton; made once. */
+typedef struct {
+  PyTypeObject *tensors[MOST_TYPES]; /* exact types: torch.Tensor, Parameter */
+  PyTypeObject *frozen[MOST_TYPES];  /* immutable, compared by identity: dtypes, functions */
+  PyObject *dtype;                   /* descriptors of torch.Tensor, which skip the lookup */
+  PyObject *data_ptr;
+  PyObject *get_device;
+} Kinds;
+
+typedef struct {
+  Py_ssize_t count;
+  uint64_t words[MOST_WORDS];
+  Py_ssize_t held_count;
+  PyObject *held[MOST_HELD]; /* owned, until words_release */
+  uint64_t pointers[MOST_PARAMETERS];
+} Words;
+
+static inline bool one_of(PyTypeObject *type, PyTypeObject *const *types) {
+  for (int i = 0; i < MOST_TYPES && types[i]; i++)
+    if (types[i] == type) return true;
+  return false;
+}
+
+static inline void add(Words *words, uint64_t word) { words->words[words->count++] = word; }
+
+static inline void add_object(Words *words, PyObject *object) {
+  add(words, OBJECT);
+  add(words, (uint64_t)(uintptr_t)object);
+  words->held[words->held_count++] = Py_NewRef(object);
+}
+
+static void words_release(Words *words) {
+  while (words->held_count) Py_DECREF(words->held[--words->held_count]);
+}
+
+static Outcome call_int(PyObject *method, PyObject *object, int64_t *result) {
+  PyObject *value = PyObject_Vectorcall(method, &object, 1, NULL);
+  if (!value) return ERROR;
+  *result = (int64_t)PyLong_AsLongLong(value);
+  Py_DECREF(value);
+  return (*result == -1 && PyErr_Occurred()) ? ERROR : USUAL;
+}
+
+/* Two words of a value that is compared as a whole. */
+static Outcome add_value(const Kinds *kinds, Words *words, PyObject *value) {
+  PyTypeObject *type = Py_TYPE(value);
+  if (value == Py_None) {
+    add(words, NONE);
+    add(words, 0);
+  } else if (type == &PyBool_Type) {
+    add(words, BOOL);
+    add(words, value == Py_True);
+  } else if (type == &PyLong_Type) {
+    int overflow;
+    int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow) return UNUSUAL;
+    add(words, INT);
+    add(words, (uint64_t)number);
+  } else if (type == &PyFloat_Type) {
+    double number = PyFloat_AS_DOUBLE(value);
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    add(words, FLOAT);
+    add(words, bits);
+  } else if (type == &PyUnicode_Type) {
+    PyObject *interned = Py_NewRef(value); /* equal strings are one object then */
+    PyUnicode_InternInPlace(&interned);
+    add_object(words, interned);
+    Py_DECREF(interned);
+  } else if (one_of(type, kinds->frozen)) {
+    add_object(words, value);
+  } else {
+    return UNUSUAL;
+  }
+  return USUAL;
+}
+
+static Outcome add_tensor(const Kinds *kinds, Words *words, PyObject *tensor, int index, int64_t device) {
+  int64_t pointer, own_device;
+  if (call_int(kinds->get_device, tensor, &own_device) == ERROR) return ERROR;
+  if (own_device != device) return UNUSUAL;
+  if (call_int(kinds->data_ptr, tensor, &pointer) == ERROR) return ERROR;
+  PyObject *dtype = Py_TYPE(kinds->dtype)->tp_descr_get(kinds->dtype, tensor, (PyObject *)Py_TYPE(tensor));
+  if (!dtype) return ERROR;
+  Py_DECREF(dtype); /* PyTorch's dtypes live as long as the process */
+  words->pointers[index] = (uint64_t)pointer;
+  add(words, (uint64_t)(uintptr_t)dtype | ((pointer & 15) == 0));
+  return USUAL;
+}
+
+/* One word: what Triton's launcher specialises a runtime argument by, or finer. */
+static Outcome add_class(const Kinds *kinds, Words *words, PyObject *value, int index, int64_t device) {
+  PyTypeObject *type = Py_TYPE(value);
+  if (one_of(type, kinds->tensors)) return add_tensor(kinds, words, value, index, device);
+  if (type == &PyLong_Type) {
+    int overflow;
+    int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow) return UNUSUAL;
+    bool wide = number < INT32_MIN || number > INT32_MAX;
+    add(words, INTEGER + (number == 1) * IS_ONE + (number % 16 == 0) * BY_16 + wide * WIDE);
+  } else if (type == &PyFloat_Type) {
+    add(words, FLOAT);
+  } else if (type == &PyBool_Type) {
+    add(words, BOOL);
+  } else if (value == Py_None) {
+    add(words, NONE);
+  } else {
+    return UNUSUAL;
+  }
+  return USUAL;
+}
+
+static Outcome add_argument(const Kinds *kinds, Words *words, PyObject *value, int index, int mode,
+                            int64_t device) {
+  if (!value) {
+    add(words, ABSENT);
+    return USUAL;
+  }
+  if (!(mode & CONSTEXPR)) {
+    Outcome outcome = add_class(kinds, words, value, index, device);
+    if (outcome != USUAL || !(mode & KEYED)) return outcome;
+  }
+  return add_value(kinds, words, value);
+}

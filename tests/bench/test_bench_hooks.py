@@ -1,0 +1,198 @@
+"""A user's hooks around every launch, here and in a child: order, arguments, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.bench import BenchSetup, ChildBench, LocalBench, TunerHooks
+from asmtune.compile.load import Launch
+from asmtune.errors import InputError
+from asmtune.records import Failure, Measurement
+from tests.bench.bench_support import CHILD, entrant, setup
+from tests.bench.cpu_machine import CpuMachine
+
+
+class Diary:
+    """Hooks that write down what they are called with, beside what is launched."""
+
+    def __init__(self, machine: CpuMachine) -> None:
+        self.entries: list[str] = []
+        self.seen: list[Mapping[str, Any]] = []
+        self.reset: list[bool] = []
+        self._machine = machine
+        self._launched = 0
+
+    def pre(self, kwargs: dict[str, Any], reset_only: bool = False) -> None:
+        """Before a launch."""
+        self._catch_up()
+        self.entries.append("pre")
+        self.seen.append(dict(kwargs))
+        self.reset.append(reset_only)
+
+    def post(self, kwargs: dict[str, Any], exception: Exception | None) -> None:
+        """After a launch."""
+        self._catch_up()
+        self.entries.append("post" if exception is None else f"post {type(exception).__name__}")
+        self.seen.append(dict(kwargs))
+
+    def _catch_up(self) -> None:
+        new = self._machine.launched[self._launched :]
+        self.entries += ["launch"] * len(new)
+        self._launched += len(new)
+
+
+def hooked(hooks: TunerHooks, **more: Any) -> BenchSetup:
+    """A setup with hooks."""
+    return replace(setup(**more), hooks=hooks)
+
+
+def test_every_launch_is_between_the_hooks() -> None:
+    """In checks, trials and finals each launch has one call before it and one after."""
+    machine = CpuMachine()
+    diary = Diary(machine)
+    bench = LocalBench(hooked(TunerHooks(diary.pre, diary.post)), machine)
+    bench.begin(entrant("good"))
+    bench.trial([entrant("good", 9.0), entrant("wrong")])
+    bench.final([entrant("good", 9.0), entrant("good")])
+    bench.energy(entrant("good"))
+    bench.close()
+    assert machine.launched.count("wrong") == 1
+    assert len(diary.entries) == 3 * len(machine.launched)
+    assert diary.entries == ["pre", "launch", "post"] * len(machine.launched)
+    assert not any(diary.reset)
+
+
+def test_hooks_see_all_by_name() -> None:
+    """They are given the launch's own arguments and the config's values."""
+    machine = CpuMachine()
+    diary = Diary(machine)
+    given = hooked(TunerHooks(diary.pre, diary.post))
+    bench = LocalBench(given, machine)
+    bench.begin(entrant("good", num_warps=8))
+    bench.close()
+    arguments = given.lowering.problem.arguments
+    for seen in diary.seen:
+        assert seen["x_ptr"] is arguments["x_ptr"]
+        assert (seen["n"], seen["MODE"], seen["US"], seen["num_warps"]) == (8, "good", 10.0, 8)
+
+
+def test_the_configs_own_hook_comes_first() -> None:
+    """As in Triton: the config's `pre_hook`, then the tuner's."""
+    order: list[str] = []
+    hooks = TunerHooks(lambda _: order.append("tuner"))
+    bench = LocalBench(hooked(hooks), CpuMachine())
+    bench.begin(entrant("good", pre_hook=lambda _: order.append("config")))
+    bench.close()
+    pairs = order[order.index("tuner") - 1 :]  # specialising the launch runs the config's alone
+    assert pairs == ["config", "tuner"] * (len(pairs) // 2)
+
+
+def test_a_launch_that_raises_is_told_to_the_hook() -> None:
+    """`post_hook` gets the exception, and the config its failure."""
+    machine = CpuMachine()
+    diary = Diary(machine)
+    bench = LocalBench(hooked(TunerHooks(None, diary.post)), machine)
+    bench.begin(entrant("good"))
+    ((_, outcome),) = bench.trial([entrant("memory")])
+    bench.close()
+    assert isinstance(outcome, Failure)
+    assert diary.entries[-1] == "post RuntimeError"
+    assert diary.entries.count("post RuntimeError") == 1
+
+
+def test_outputs_are_checked_before_the_hook_undoes_them() -> None:
+    """A `post_hook` that puts the output back does not hide what was computed."""
+    kept: dict[str, Any] = {}
+
+    def keep(kwargs: dict[str, Any]) -> None:
+        kept["y"] = kwargs["y_ptr"].clone()
+
+    def undo(kwargs: dict[str, Any], exception: Exception | None) -> None:
+        kwargs["y_ptr"].copy_(kept["y"])
+
+    bench = LocalBench(hooked(TunerHooks(keep, undo)), CpuMachine())
+    bench.begin(entrant("good"))
+    (_, wrong), (_, good) = bench.trial([entrant("wrong"), entrant("good", 9.0)])
+    bench.close()
+    assert isinstance(good, Measurement)
+    assert isinstance(wrong, Failure)
+    assert (wrong.stage, wrong.kind) == ("check", "wrong_output")
+
+
+@pytest.mark.parametrize("place", ["pre", "post"])
+def test_a_hook_that_raises_costs_its_config(place: str) -> None:
+    """The failure says what the hook raised; other configs are timed."""
+
+    def fussy(kwargs: dict[str, Any], exception: Exception | None = None) -> None:
+        if kwargs["US"] == 9.0:
+            raise KeyError("not this one")
+
+    hooks = TunerHooks(**{place: fussy})
+    bench = LocalBench(hooked(hooks), CpuMachine())
+    bench.begin(entrant("good"))
+    (_, refused), (_, timed) = bench.trial([entrant("good", 9.0), entrant("good", 8.0)])
+    bench.close()
+    assert isinstance(refused, Failure)
+    assert "not this one" in refused.detail
+    assert isinstance(timed, Measurement)
+
+
+def test_without_hooks_a_launch_is_itself() -> None:
+    """Nothing is put around it."""
+    launch = Launch(lambda: None, lambda: None)
+    assert TunerHooks().around(launch, {}) is launch
+
+
+def test_the_last_call_resets_alone() -> None:
+    """`reset` calls the first hook once, with `reset_only`; what it raises names it."""
+    called: list[tuple[Any, bool]] = []
+    TunerHooks(lambda kwargs, reset_only: called.append((kwargs["n"], reset_only))).reset({"n": 1})
+    assert called == [(1, True)]
+    TunerHooks(post=lambda *_: pytest.fail("nothing was launched")).reset({})
+    with pytest.raises(InputError, match=r"pre_hook\(reset_only=True\).*TypeError"):
+        TunerHooks(lambda _: None).reset({})
+
+
+def test_hooks_go_along_to_a_child(tmp_path: Path) -> None:
+    """In the child they are called around each launch, on its copies of the arguments."""
+    log = tmp_path / "log"
+
+    def note(word: str) -> None:
+        with log.open("a") as file:
+            file.write(word + "\n")
+
+    def before(kwargs: dict[str, Any]) -> None:
+        note(f"pre {kwargs['US']:g} {kwargs['x_ptr'].sum().item():g}")
+        kwargs["x_ptr"][0] = 0.0
+
+    def after(kwargs: dict[str, Any], exception: Exception | None) -> None:
+        note(f"post {exception}")
+
+    given = hooked(TunerHooks(before, after))
+    x = given.lowering.problem.arguments["x_ptr"]
+    x[0] = 5.0
+    bench = ChildBench(given, command=CHILD)
+    _, outcome = bench.begin(entrant("good"))
+    bench.close()
+    assert isinstance(outcome, Measurement)
+    lines = log.read_text().splitlines()
+    assert lines[::2] == ["pre 10 33"] + ["pre 10 28"] * (len(lines) // 2 - 1)
+    assert set(lines[1::2]) == {"post None"}
+    assert torch.equal(x, torch.tensor([5.0, 1, 2, 3, 4, 5, 6, 7]))
+
+
+def test_a_hook_that_cannot_travel_is_told() -> None:
+    """Before any process starts, one line says which, why, and the way out."""
+    lock = __import__("threading").Lock()
+
+    def held(kwargs: dict[str, Any]) -> None:
+        lock.acquire()
+
+    with pytest.raises(InputError, match=r"pre_hook= .*held.*isolate=False"):
+        ChildBench(hooked(TunerHooks(held)), command=CHILD)

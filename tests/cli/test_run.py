@@ -1,0 +1,233 @@
+"""`asmtune run`: the program as Python runs it, but for `triton.autotune`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from asmtune.cli.app import run
+from asmtune.cli.keys_met import keys_met_table
+from asmtune.cli.output import _plain
+from asmtune.dispatch.journal import Met
+
+REPOSITORY = Path(__file__).parents[2]
+
+TELLS = """
+import json, sys
+from pathlib import Path
+def here(): return __name__
+main = sys.modules["__main__"]
+print(json.dumps({
+    "argv": sys.argv, "name": __name__, "first": sys.path[0], "file": __file__,
+    "main": vars(main) is globals(), "module": here.__module__,
+}))
+"""
+ASKS = """
+import inspect, triton
+from triton import autotune
+from triton.runtime.autotuner import Autotuner
+print(autotune is triton.autotune, "asmtune" in autotune.__code__.co_filename,
+      "asmtune" in Autotuner.run.__code__.co_filename,
+      "cache_results" in inspect.signature(triton.autotune).parameters)
+"""
+RAISES = """
+def outer():
+    raise LookupError("lost")
+outer()
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of a process."""
+
+    code: int
+    out: str
+    err: str
+
+
+def python(folder: Path, *arguments: str, **environment: str) -> Ran:
+    """A new Python in a folder."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def asmtune_run(folder: Path, *arguments: str) -> Ran:
+    """`asmtune run` in a folder."""
+    return python(folder, "-m", "asmtune", "run", *arguments)
+
+
+def test_a_script_finds_what_python_gives_it(tmp_path: Path) -> None:
+    """Arguments, options that look like asmtune's, `__main__`, path and file are Python's."""
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "tells.py").write_text(TELLS)
+    arguments = ("inner/tells.py", "--effort", "mine", "--", "-m", "--help")
+    ran = asmtune_run(tmp_path, "--effort", "quick", *arguments)
+    assert ran.err == ""
+    assert json.loads(ran.out) == json.loads(python(tmp_path, *arguments).out)
+
+
+def test_a_module_finds_what_python_gives_it(tmp_path: Path) -> None:
+    """With -m a module of a package runs as `__main__`, with the current folder first."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "tells.py").write_text(TELLS)
+    arguments = ("-m", "package.tells", "--store", "mine")
+    ran = asmtune_run(tmp_path, *arguments)
+    assert ran.err == ""
+    assert json.loads(ran.out) == json.loads(python(tmp_path, *arguments).out)
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_folder_or_an_archive_runs(tmp_path: Path, archived: bool) -> None:
+    """What has a `__main__.py` runs as Python would run it."""
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "__main__.py").write_text("import sys, beside; print(beside.x, sys.argv[1:])")
+    (folder / "beside.py").write_text("x = 3")
+    name = "program"
+    if archived:
+        name = "program.pyz"
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            for file in folder.iterdir():
+                archive.write(file, file.name)
+    assert asmtune_run(tmp_path, name, "a").out == "3 ['a']\n"
+
+
+def test_triton_is_patched_in_the_program(tmp_path: Path) -> None:
+    """A program's `triton.autotune`, and the class behind it, are asmtune's, with Triton's form."""
+    (tmp_path / "asks.py").write_text(ASKS)
+    assert asmtune_run(tmp_path, "asks.py").out == "True True True True\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "says"),
+    [
+        ("raise SystemExit", 0, ""),
+        ("import sys; sys.exit(7)", 7, ""),
+        ("import sys; sys.exit('no more')", 1, "no more\n"),
+        ("import os; os._exit(5)", 5, ""),
+        ("from asmtune.errors import InputError; raise InputError('mine')", 1, None),
+        ("x = (", 1, None),
+        (RAISES, 1, None),
+        ("import warnings; warnings.warn('look', stacklevel=1)", 0, None),
+        (
+            "import atexit, sys; atexit.register(lambda: print(sys.modules['__main__'].y)); y=1",
+            0,
+            "",
+        ),
+    ],
+)
+def test_a_program_ends_as_under_python(
+    tmp_path: Path, source: str, code: int, says: str | None
+) -> None:
+    """Exit codes, messages, warnings and tracebacks are those of Python, to the letter."""
+    (tmp_path / "ends.py").write_text(source)
+    ran, plain = asmtune_run(tmp_path, "ends.py"), python(tmp_path, "ends.py")
+    assert ran == plain
+    assert ran.code == code
+    assert says in (None, ran.err)
+
+
+def test_a_programs_own_hook_is_called(tmp_path: Path) -> None:
+    """An exception hook that the program sets sees its exception."""
+    source = "import sys\nsys.excepthook = lambda kind, *_: print(kind.__name__)\n1 / 0"
+    (tmp_path / "hooked.py").write_text(source)
+    ran = asmtune_run(tmp_path, "hooked.py")
+    assert (ran.code, ran.out, ran.err) == (1, "ZeroDivisionError\n", "")
+
+
+MEETS = """
+import os, sys
+from asmtune.dispatch.journal import Met, tell
+print(os.environ["ASMTUNE_STORE_URL"])
+tell(Met(kernel="lib.scale", how="tuned", compiled=40, timed=12, seconds=2.25))
+tell(Met(kernel="lib.add", how="known"))
+sys.exit(3)
+"""
+
+
+def test_what_was_met_is_told_at_the_end(tmp_path: Path) -> None:
+    """A table on stderr tells it, however the program ends, unless it is to be quiet."""
+    (tmp_path / "meets.py").write_text(MEETS)
+    ran = asmtune_run(tmp_path, "--store", "other.sqlite", "meets.py")
+    assert (ran.code, ran.out) == (3, "other.sqlite\n")
+    lines = [[cell.strip() for cell in line.split("│")] for line in ran.err.splitlines()]
+    assert ["lib.add", "0", "0", "0", "0.0", "1", "0"] in lines
+    assert ["lib.scale", "1", "40", "12", "2.2", "0", "0"] in lines
+    assert ["2 kernels", "1", "40", "12", "2.2", "1", "0"] in lines
+    quiet = asmtune_run(tmp_path, "--quiet", "--store", "other.sqlite", "meets.py")
+    assert (quiet.code, quiet.err) == (3, "")
+
+
+LATE = """
+import os, sys, threading, time
+from asmtune.dispatch.journal import Met, tell
+from triton.runtime.autotuner import Autotuner
+def late():
+    threading.main_thread().join()
+    print("asmtune" in Autotuner.run.__code__.co_filename)
+    tell(Met(kernel="lib.late", how="tuned"))
+threading.Thread(target=late).start()
+if os.fork() == 0:
+    tell(Met(kernel="lib.child", how="tuned"))
+    sys.exit(0)
+os.wait()
+"""
+
+
+def test_threads_outlive_the_script(tmp_path: Path) -> None:
+    """Triton is patched until the last thread is done; a forked process tells nothing."""
+    (tmp_path / "late.py").write_text(LATE)
+    ran = asmtune_run(tmp_path, "late.py")
+    assert ran.out == "True\n"
+    assert "lib.late" in ran.err
+    assert "lib.child" not in ran.err
+
+
+def test_table_of_one_kernel() -> None:
+    """One kernel has no line of sums; what was neither tuned nor stored was picked."""
+    met = [Met(kernel="k", how=how) for how in ("predicted", "nearest", "tuned")]
+    text = _plain(keys_met_table(met))
+    assert [cell.strip() for cell in text.splitlines()[-1].split("│")][-1] == "2"
+    assert "kernels" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("absent.py",), "absent.py: no such file; for a module's name, give -m"),
+        (("-m", "absent_module"), "no module named absent_module"),
+        (("-m", "absent_package.module"), "no module named absent_package.module"),
+        (("--effort", "hard", "absent.py"), "unknown effort 'hard': the efforts are quick"),
+        (("--on-miss", "cry", "absent.py"), "on_miss='cry': give one of tune"),
+        ((), "Missing argument 'program'"),
+    ],
+)
+def test_bad_input(
+    arguments: tuple[str, ...],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What cannot be run is refused in one line, with exit code 2."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert run(["run", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"asmtune: {says}")
+    assert printed.err.count("\n") == 1

@@ -1,0 +1,69 @@
+"""Misses on a machine without a GPU: configs compile for an H200, launches and times are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asmtune.config import Config
+from asmtune.dispatch.misses import Choice, Miss, Resolver
+from asmtune.dispatch.options import DecoratorOptions
+from asmtune.problem import Problem
+from asmtune.space import Space
+from asmtune.tuning import TuneOptions, Workshop
+from tests import tuning_support as support
+
+
+@dataclass
+class Host:
+    """A machine, its store, and the workshops that were opened on it.
+
+    Attributes:
+        folder: of the store and of all else that is kept.
+        machine: takes the times that it is told.
+        prepared: what every workshop is made of.
+        opened: options of each workshop, in order.
+    """
+
+    folder: Path
+    machine: support.HostMachine
+    prepared: Workshop
+    opened: list[TuneOptions] = field(default_factory=list)
+
+    def resolver(self, **options: Any) -> Resolver:
+        """A resolver as a new process would have it; problems are small only where told."""
+        return Resolver(self.options(**options))
+
+    def options(self, **options: Any) -> DecoratorOptions:
+        """Options of a decorator over the usual space."""
+        return DecoratorOptions(**{"space": support.space(), "small": None, **options})
+
+
+def make_host(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """A host whose user has an empty cache folder."""
+    machine = support.HostMachine()
+    # Before the folder is the user's: the artifacts are those of the test session.
+    made = Host(folder, machine, support.workshop(folder, machine))
+    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(folder))
+
+    def opened(_: str, options: TuneOptions) -> Workshop:
+        made.opened.append(options)
+        effort = replace(options.effort, scorer="roofline")
+        return replace(made.prepared, options=replace(options, effort=effort), done=[])
+
+    monkeypatch.setattr(Workshop, "open", opened)
+    return made
+
+
+def miss(n: int = 4096, space: Space | None = None, problem: Problem | None = None) -> Miss:
+    """A launch that adds two vectors."""
+    made = problem or support.problem(n)
+    return Miss(made, support.job(made).key, space or support.space())
+
+
+def described(choice: Choice) -> tuple[str, bool, Config]:
+    """How a config was chosen, whether that is final, and which it is."""
+    return choice.how, choice.final, choice.config

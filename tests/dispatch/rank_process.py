@@ -1,0 +1,250 @@
+"""One rank of a job over gloo: plays a scene with the others, prints one JSON object.
+
+python rank_process.py SCENE RANK WORLD PORT FOLDER
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import triton
+
+from asmtune import asm_autotune
+from asmtune.config import Config
+from asmtune.dispatch import choosing
+from asmtune.dispatch.ranks import current_job
+from asmtune.dispatch.ranks.agreement import Job, Matter, RankPace, Ways
+from asmtune.errors import MeasureError
+from asmtune.records import Provenance, TuneKey
+from tests.dispatch import torch_kernels
+from tests.dispatch.torch_support import Imagined
+
+PACE = RankPace(wait_s=60, beat_s=0.05, stale_s=4, poll_s=0.01, poll_most_s=0.05)
+FALLBACK = Config({"BLOCK": 1})
+
+
+def hooked(_: Any) -> None:
+    """A `pre_hook`, which no message can carry."""
+
+
+SPACE = [Config({"BLOCK": 2**i}, pre_hook=hooked) for i in range(4, 12)]
+
+
+def matter(name: str, device: str = "NVIDIA H200") -> Matter:
+    """What is agreed on in a scene."""
+    made_with = Provenance("source", "space", "3", "2", "0", "1", "now")
+    return Matter(TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device), made_with, lambda: SPACE)
+
+
+class Player:
+    """A rank that would tune to a config of its own, and what became of it."""
+
+    def __init__(self, rank: int) -> None:
+        job = current_job()
+        assert job is not None
+        self.job: Job = job
+        self.store = dist.distributed_c10d._get_default_store()
+        self.rank = rank
+        self.tuned: list[str] = []
+        self.own = SPACE[rank]
+
+    def after(self, name: str) -> None:
+        """Waits until a rank has begun to resolve a key."""
+        self.store.wait([f"began {name}"])
+
+    def play(
+        self,
+        name: str,
+        *,
+        work: Callable[[], None] = lambda: None,
+        known: Config | None = None,
+        pace: RankPace = PACE,
+        device: str = "NVIDIA H200",
+    ) -> dict[str, Any]:
+        """Agrees on a config; where it is this rank's turn, it works first."""
+
+        def resolve() -> Config:
+            self.tuned.append(name)
+            with contextlib.suppress(dist.DistNetworkError):  # lost, as some scene has it
+                self.store.set(f"began {name}", "")
+            work()
+            return self.own
+
+        ways = Ways(known=lambda: known, resolve=resolve, fallback=lambda: FALLBACK)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            config = self.job.agreed(matter(name, device), ways, pace)
+        return {
+            "config": str(config),
+            "hook": config.pre_hook is hooked,
+            "tuned": name in self.tuned,
+            "warnings": [str(warning.message) for warning in seen],
+        }
+
+
+def peaceful(player: Player) -> dict[str, Any]:
+    """Scenes in which nobody dies, one after the other, all ranks together."""
+    rank, found = player.rank, {}
+    found["once"] = player.play("once", work=lambda: time.sleep(0.5))
+    dist.barrier()
+    if rank != 1:
+        found["never met"] = player.play("never met")
+    dist.barrier()
+    found["devices"] = player.play("devices", device="NVIDIA H100" if rank == 2 else "NVIDIA H200")
+    dist.barrier()
+    if rank:
+        player.after("known")
+    known = SPACE[7] if rank == 2 else None
+    found["known"] = player.play("known", work=lambda: time.sleep(2), known=known)
+    dist.barrier()
+    found["capped"] = capped(player)
+    dist.barrier()
+    if rank:
+        player.after("patience")
+    impatient = RankPace(wait_s=0.3, beat_s=0.05, stale_s=9, poll_s=0.01)
+    found["patience"] = player.play("patience", work=lambda: time.sleep(2), pace=impatient)
+    dist.barrier()
+    found["failing"] = failing(player)
+    dist.barrier()
+    found["launched"] = launched(player, Path(os.environ["ASMTUNE_CACHE_DIR"]))
+    dist.barrier()
+    return found
+
+
+def capped(player: Player) -> dict[str, Any]:
+    """One that is of the space but for a derived cap."""
+    if player.rank == 0:
+        player.own = SPACE[0].with_cap(96)
+    else:
+        player.after("capped")
+    return player.play("capped")
+
+
+def failing(player: Player) -> dict[str, Any]:
+    """Rank 0 has the turn and cannot tune."""
+
+    def work() -> None:
+        if player.rank == 0:
+            time.sleep(0.5)
+            raise MeasureError("nothing could be launched")
+
+    if player.rank:
+        player.after("failing")
+    try:
+        # No rank may have to wait for a beat to stop.
+        return player.play("failing", work=work, pace=replace(PACE, stale_s=50, wait_s=20))
+    except MeasureError as error:
+        return {"error": str(error)}
+
+
+def launched(player: Player, folder: Path) -> dict[str, Any]:
+    """Ranks whose GPUs would tune to different configs launch, capture and trace kernels."""
+    sizes = [32, 64, 128]
+    machine = Imagined(winner=Config({"BLOCK": sizes[player.rank]}))
+    own = Config({"BLOCK": sizes[-1 - player.rank]})
+    found: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        machine.installed(folder, patch)
+
+        def block(n: int, **options: Any) -> int:
+            options = {"space": {"BLOCK": sizes}, "key": ["n"], "small": None, **options}
+            kernel = asm_autotune(**options)(torch_kernels.add)
+            launch_add(kernel, n)
+            return int(machine.launches[-1]["BLOCK"])
+
+        found["tuned"] = block(100)
+        found["tunings"] = len(machine.tuned)
+        dist.barrier()
+        found["again"] = block(100)
+        found["background"] = background(machine)
+        dist.barrier()
+        patch.setattr(choosing, "is_capturing", lambda: True)
+        found["captured"] = block(300, heuristic=own)
+    return found
+
+
+def background(machine: Imagined) -> list[int]:
+    """Blocks before and after each rank's background has tuned."""
+    options = {"on_miss": "background", "heuristic": Config({"BLOCK": 64})}
+    kernel = asm_autotune(space={"BLOCK": [32, 64, 128]}, key=["n"], small=None, **options)(
+        torch_kernels.add
+    )
+    launch_add(kernel, 200)
+    blocks, end = [machine.launches[-1]["BLOCK"]], time.monotonic() + 30
+    done = torch.zeros(1)
+    while not done and time.monotonic() < end:  # one of them tunes
+        done.fill_(any(key.shape["n"] == 200 for key in machine.tuned))
+        dist.all_reduce(done)
+        time.sleep(0.2)
+    assert done, "no rank tuned in the background"
+    time.sleep(0.3)
+    launch_add(kernel, 200)
+    return [*blocks, machine.launches[-1]["BLOCK"]]
+
+
+def launch_add(kernel: Any, n: int) -> None:
+    """Adds two vectors."""
+    x = torch.ones(n)
+    kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, x, torch.empty(n), n)
+
+
+def killed(player: Player) -> dict[str, Any]:
+    """Rank 1 has the turn, and ends without a word."""
+    if player.rank == 1:
+        return player.play("killed", work=lambda: os.kill(os.getpid(), signal.SIGKILL))
+    player.after("killed")
+    found = player.play("killed", work=lambda: time.sleep(0.3))
+    player.store.set(f"done {player.rank}", "")
+    player.store.wait(["done 0", "done 2"])  # rank 0 serves the store
+    return found
+
+
+def deserted(player: Player) -> dict[str, Any]:
+    """Rank 0, which serves the group's store, ends while the others wait for it."""
+    if player.rank == 0:
+
+        def work() -> None:
+            time.sleep(1)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        return player.play("deserted", work=work)
+    player.after("deserted")
+    return player.play("deserted")
+
+
+SCENES = {"peaceful": peaceful, "killed": killed, "deserted": deserted}
+
+
+def main() -> None:
+    """Joins the job, plays, prints."""
+    scene, rank, world, port, folder = sys.argv[1:]
+    os.environ["ASMTUNE_CACHE_DIR"] = str(Path(folder) / f"rank{rank}")
+    dist.init_process_group(
+        "gloo",
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=int(rank),
+        world_size=int(world),
+        timeout=timedelta(seconds=100),
+    )
+    found = SCENES[scene](Player(int(rank)))
+    print(json.dumps(found), flush=True)  # noqa: T201
+    os._exit(0)  # a group that lost a rank cannot be taken down
+
+
+if __name__ == "__main__":
+    main()

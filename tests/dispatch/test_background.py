@@ -1,0 +1,266 @@
+"""Tuning in the background: the launch goes on at once, on arguments that nobody else touches."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import warnings
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.dispatch.misses import Choice, Miss, MissWarning, Resolver, background, copies
+from asmtune.dispatch.misses.background import BackgroundWarning, Line, line_of
+from asmtune.errors import MeasureError
+from asmtune.tuning import Session, Workshop
+from tests import tuning_support as support
+from tests.dispatch.host import Host, described, miss
+
+PATIENCE_S = 120.0
+
+
+class Told:
+    """What a resolver tells of keys that were tuned in the background."""
+
+    def __init__(self) -> None:
+        self.choices: list[tuple[Miss, Choice]] = []
+        self._some = threading.Semaphore(0)
+
+    def __call__(self, at: Miss, choice: Choice) -> None:
+        """Takes note."""
+        self.choices.append((at, choice))
+        self._some.release()
+
+    def next(self) -> Choice:
+        """The choice that is told next."""
+        assert self._some.acquire(timeout=PATIENCE_S)
+        return self.choices[-1][1]
+
+
+@pytest.fixture
+def told() -> Told:
+    """Nothing told yet."""
+    return Told()
+
+
+def later(host: Host, told: Told, **options: Any) -> Resolver:
+    """A resolver that tunes in the background."""
+    return Resolver(host.options(on_miss="background", **options), told)
+
+
+def test_goes_on_at_once_and_switches_when_tuned(host: Host, told: Told) -> None:
+    """The heuristic is launched until the key is tuned, in another process; then the winner."""
+    resolver, at = later(host, told), miss()
+    held = threading.Event()
+    line_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))  # so that it is not faster than we
+    assert described(resolver.resolve(at)) == ("heuristic", False, support.DEFAULT)
+    assert described(resolver.resolve(at)) == ("heuristic", False, support.DEFAULT)
+    held.set()
+    assert described(told.next()) == ("tuned", True, support.BEST)
+    assert described(resolver.resolve(at)) == ("tuned", True, support.BEST)
+    assert described(host.resolver().resolve(at)) == ("known", True, support.BEST)
+    assert [options.isolate for options in host.opened] == [True]
+
+
+def test_the_arguments_are_copies(host: Host, told: Told) -> None:
+    """Tuning sees the tensors as they were, touches no original, and keeps none alive."""
+    resolver = later(host, told)
+    held = threading.Event()
+    line_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))
+    at = miss()
+    tensors = {n: v for n, v in at.problem.arguments.items() if torch.is_tensor(v)}
+    resolver.resolve(at)
+    for tensor in tensors.values():
+        tensor.fill_(-1.0)
+    gone = weakref.ref(tensors["x_ptr"])
+    del at, tensors, tensor
+    gc.collect()
+    assert gone() is None
+    held.set()
+    told.next()
+    copied = told.choices[0][0].problem.arguments
+    assert torch.equal(copied["x_ptr"], torch.arange(4096.0))
+    assert torch.equal(copied["out_ptr"], torch.full((4096,), 7.0))
+
+
+def test_each_key_once_and_one_after_another(
+    host: Host, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two keys are tuned in the order in which they were met, each once, never together."""
+    tuning, together, order = threading.Lock(), [], []
+    run = Session.run
+
+    def seen(self: Session, job: Any, *rest: Any) -> Any:
+        order.append(job.key.shape["n"])
+        if not tuning.acquire(blocking=False):
+            together.append(job)
+        try:
+            return run(self, job, *rest)
+        finally:
+            tuning.release()
+
+    monkeypatch.setattr(Session, "run", seen)
+    resolver, other = later(host, told), later(host, told)
+    for _ in range(2):
+        resolver.resolve(miss(4096))
+    other.resolve(miss(8192))
+    told.next()
+    told.next()
+    assert order == [4096, 8192]
+    assert together == []
+
+
+def test_failure_is_one_warning(host: Host, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that cannot be tuned is told once, and goes on with what it had, for good."""
+    raised: list[Exception] = [MeasureError("nothing ran"), ZeroDivisionError("a bug")]
+
+    def fails(*_: Any) -> Any:
+        raise raised[0]
+
+    monkeypatch.setattr(Session, "run", fails)
+    for n, text in ((4096, "nothing ran"), (8192, "ZeroDivisionError: a bug")):
+        resolver = later(host, told)
+
+        def settled(resolver: Resolver = resolver, n: int = n) -> Choice:
+            resolver.resolve(miss(n))
+            return told.next()
+
+        with pytest.warns(MissWarning, match=rf"add at n={n}.*not tuned in the background.*{text}"):
+            assert described(settled()) == ("heuristic", True, support.DEFAULT)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert described(resolver.resolve(miss(n))) == ("heuristic", True, support.DEFAULT)
+        raised.pop(0)
+
+
+def test_no_room_for_copies(host: Host, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the arguments cannot be copied, one warning; the pick stands, nothing is tuned."""
+
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
+
+    monkeypatch.setattr(copies, "_copy", full)
+    resolver = later(host, told)
+    with pytest.warns(BackgroundWarning, match="cannot be copied: CUDA out of memory.*free memory"):
+        assert described(resolver.resolve(miss())) == ("heuristic", True, support.DEFAULT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert resolver.resolve(miss()).final
+    assert host.opened == []
+
+
+def test_small_is_seen_in_the_background(host: Host, told: Told) -> None:
+    """Whether a problem is small is predicted in the thread as well; then nothing is timed."""
+    resolver = later(host, told, small="auto")
+    assert resolver.resolve(miss()).how == "heuristic"
+    found = told.next()
+    assert (found.how, found.final, host.machine.timed) == ("predicted", True, [])
+
+
+def test_capture_begins_nothing(host: Host, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is met while a graph is captured is not tuned in the background either."""
+
+    def begun(*_: Any) -> Any:
+        raise AssertionError("it was begun")
+
+    monkeypatch.setattr(background, "tune_later", begun)
+    resolver = later(host, told)
+    assert resolver.resolve(miss(), capturing=True).how == "heuristic"
+
+
+def test_a_neighbour_serves_meanwhile(host: Host, told: Told) -> None:
+    """With `nearest` the neighbour's config runs until the key is tuned."""
+    near = host.resolver().resolve(miss(8192))
+    resolver = later(host, told, nearest=True)
+    assert described(resolver.resolve(miss())) == ("nearest", False, near.config)
+    assert told.next().how == "tuned"
+
+
+def test_busy_is_asked_again(host: Host, told: Told) -> None:
+    """A key that another process tunes is asked for again, and tuned when that lets it go."""
+    from asmtune.store import Shelf
+    from asmtune.tuning import provenance
+
+    at = miss()
+    resolver = later(host, told, choices={"on_busy": "heuristic"})
+    shelf = Shelf(str(host.folder / "store.sqlite"))
+    with shelf.flight(at.key, provenance(at.problem, at.space)):
+        resolver.resolve(at)
+        done = threading.Event()
+        line_of(support.DEVICE).put(done.set)
+        assert done.wait(PATIENCE_S)
+    assert told.choices == []
+    assert not resolver.resolve(at).final
+    assert told.next().how == "tuned"
+
+
+def test_a_line_goes_on_after_what_nobody_foresaw() -> None:
+    """Work after a piece that ended the thread is done all the same."""
+    line, done = Line(), threading.Event()
+    hook, threading.excepthook = threading.excepthook, lambda _: None
+    try:
+        line.put(lambda: 1 / 0)  # type: ignore[arg-type,return-value]
+        line.put(done.set)
+        if not done.wait(0.2):
+            line.put(lambda: None)
+        assert done.wait(PATIENCE_S)
+    finally:
+        threading.excepthook = hook
+
+
+def test_leaving_ends_what_is_tuned(
+    host: Host, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the program ends, tuning ends at its next step, and lets the key go for others."""
+    line, begun = Line(), threading.Event()
+    monkeypatch.setattr(background, "line_of", lambda _: line)
+    run = Session.run
+
+    def seen(self: Session, *rest: Any) -> Any:
+        begun.set()
+        return run(self, *rest)
+
+    monkeypatch.setattr(Session, "run", seen)
+    later(host, told).resolve(miss())
+    assert begun.wait(PATIENCE_S)
+    thread = line._thread
+    line.leave()
+    if thread is not None:
+        thread.join(PATIENCE_S)
+    assert told.choices == []
+    monkeypatch.setattr(Session, "run", run)
+    assert host.resolver(choices={"on_busy": "heuristic"}).resolve(miss()).how == "tuned"
+
+
+ENDLESS = """
+import threading
+from asmtune.dispatch.misses.background import line_of
+begun = threading.Event()
+def work():
+    begun.set()
+    threading.Event().wait()
+line_of("NVIDIA H200").put(work)
+begun.wait()
+print("ends")
+"""
+
+
+def test_the_program_ends_all_the_same() -> None:
+    """Work that never ends keeps no program from ending, nor gives it another exit code."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDLESS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
+
+
+def test_workshops_are_not_shared(host: Host, told: Told) -> None:
+    """What tunes in the background ends with the program; what tunes at once does not."""
+    resolver = later(host, told)
+    at_once = resolver._workshops.of(support.DEVICE)
+    background_own: Workshop = resolver._workshops.of(support.DEVICE, later=True)
+    assert background_own.audience is line_of(support.DEVICE).leaving
+    assert at_once.audience is not background_own.audience

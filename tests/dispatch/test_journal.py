@@ -1,0 +1,89 @@
+"""What is told of each key: to `asmtune run`, and to Triton's own knobs."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+
+from asmtune import asm_autotune
+from asmtune.dispatch.journal import Met, listening, tell
+from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu
+
+N = 1024
+
+
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
+    """A host that stands for a GPU, and a fresh store."""
+    return host_gpu(tmp_path, monkeypatch)
+
+
+def launch(n: int = N, blocks: tuple[int, ...] = (32, 64, 128), **options: Any) -> Any:
+    """Two launches of one key with a kernel newly decorated."""
+    configs = [triton.Config({"BLOCK": block}) for block in blocks]
+    options = {"small": None, "effort": EFFORT, **options}
+    kernel = asm_autotune(configs, ["n"], **options)(copy)
+    for _ in range(2):
+        kernel[(8,)](torch.ones(n), torch.empty(n), n)
+    return kernel
+
+
+def test_each_key_is_told_once(gpu: HostGpu) -> None:
+    """A key is told with what its tuning took, or as known to the store, and never again."""
+    met: list[Met] = []
+    with listening(met.append):
+        launch()
+        launch()
+        launch(64, on_miss="predict")
+    launch(128)
+    tuned, known, predicted = met
+    assert tuned.kernel == f"{copy.__module__}.copy"
+    assert (tuned.how, tuned.compiled, tuned.timed) == ("tuned", 3, 3)
+    assert tuned.seconds > 0
+    assert (known.how, known.compiled, known.timed) == ("known", 0, 0)
+    assert (predicted.how, predicted.timed) == ("predicted", 0)
+
+
+def test_one_config_is_no_news(gpu: HostGpu) -> None:
+    """Of a kernel with one config there is nothing to tell."""
+    met: list[Met] = []
+    with listening(met.append):
+        launch(blocks=(32,))
+    assert met == []
+
+
+def test_listeners_come_and_go() -> None:
+    """All that listen are told, each as long as it listens, also where one is left by an error."""
+    one, other = Met(kernel="k", how="tuned"), Met(kernel="k", how="known")
+    first: list[Met] = []
+    second: list[Met] = []
+    with listening(first.append):
+        with contextlib.suppress(KeyError), listening(second.append):
+            tell(one)
+            raise KeyError
+        tell(other)
+    tell(one)
+    assert (first, second) == ([one, other], [one])
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_triton_print_autotuning(
+    gpu: HostGpu,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    asked: bool,
+) -> None:
+    """With TRITON_PRINT_AUTOTUNING=1 one line on stdout tells what was tuned, else none."""
+    monkeypatch.setattr(triton.knobs.autotuning, "print", asked)
+    launch()
+    launch()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == asked
+    for line in lines:
+        assert line.startswith(f"asmtune: {copy.__module__}.copy at (1024,")
+        assert "BLOCK=32" in line

@@ -1,0 +1,361 @@
+"""From a miss to a config: stores, predictions, small problems, neighbours, capture."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from asmtune.config import Config
+from asmtune.dispatch.misses import Miss, MissWarning, Resolver
+from asmtune.dispatch.misses import resolver as misses
+from asmtune.errors import CompileError, InputError, MissError
+from asmtune.records import Measurement, TuneRecord
+from asmtune.score.roofline import LAUNCH_US as LEAST_US
+from asmtune.space import Space
+from asmtune.store import Store, interchange, shipped
+from asmtune.tuning import Workshop, provenance
+from tests import tuning_support as support
+from tests.dispatch.host import Host, described, miss
+
+SLOWEST = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)
+
+
+def store(host: Host) -> Store:
+    """The user's store."""
+    return Store.open(host.folder / "store.sqlite")
+
+
+def record(at: Miss, winner: Config, us: float = 5.0) -> TuneRecord:
+    """A record that holds for a miss."""
+    timed = (Measurement(winner, us, us, us, (us,)),)
+    return TuneRecord(at.key, winner, timed, provenance(at.problem, at.space))
+
+
+def closed(*_: Any) -> Workshop:
+    """Stands for a workshop that must not be needed."""
+    raise AssertionError("a workshop was opened")
+
+
+def test_tuned_once_and_known_to_the_next_process(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key is tuned on its first launch; who comes later finds it and opens no workshop."""
+    first = host.resolver().resolve(miss())
+    assert described(first) == ("tuned", True, support.BEST)
+    assert first.record is not None
+    assert len(first.record.measurements) > 1
+    monkeypatch.setattr(Workshop, "open", closed)
+    assert described(host.resolver().resolve(miss())) == ("known", True, support.BEST)
+
+
+def test_a_stored_config_has_the_hook_of_its_space(host: Host) -> None:
+    """A winner from the store, with a derived cap as well, has the space's `pre_hook` again."""
+
+    def hook(_: Any) -> None: ...
+
+    hooked = Config({"BLOCK": 64}, pre_hook=hook)
+    space = Space.from_configs([Config({"BLOCK": 32}), hooked])
+    at = miss(space=space)
+    for winner in (Config({"BLOCK": 64}), Config({"BLOCK": 64}, maxnreg=128)):
+        with store(host) as opened:
+            opened.save(record(at, winner))
+        found = host.resolver(space=space).resolve(at).config
+        assert (found.to_dict(), found.pre_hook) == (winner.to_dict(), hook)
+
+
+def test_shipped_config_is_used(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shipped for a key is taken where the user's store does not know it, not else."""
+    monkeypatch.setattr(Workshop, "open", closed)
+    monkeypatch.setattr(shipped, "shipped_records", lambda: (record(miss(), SLOWEST),))
+    shipped._by_digest.cache_clear()
+    try:
+        assert described(host.resolver().resolve(miss())) == ("known", True, SLOWEST)
+        with store(host) as opened:
+            opened.save(record(miss(), support.BEST))
+        assert host.resolver().resolve(miss()).config == support.BEST
+    finally:
+        shipped._by_digest.cache_clear()
+
+
+def test_what_an_older_asmtune_kept_is_known(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record without the seal for a glance is read whole."""
+    monkeypatch.setattr(Workshop, "open", closed)
+    with store(host) as opened:
+        opened.save(record(miss(), support.BEST))
+        opened.transact(lambda c: c.exec_driver_sql("UPDATE keys SET head = NULL"), writes=True)
+    found = host.resolver().resolve(miss())
+    assert described(found) == ("known", True, support.BEST)
+    assert found.record is not None
+
+
+def test_predict_times_nothing_and_is_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pick is launched untimed; the next process finds it and opens no workshop."""
+    first = host.resolver(on_miss="predict").resolve(miss())
+    assert (first.how, first.final, host.machine.timed) == ("predicted", True, [])
+    assert first.config in miss().space
+    monkeypatch.setattr(Workshop, "open", closed)
+    again = host.resolver(on_miss="predict").resolve(miss())
+    assert described(again) == ("predicted", True, first.config)
+
+
+def test_a_prediction_is_no_record(host: Host, tmp_path: Any) -> None:
+    """What is predicted is not listed, exported or taken for tuned; tuning replaces it."""
+    host.resolver(on_miss="predict").resolve(miss())
+    with store(host) as opened:
+        assert opened.records() == []
+        assert opened.verify() == []
+        assert [found.key for found in opened.predictions()] == [miss().key]
+        interchange.write(tmp_path / "out.json", opened.records())
+    assert interchange.read(tmp_path / "out.json") == ()
+    assert described(host.resolver().resolve(miss())) == ("tuned", True, support.BEST)
+    with store(host) as opened:
+        assert opened.predictions() == []
+        assert [found.winner for found in opened.records()] == [support.BEST]
+    found = host.resolver(on_miss="predict").resolve(miss())
+    assert described(found) == ("known", True, support.BEST)
+
+
+def test_a_prediction_of_another_source_is_none(host: Host) -> None:
+    """What was predicted with another source or space is predicted again."""
+    host.resolver(on_miss="predict").resolve(miss())
+    fewer = support.space(warps=(2, 4))
+    found = host.resolver(on_miss="predict", space=fewer).resolve(miss(space=fewer))
+    assert found.config in fewer
+    assert len(host.opened) == 2
+
+
+def test_nothing_can_be_predicted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing compiles, the heuristic goes on, with one warning that says why."""
+
+    def fails(*_: Any) -> Any:
+        raise CompileError("no config of add can run on H200: 3 of 3 fail")
+
+    monkeypatch.setattr("asmtune.tuning.predicting.first_pick", fails)
+    resolver = host.resolver(on_miss="predict", heuristic=SLOWEST)
+    with pytest.warns(MissWarning, match=r"add at n=4096.*nothing can be predicted, no config"):
+        found = resolver.resolve(miss())
+    assert described(found) == ("heuristic", True, SLOWEST)
+
+
+@pytest.mark.parametrize("options", [{"on_miss": "predict"}, {"small": 4096}], ids=str)
+def test_a_prediction_leaves_the_arguments_alone(host: Host, options: dict[str, Any]) -> None:
+    """What configs' hooks do to the arguments while they are compiled is undone."""
+    hooked: list[int] = []
+
+    def hook(values: dict[str, Any]) -> None:
+        hooked.append(values["BLOCK"])
+        values["out_ptr"].zero_()
+
+    blocks = (128, 256, 512)
+    space = Space.from_configs([Config({"BLOCK": b, "FLAW": 0}, pre_hook=hook) for b in blocks])
+    at = miss(space=space)
+    found = host.resolver(space=space, **options).resolve(at)
+    assert (found.how, found.config.pre_hook) == ("predicted", hook)
+    assert set(hooked) == set(blocks)
+    assert bool((at.problem.arguments["out_ptr"] == 7.0).all())
+    again = host.resolver(space=space, **options).resolve(at)
+    assert (again.config, again.config.pre_hook) == (found.config, hook)
+
+
+def test_raise_names_kernel_key_and_command(host: Host) -> None:
+    """With `on_miss="raise"` an unknown key is an error that says how to fill the store."""
+    resolver = host.resolver(on_miss="raise")
+    with pytest.raises(MissError) as caught:
+        resolver.resolve(miss())
+    text = str(caught.value)
+    assert "tests.tuning_support.add at n=4096, x_ptr fp32" in text
+    assert f"`asmtune tune {support.__file__} --shape n=4096`" in text
+    with store(host) as opened:
+        opened.save(record(miss(), support.BEST))
+    assert resolver.resolve(miss()).config == support.BEST
+
+
+def test_small_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel shorter than its launch takes the first pick, untimed, in later processes too."""
+    first = host.resolver(small="auto").resolve(miss())
+    assert (first.how, first.final, host.machine.timed) == ("predicted", True, [])
+    monkeypatch.setattr(Workshop, "open", closed)
+    assert host.resolver(small="auto").resolve(miss()).config == first.config
+
+
+def test_longer_than_a_launch_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is predicted to run for longer than its launch is tuned."""
+    monkeypatch.setattr(misses, "HOST_LAUNCH_US", LEAST_US)
+    assert host.resolver(small="auto").resolve(miss()).how == "tuned"
+    with store(host) as opened:
+        assert opened.predictions() == []
+
+
+def test_small_by_size_or_predicate(host: Host) -> None:
+    """At or below a number of elements, or where a predicate says so, nothing is timed."""
+    for small in (4096, lambda arguments: arguments["n"] <= 4096):
+        resolver = host.resolver(small=small, heuristic=SLOWEST)
+        assert described(resolver.resolve(miss())) == ("heuristic", True, SLOWEST)
+        assert host.resolver(small=small).resolve(miss()).how == "predicted"
+        assert host.machine.timed == []
+    assert host.resolver(small=4095).resolve(miss()).how == "tuned"
+
+
+def test_many_bytes_are_surely_not_small(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that moves more bytes than its own launch allows is not sketched at all."""
+    from asmtune.funnel import Front, picking
+
+    def sketched(*_: Any) -> Any:
+        raise AssertionError("it was sketched")
+
+    monkeypatch.setattr(Front, "verdicts", sketched)
+    at = miss(1 << 24)
+    found = picking.small_pick(host.prepared.funnel, at.problem, at.space, misses.HOST_LAUNCH_US)
+    assert found is None
+
+
+def test_sketches_of_a_prediction_serve_the_tuning(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sketched to see whether a problem is small is not sketched again to tune it."""
+    monkeypatch.setattr(misses, "HOST_LAUNCH_US", LEAST_US * 1.2)
+    asked: list[dict[str, Any]] = []
+    from asmtune.funnel import Front
+
+    plain = Front.verdicts
+
+    def seen(self: Front, configs: Any, moment: Any, known: Any) -> Any:
+        asked.append(known)
+        return plain(self, configs, moment, known)
+
+    monkeypatch.setattr(Front, "verdicts", seen)
+    resolver = host.resolver(small="auto")
+    resolver.resolve(miss())
+    workshop = resolver._workshops.of(support.DEVICE)
+    assert any(known is workshop.funnel.sketches for known in asked)
+    assert {id(known) for known in asked} <= {
+        id(workshop.funnel.sketches),
+        id(workshop.funnel.known),
+    }
+
+
+def neighbours(host: Host) -> None:
+    """Two sizes that are tuned, each with a winner of its own."""
+    with store(host) as opened:
+        opened.save(record(miss(1024), support.DEFAULT))
+        opened.save(record(miss(1 << 20), SLOWEST))
+
+
+@pytest.mark.parametrize(("n", "expected"), [(2048, support.DEFAULT), (1 << 18, SLOWEST)])
+def test_nearest_is_the_pick(host: Host, n: int, expected: Config) -> None:
+    """With `nearest` the closest size's config is the pick of "predict" and while capturing."""
+    neighbours(host)
+    found = host.resolver(nearest=True, on_miss="predict").resolve(miss(n))
+    assert described(found) == ("nearest", True, expected)
+    captured = host.resolver(nearest=True).resolve(miss(n), capturing=True)
+    assert described(captured) == ("nearest", False, expected)
+    assert host.opened == []
+
+
+def test_nearest_is_no_stand_in_for_tuning(host: Host) -> None:
+    """With "tune" a neighbour does not keep a key from being tuned; unasked it is no pick."""
+    neighbours(host)
+    assert host.resolver(nearest=True).resolve(miss(2048)).how == "tuned"
+    assert host.resolver(on_miss="predict").resolve(miss(512)).how == "predicted"
+
+
+def test_nearest_is_of_the_same_kernel_source_and_space(host: Host) -> None:
+    """A neighbour of another source, dtype or device, or whose config is not there, is none."""
+    at = miss(2048)
+    near = record(miss(1024), support.BEST)
+    others = [
+        replace(near, provenance=replace(near.provenance, source="0" * 64)),
+        replace(near, provenance=replace(near.provenance, triton="2.0.0")),
+        replace(near, key=replace(near.key, device="NVIDIA L4")),
+        replace(near, key=replace(near.key, dtypes={**near.key.dtypes, "x_ptr": "fp16"})),
+        replace(near, key=replace(near.key, shape={"n": 1024, "m": 1})),
+        replace(near, winner=Config({"BLOCK": 4096, "FLAW": 0})),
+    ]
+    for other in others:
+        with store(host) as opened:
+            opened.clear()
+            opened.save(other)
+        found = host.resolver(nearest=True).resolve(at, capturing=True)
+        assert found.how == "heuristic", other
+    with store(host) as opened:
+        opened.save(near)
+    found = host.resolver(nearest=True).resolve(at, capturing=True)
+    assert described(found) == ("nearest", False, support.BEST)
+
+
+@pytest.mark.parametrize("on_miss", ["tune", "predict", "background", "raise"])
+def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss: Any) -> None:
+    """While a graph is captured, nothing is compiled, tuned or raised, whatever a miss does."""
+    monkeypatch.setattr(Workshop, "open", closed)
+    resolver = host.resolver(on_miss=on_miss, heuristic=SLOWEST, small="auto")
+    found = resolver.resolve(miss(), capturing=True)
+    assert described(found) == ("heuristic", False, SLOWEST)
+    with store(host) as opened:
+        opened.save(record(miss(), support.BEST))
+    assert described(resolver.resolve(miss(), capturing=True)) == ("known", True, support.BEST)
+
+
+def test_capture_takes_what_was_predicted(host: Host) -> None:
+    """A stored prediction goes before the heuristic while capturing; it is tuned afterwards."""
+    made = host.resolver(on_miss="predict").resolve(miss())
+    resolver = host.resolver(heuristic=SLOWEST)
+    found = resolver.resolve(miss(), capturing=True)
+    assert described(found) == ("predicted", False, made.config)
+    assert resolver.resolve(miss()).how == "tuned"
+
+
+def test_busy_is_not_final(host: Host) -> None:
+    """While another process tunes the key, the heuristic goes on, and is asked for again."""
+    at = miss()
+    with store(host) as opened:
+        opened.save(record(miss(1 << 20), SLOWEST))
+    from asmtune.store import Shelf
+
+    shelf = Shelf(str(host.folder / "store.sqlite"))
+    resolver = host.resolver(choices={"on_busy": "heuristic"})
+    with shelf.flight(at.key, provenance(at.problem, at.space)):
+        assert described(resolver.resolve(at)) == ("busy", False, support.DEFAULT)
+    assert resolver.resolve(at).how == "tuned"
+
+
+def test_force_tunes_what_is_known(host: Host) -> None:
+    """`force` tunes a key again, once a process, but not while capturing."""
+    with store(host) as opened:
+        opened.save(record(miss(), SLOWEST))
+    resolver = host.resolver(choices={"force": True})
+    assert resolver.resolve(miss(), capturing=True).config == SLOWEST
+    assert described(resolver.resolve(miss())) == ("tuned", True, support.BEST)
+
+
+def test_device_without_a_target() -> None:
+    """A GPU that no descriptor knows is named, with what to do."""
+    at = replace(miss(), key=replace(miss().key, device="NVIDIA Imagined"))
+    from asmtune.dispatch.options import DecoratorOptions
+
+    with pytest.raises(InputError, match="no target describes the device 'NVIDIA Imagined'"):
+        Resolver(DecoratorOptions(space=support.space(), small=None)).resolve(at)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on_miss": "hope"}, r"on_miss='hope': give one of tune, predict, background, raise"),
+        ({"small": "tiny"}, r"small='tiny': give 'auto', a number of elements"),
+        ({"small": True}, r"small=True: give 'auto'"),
+    ],
+)
+def test_options_that_are_none(host: Host, options: dict[str, Any], message: str) -> None:
+    """Values that an option does not have are refused, with those that it has."""
+    with pytest.raises(InputError, match=message):
+        host.options(**options)
+
+
+def test_a_look_makes_no_store(host: Host) -> None:
+    """While capturing, a store that is not there is neither made nor warned of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert host.resolver().resolve(miss(), capturing=True).how == "heuristic"
+    assert not (host.folder / "store.sqlite").exists()

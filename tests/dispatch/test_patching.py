@@ -1,0 +1,493 @@
+"""`patch()`: unchanged programs, autotuners that were there before, and what is put back."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import subprocess
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+from triton.runtime import Autotuner
+from triton.runtime import autotuner as triton_autotuner
+
+import asmtune
+from asmtune.dispatch import AsmAutotuner
+from asmtune.dispatch.patching import patch
+from asmtune.dispatch.patching.converting import convert
+from asmtune.errors import InputError
+from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu, increment
+
+N = 1024
+SELF = sys.modules[__name__]
+
+
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
+    """A host that stands for a GPU, and a fresh store."""
+    return host_gpu(tmp_path, monkeypatch)
+
+
+def configs(*blocks: int) -> list[Any]:
+    """A config a block."""
+    return [triton.Config({"BLOCK": block}) for block in blocks or (32, 128)]
+
+
+def never(*_: Any, **__: Any) -> Any:
+    """A clock of Triton's that must not be asked."""
+    pytest.fail("Triton timed it")
+
+
+def first_of(kernel_call: Callable[[], Any], quantiles: Any) -> list[float]:
+    """A clock to which all are alike."""
+    kernel_call()
+    return [1.0] * len(quantiles)
+
+
+def vectors(n: int = N) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Arguments of `copy`."""
+    return torch.arange(float(n)), torch.empty(n), n
+
+
+def state_of_triton() -> list[Any]:
+    """All that a patch changes in Triton."""
+    places = (triton, triton.runtime, triton_autotuner)
+    methods = [vars(Autotuner)[name] for name in ("run", "warmup")]
+    return [*(vars(place)["autotune"] for place in places), *methods]
+
+
+def test_triton_is_as_before(gpu: HostGpu) -> None:
+    """On the way out, an error's as well, every name and method is what it was."""
+    before = state_of_triton()
+    with patch():
+        assert all(now is not then for now, then in zip(state_of_triton(), before, strict=True))
+    assert state_of_triton() == before
+    with pytest.raises(KeyError), patch():
+        raise KeyError
+    assert state_of_triton() == before
+
+
+def test_what_is_decorated_meanwhile(gpu: HostGpu) -> None:
+    """A kernel decorated under a patch tunes by asmtune, and goes on so afterwards."""
+    with patch(small=None, effort=EFFORT):
+        kernel = triton.autotune(configs=configs(), key=["n"])(copy)
+    assert isinstance(kernel, AsmAutotuner)
+    assert isinstance(kernel, Autotuner)
+    x, out, n = vectors()
+    kernel[(8,)](x, out, n)
+    assert torch.equal(out, x)
+    assert gpu.tuned == 1
+
+
+def test_names_that_modules_hold(gpu: HostGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`from triton import autotune` of before, under any name, is asmtune's meanwhile."""
+    original = triton_autotuner.autotune
+    module = types.ModuleType("imported_before")
+    module.tune = original  # type: ignore[attr-defined]
+    module.other = print  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "imported_before", module)
+    with patch():
+        assert module.tune is triton.autotune is not original
+        late = types.ModuleType("imported_meanwhile")
+        late.tune = triton.autotune  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "imported_meanwhile", late)
+        assert isinstance(module.tune(configs(), ["n"])(copy), AsmAutotuner)
+    assert module.tune is late.tune is triton.autotune is original
+    assert module.other is print
+
+
+def test_modules_that_load_on_first_use_sleep_on(
+    gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking for names wakes no module that loads itself when one is asked for."""
+
+    class Sleeping(types.ModuleType):
+        def __getattribute__(self, name: str) -> Any:
+            pytest.fail(f"woken by {name}")
+
+    monkeypatch.setitem(sys.modules, "sleeping", Sleeping("sleeping"))
+    monkeypatch.setitem(sys.modules, "no_module", object())  # type: ignore[arg-type]
+    with patch():
+        pass
+
+
+def test_a_held_decorator_is_tritons_afterwards(gpu: HostGpu) -> None:
+    """The name of a patch, held beyond it, decorates as Triton does; form and name are Triton's."""
+    before = inspect.signature(triton.autotune)
+    with patch():
+        held = triton.autotune
+        assert inspect.signature(held) == before
+        assert (held.__module__, held.__name__) == ("triton.runtime.autotuner", "autotune")
+    assert type(held(configs(), ["n"])(copy)) is Autotuner
+
+
+def test_autotuners_of_before(gpu: HostGpu) -> None:
+    """One made before is tuned by asmtune meanwhile, shows it, and is Triton's again afterwards."""
+    listed = configs()
+    kernel = triton.autotune(listed, ["n"])(copy)
+    kernel.do_bench = never
+    earlier = kernel.cache
+    attributes = set(vars(kernel))
+    with patch(small=None, effort=EFFORT):
+        for _ in range(3):
+            x, out, n = vectors()
+            kernel[(8,)](x, out, n)
+            assert torch.equal(out, x)
+        assert kernel.best_config is listed[0]
+        assert dict(kernel.cache) == {(N, "torch.float32", "torch.float32"): listed[0]}
+        assert set(kernel.configs_timings) == set(listed)
+        assert kernel.bench_time > 0
+    assert gpu.tuned == 1
+    assert type(kernel) is Autotuner
+    assert kernel.cache is earlier
+    assert earlier == {}
+    results = {"best_config", "configs_timings", "bench_time", "nargs"}
+    assert set(vars(kernel)) <= attributes | results
+    kernel.do_bench = first_of
+    kernel[(8,)](*vectors())
+    assert earlier.keys() == {(N, "torch.float32", "torch.float32")}
+    assert gpu.tuned == 1
+
+
+def test_what_triton_tuned_before_is_tuned_anew(gpu: HostGpu) -> None:
+    """A key that Triton has tuned is asmtune's meanwhile, and Triton's config comes back."""
+    kernel = of_class(Autotuner)
+    kernel._bench = lambda *_, config, **__: [-float(config.kwargs["BLOCK"])] * 3
+    kernel[(8,)](*vectors())
+    del kernel._bench
+    with patch(small=None, effort=EFFORT):
+        kernel[(8,)](*vectors())
+    kernel[(8,)](*vectors())
+    assert [launch["BLOCK"] for launch in gpu.launched] == [128, 32, 128]
+    assert gpu.tuned == 1
+
+
+def test_autotuners_of_before_compile_ahead(gpu: HostGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`warmup` of one made before compiles, and shows no config as launched."""
+    compiled: list[Any] = []
+    monkeypatch.setattr(copy, "warmup", lambda *_, **values: compiled.append(values["BLOCK"]))
+    kernel = triton.autotune(configs(), ["n"])(copy)
+    with patch():
+        kernel.warmup(*vectors(), grid=(1,))
+    assert compiled == [32, 128]
+    assert not hasattr(kernel, "best_config")
+
+
+class Plain(Autotuner):  # type: ignore[misc]
+    """Runs as Triton's does."""
+
+
+class Reading(Autotuner):  # type: ignore[misc]
+    """Puts configs into the cache before Triton looks, as a library with files of configs."""
+
+    files: dict[int, Any] = {}  # noqa: RUF012 - one for the test
+
+    def run(self, *args: Any, **keywords: Any) -> Any:
+        """Asks the files first."""
+        key = (args[2], *(str(value.dtype) for value in args[:2]))
+        if key not in self.cache and args[2] in self.files:
+            self.cache[key] = self.files[args[2]]
+        return super().run(*args, **keywords)
+
+
+class Measuring(Autotuner):  # type: ignore[misc]
+    """Times in a way of its own."""
+
+    def _bench(self, *_: Any, config: Any, **__: Any) -> list[float]:
+        return [-float(config.kwargs["BLOCK"])] * 3
+
+
+class Launching(Autotuner):  # type: ignore[misc]
+    """Runs in a way of its own."""
+
+    def run(self, *_: Any, **__: Any) -> str:
+        """Launches nothing."""
+        return "mine"
+
+
+def of_class(kind: type, listed: list[Any] | None = None) -> Any:
+    """`copy` under a subclass of Triton's."""
+    return kind(copy, copy.arg_names, listed or configs(), ["n"], None, None, do_bench=first_of)
+
+
+def test_subclasses(gpu: HostGpu) -> None:
+    """Those that only add are tuned by asmtune; those with parts of their own keep them."""
+    with patch(small=None, effort=EFFORT):
+        plain, measuring = of_class(Plain), of_class(Measuring)
+        plain[(8,)](*vectors())
+        assert gpu.tuned == 1
+        measuring[(8,)](*vectors())
+        assert measuring.best_config.kwargs["BLOCK"] == 128
+        assert of_class(Launching)[(8,)](*vectors()) == "mine"
+        replaced = of_class(Plain)
+        replaced._bench = lambda *_, config, **__: [-float(config.kwargs["BLOCK"])] * 3
+        replaced[(8,)](*vectors())
+        assert replaced.best_config.kwargs["BLOCK"] == 128
+        assert gpu.tuned == 1
+
+
+def test_what_a_subclass_puts_into_the_cache_is_launched(
+    gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Configs of a library's own files are launched, and the other keys are tuned by asmtune."""
+    mine = triton.Config({"BLOCK": 512})
+    monkeypatch.setattr(Reading, "files", {64: mine})
+    with patch(small=None, effort=EFFORT):
+        kernel = of_class(Reading)
+        for n, block, tuned in ((64, 512, 0), (N, 32, 1), (64, 512, 1), (N, 32, 1)):
+            kernel[(8,)](*vectors(n))
+            assert gpu.launched[-1]["BLOCK"] == kernel.best_config.kwargs["BLOCK"] == block
+            assert gpu.tuned == tuned
+        assert set(kernel.cache) == {
+            (64, "torch.float32", "torch.float32"),
+            (N, "torch.float32", "torch.float32"),
+        }
+
+
+def test_what_a_program_puts_into_the_cache_is_launched(gpu: HostGpu) -> None:
+    """A config that the program itself puts into `cache`, before or meanwhile, is launched."""
+    kernel = triton.autotune(configs(), ["n"])(copy)
+    dtypes = ("torch.float32", "torch.float32")
+    kernel.cache[64, *dtypes] = triton.Config({"BLOCK": 512})
+    with patch(small=None, effort=EFFORT):
+        kernel[(8,)](*vectors(64))
+        kernel.cache[32, *dtypes] = triton.Config({"BLOCK": 256})
+        kernel[(8,)](*vectors(32))
+        kernel[(8,)](*vectors())
+    assert [launch["BLOCK"] for launch in gpu.launched] == [512, 256, 32]
+    assert gpu.tuned == 1
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_configs_that_a_program_replaces(gpu: HostGpu, early: bool) -> None:
+    """A program that pins a config by `kernel.configs = [...]` gets it launched, untuned."""
+    kernel = triton.autotune(configs(), ["n"])(copy)
+    pinned = triton.Config({"BLOCK": 256})
+    with patch(small=None, effort=EFFORT):
+        if not early:
+            kernel = triton.autotune(configs(), ["n"])(copy)
+        kernel[(8,)](*vectors())
+        assert gpu.tuned == 1
+        kernel.configs = configs(64, 512)
+        kernel[(8,)](*vectors())
+        assert gpu.launched[-1]["BLOCK"] == 64
+        assert gpu.tuned == 2
+        kernel.configs = [pinned]
+        kernel[(8,)](*vectors())
+        assert gpu.launched[-1]["BLOCK"] == 256
+        assert kernel.best_config is pinned
+        assert kernel.configs == [pinned]
+        assert gpu.tuned == 2
+
+
+def test_a_cleared_cache_is_filled_again(gpu: HostGpu) -> None:
+    """`cache.clear()` on one made before asks the store again."""
+    kernel = triton.autotune(configs(), ["n"])(copy)
+    with patch(small=None, effort=EFFORT):
+        for _ in range(2):
+            kernel[(8,)](*vectors())
+            assert len(kernel.cache) == 1
+            kernel.cache.clear()
+    assert gpu.tuned == 1
+
+
+def options_of(instance: Any) -> dict[str, Any]:
+    """What became of a converted autotuner's options."""
+    made = convert(instance, {"small": None})
+    choices = dict(made.options.choices)
+    return {"key": made.keys, "prune": made.options.prune, "strict": made.options.strict, **choices}
+
+
+def test_all_options_are_taken_over(gpu: HostGpu) -> None:
+    """Keys, names, functions and older keywords mean in asmtune what they meant in Triton."""
+
+    def hook(*_: Any, **__: Any) -> None:
+        pass
+
+    made = triton.autotune(
+        configs(),
+        ["n"],
+        prune_configs_by={"perf_model": max, "top_k": 3, "early_config_prune": min},
+        reset_to_zero=["out_ptr"],
+        restore_value=["x_ptr"],
+        pre_hook=hook,
+        post_hook=hook,
+        do_bench=first_of,
+        cache_results=True,
+    )(copy)
+    found = options_of(made)
+    assert found["key"] == ["n"]
+    assert found["strict"] is False
+    prune = found["prune"]
+    assert (prune.perf_model, prune.top_k, prune.early_config_prune) == (max, 3, min)
+    assert (*found["reset_to_zero"], *found["restore_value"]) == ("out_ptr", "x_ptr")
+    assert (found["pre_hook"], found["post_hook"]) == (hook, hook)
+    assert (found["do_bench"], found["cache_results"]) == (first_of, True)
+
+
+def test_no_option_is_made_up(gpu: HostGpu) -> None:
+    """Triton's own default hooks and clock are not taken for the user's."""
+    found = options_of(triton.autotune(configs(), ["n"], restore_value=["x_ptr"])(copy))
+    assert found["pre_hook"] is found["post_hook"] is found["do_bench"] is found["prune"] is None
+
+
+@pytest.mark.parametrize("given", [{"warmup": 5}, {"rep": 7}, {"use_cuda_graph": True}])
+def test_older_keywords(gpu: HostGpu, given: dict[str, Any]) -> None:
+    """`warmup`, `rep` and `use_cuda_graph` reach asmtune's clock; Triton makes a clock of them."""
+    with pytest.warns(DeprecationWarning, match="use_cuda_graph"):
+        made = triton.autotune(configs(), ["n"], **given)(copy)
+    found = options_of(made)
+    assert {name: found[name] for name in given} == given
+    assert found.get("do_bench") is None
+
+
+@pytest.mark.skipif(
+    int(triton.__version__.split(".")[1]) > 8, reason="this Triton refuses unknown keys"
+)
+def test_keys_that_are_no_parameters(gpu: HostGpu) -> None:
+    """A key that Triton drops without a word is dropped."""
+    assert options_of(triton.autotune(configs(), ["n", "absent"])(copy))["key"] == ["n"]
+
+
+def test_an_empty_grid_launches_nothing(gpu: HostGpu) -> None:
+    """Where Triton launches nothing, a patched program is not refused; nothing is tuned either."""
+    with patch(small=None, effort=EFFORT):
+        kernel = triton.autotune(configs(), ["n"])(copy)
+        kernel[(0,)](*vectors())
+        assert gpu.tuned == 0
+        kernel[(8,)](*vectors())
+        assert gpu.tuned == 1
+
+
+def test_the_innermost_patch_counts(gpu: HostGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nested patches have their own options and results, and the outer one's come back."""
+    kernel = triton.autotune(configs(), ["n"])(copy)
+    earlier, runs = kernel.cache, []
+    with patch(small=None, effort=EFFORT, seed=1):
+        kernel[(8,)](*vectors())
+        outer = kernel.cache
+        with patch(on_miss="raise", small=None):
+            kernel[(8,)](*vectors())  # the store knows it
+            with pytest.raises(asmtune.errors.MissError):
+                kernel[(8,)](*vectors(64))
+            runs.append(kernel.cache)
+        assert kernel.cache is outer
+        kernel[(8,)](*vectors(64))
+        assert gpu.tuned == 2
+        assert len(outer) == 2
+    assert runs[0] is not outer
+    assert kernel.cache is earlier
+
+
+def test_patches_may_end_in_any_order(gpu: HostGpu) -> None:
+    """Of two threads' patches the one that ends first takes nothing from the other."""
+    before = state_of_triton()
+    kernel = triton.autotune(configs(), ["n"])(copy)
+    earlier = kernel.cache
+    entered, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with patch(small=None, effort=EFFORT):
+            entered.set()
+            assert leave.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(other)
+        assert entered.wait(60)
+        with patch(small=None, effort=EFFORT):
+            kernel[(8,)](*vectors())
+            leave.set()
+            done.result(60)
+            assert vars(Autotuner)["run"] is not before[-2]
+            kernel[(8,)](*vectors(64))
+        assert gpu.tuned == 2
+    assert state_of_triton() == before
+    assert kernel.cache is earlier
+
+
+def test_threads_share_one_tuning(gpu: HostGpu) -> None:
+    """Threads that launch one autotuner of before together tune it once."""
+    kernel = triton.autotune(configs(), ["n"])(copy)
+    ready = threading.Barrier(4)
+
+    def launch(_: int) -> None:
+        ready.wait(60)
+        kernel[(8,)](*vectors())
+
+    with patch(small=None, effort=EFFORT), ThreadPoolExecutor(4) as pool:
+        list(pool.map(launch, range(4)))
+    assert gpu.tuned == 1
+    assert len(gpu.launched) == 4
+
+
+def test_a_patch_keeps_no_kernel_alive(gpu: HostGpu) -> None:
+    """An autotuner that the program drops goes, though it was launched under a patch."""
+    with patch(small=None, effort=EFFORT):
+        kernel = triton.autotune(configs(), ["n"])(increment)
+        early = of_class(Plain)
+        early[(8,)](*vectors())
+        held = [weakref.ref(kernel), weakref.ref(early)]
+        del kernel, early
+        gc.collect()
+        assert [reference() for reference in held] == [None, None]
+
+
+def test_asmtunes_own_are_left_alone(gpu: HostGpu) -> None:
+    """A kernel of `@asm_autotune` launches under a patch as without one, strict as ever."""
+    kernel = asmtune.asm_autotune(configs(), ["n"], small=None, effort=EFFORT)(copy)
+    with patch(on_miss="raise"):
+        kernel[(8,)](*vectors())
+        with pytest.raises(InputError):
+            kernel[(0,)](*vectors(64))
+        triton.heuristics({"scale": lambda _: 2})(kernel)[(8,)](*vectors())
+        Autotuner.warmup(kernel, *vectors(), grid=(1,))  # what it inherits, asked by name
+        assert not [name for name in vars(kernel) if "twin" in name]
+    assert gpu.tuned == 1
+
+
+def test_what_a_program_puts_into_triton_stays(gpu: HostGpu) -> None:
+    """A decorator that a library puts into `triton.autotune` meanwhile is not taken away."""
+    original = triton.autotune
+
+    def theirs() -> None:
+        pass
+
+    with patch():
+        triton.autotune = theirs
+    assert triton.autotune is theirs
+    triton.autotune = original
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"efort": "quick"}, r"patch: 'efort' is no option for all kernels: .*mean effort\?"),
+        ({"key": ["n"]}, "patch: 'key' is no option for all kernels"),
+        ({"effort": "hard"}, "unknown effort 'hard'"),
+        ({"on_miss": "cry"}, "on_miss='cry': give one of"),
+        ({"small": 0.5}, "small=0.5: give"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    """Options that do not fit are refused on the way in, and nothing is changed."""
+    before = state_of_triton()
+    with pytest.raises(InputError, match=message), patch(**options):
+        pass
+    assert state_of_triton() == before
+
+
+def test_patch_is_public_and_light() -> None:
+    """`asmtune.patch` is it, and its import loads neither PyTorch nor Triton."""
+    assert asmtune.patch is patch
+    code = "import sys; from asmtune import patch; print({'torch', 'triton'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

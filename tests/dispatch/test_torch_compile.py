@@ -1,0 +1,382 @@
+"""Autotuned kernels under `torch.compile`: real tracing and lowering, launches done on the host."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from asmtune.config import Config
+from asmtune.dispatch import AsmAutotuner, asm_autotune
+from asmtune.dispatch.compiled import inductor_config
+from asmtune.dispatch.misses.answers import Choice
+from asmtune.dispatch.notices import UntunedWarning
+from asmtune.dispatch.patching import patch
+from asmtune.records import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.space import Space
+from tests.dispatch import torch_kernels
+from tests.dispatch.torch_support import DEVICE, Imagined
+
+SPACE = Space({"BLOCK": [32, 64, 128], "num_warps": [4, 8]}, default=Config({"BLOCK": 64}))
+
+
+def decorated(kernel: Any = torch_kernels.add, **options: Any) -> AsmAutotuner:
+    """`add` as a new process would have it."""
+    return asm_autotune(**{"space": SPACE, "key": ["n"], "small": None, **options})(kernel)
+
+
+def adder(kernel: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """A function that launches a kernel among PyTorch's own operations."""
+
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out, n = torch.empty_like(x), x.numel()
+        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x + 1, y, out, n)
+        return out * 2
+
+    return add
+
+
+def check(function: Callable[..., torch.Tensor], *sizes: int) -> None:
+    """Calls it with vectors of these sizes; the results are right."""
+    for n in sizes:
+        x, y = torch.randn(2, n)
+        torch.testing.assert_close(function(x, y), (x + 1 + y) * 2)
+
+
+def compiled(kernel: Any, **options: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """`adder` through Dynamo, functionalisation and the partitioner."""
+    options = {"backend": "aot_eager", "fullgraph": True, **options}
+    return torch.compile(adder(kernel), **options)
+
+
+def test_a_tuned_config_is_traced(machine: Imagined) -> None:
+    """The graph launches what was tuned before, from memory or the store, and tunes nothing."""
+    kernel = decorated()
+    check(adder(kernel), 1000)
+    other = decorated()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UntunedWarning)
+        check(compiled(kernel), 1000, 1000)
+        check(compiled(other), 1000)
+    assert len(machine.tuned) == 1
+    assert [(made["BLOCK"], made["num_warps"]) for made in machine.launches] == [(128, 8)] * 4
+
+
+def test_an_unknown_key_is_told_and_not_tuned(machine: Imagined) -> None:
+    """What nobody tuned runs with the heuristic's config; one warning says what to do."""
+    kernel = decorated(heuristic=Config({"BLOCK": 32}))
+    graphs = [compiled(kernel, dynamic=False), compiled(kernel, dynamic=False)]
+    with pytest.warns(UntunedWarning) as seen:
+        check(lambda x, y: (graphs[0](x, y) + graphs[1](x, y)) / 2, 1000, 1000)
+    (text,) = [str(warning.message) for warning in seen if warning.category is UntunedWarning]
+    assert f"{torch_kernels.__name__}.add at n=1000, x_ptr fp32" in text
+    assert "set_stance('force_eager')" in text
+    assert text.endswith("goes on with BLOCK=32 num_warps=4 num_stages=3")
+    assert machine.tuned == []
+    assert {made["BLOCK"] for made in machine.launches} == {32}
+
+
+def test_a_graph_keeps_its_config(machine: Imagined) -> None:
+    """What is tuned after tracing changes no graph: its grid was computed for its config."""
+    kernel = decorated()
+    graph = compiled(kernel, dynamic=False)
+    with pytest.warns(UntunedWarning):
+        check(graph, 1000)
+    check(adder(kernel), 1000)
+    check(graph, 1000)
+    assert [made["BLOCK"] for made in machine.launches] == [64, 128, 64]
+
+
+def test_dynamic_sizes_compile_once(machine: Imagined) -> None:
+    """A dynamic size goes by its first value's config and is no reason to compile again."""
+    kernel = decorated()
+    check(adder(kernel), 1000)
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, _: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    check(compiled(kernel, dynamic=True, backend=backend), 1000, 2000, 3333)
+    assert len(graphs) == 1
+    assert [made["BLOCK"] for made in machine.launches] == [128] * 4
+    (node,) = [node for node in graphs[0].graph.nodes if "kernel_idx" in node.kwargs]
+    traced = kernel_side_table.get_kernel(node.kwargs["kernel_idx"])
+    assert [config.kwargs for config in traced.configs] == [{"BLOCK": 128}]
+
+
+def test_the_users_cache_counts(machine: Imagined) -> None:
+    """A config that a program put into `kernel.cache` is the one that is traced."""
+    kernel = decorated()
+    check(adder(kernel), 1000)
+    (key,) = kernel.cache
+    kernel.cache[key] = triton.Config({"BLOCK": 32}, num_warps=2)
+    check(compiled(kernel), 1000)
+    assert machine.launches[-1]["BLOCK"] == 32
+
+
+def test_heuristics_below_follow_the_traced_config(machine: Imagined) -> None:
+    """`@triton.heuristics` underneath see the tuned values of each size that is traced."""
+    inner = triton.heuristics({"EVEN": lambda values: values["n"] % values["BLOCK"] == 0})
+    kernel = decorated(inner(torch_kernels.add_even))
+    check(adder(kernel), 1024)
+    check(adder(kernel), 1025)
+    check(compiled(kernel, dynamic=False), 1024, 1025, 1024)
+    assert [made["EVEN"] for made in machine.launches] == [True, False, True, False, True]
+
+
+def test_heuristics_above_are_traced_through(machine: Imagined) -> None:
+    """`@triton.heuristics` on top of the decorator hand their values on."""
+    kernel = triton.heuristics({"EVEN": lambda values: values["n"] % 32 == 0})(
+        decorated(torch_kernels.add_even)
+    )
+    check(adder(kernel), 1024)
+    check(compiled(kernel), 1024)
+    assert [(made["BLOCK"], made["EVEN"]) for made in machine.launches] == [(128, True)] * 2
+
+
+def test_arguments_of_all_kinds(machine: Imagined) -> None:
+    """Keywords, constants and functions in the key are the same traced and not."""
+    key = {"wide": lambda x_ptr: x_ptr.shape[0] > 512, "EVEN": None}
+    kernel = decorated(torch_kernels.add_even, key=key)
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](
+            y_ptr=y, out_ptr=out, x_ptr=x + 1, n=x.numel(), EVEN=False
+        )
+        return out * 2
+
+    check(function, 1000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UntunedWarning)
+        check(torch.compile(function, backend="aot_eager", fullgraph=True), 1000)
+    assert machine.tuned[0].shape == {"wide(x_ptr)": True, "EVEN": False}
+    assert [made["BLOCK"] for made in machine.launches] == [128] * 2
+
+
+def test_inductor_gets_one_config(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inductor's own code has the tuned config alone, so that it times nothing."""
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.graph import GraphLowering
+
+    kernel, code = decorated(), []
+    check(adder(kernel), 1000)
+    monkeypatch.setattr(GraphLowering, "save_output_code", staticmethod(code.append))
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise InterruptedError("lowered")
+
+    monkeypatch.setattr(AsyncCompile, "triton", stop)
+    with pytest.raises(RuntimeError, match="InterruptedError: lowered"):
+        check(compiled(kernel, backend="inductor"), 1000)
+    assert "configs=[{'BLOCK': 128, 'num_warps': 8, 'num_stages': 3}]" in code[0]
+
+
+def test_inductor_drops_caps(machine: Imagined) -> None:
+    """Of a capped winner Inductor would drop the cap: it gets the best timed one without."""
+    machine.winner = Config({"BLOCK": 128}, num_warps=8, maxnreg=64)
+    machine.others = [Config({"BLOCK": 128}, num_ctas=2), Config({"BLOCK": 32}), Config({})]
+    kernel = decorated()
+    check(adder(kernel), 1000)
+    check(compiled(kernel), 1000)
+    check(compiled(decorated()), 1000)
+    assert [made["BLOCK"] for made in machine.launches] == [128, 32, 32]
+    assert "maxnreg" not in machine.launches[-1]
+
+
+def test_a_capped_config_without_timings_loses_its_cap(tmp_path: Path) -> None:
+    """Where no timings are known, the choice itself is taken without what Inductor drops."""
+    key = TuneKey("m.add", {"n": 8}, {}, DEVICE)
+    capped = Config({"BLOCK": 128}, 8, 2, 1, 64)
+    assert inductor_config(key, Choice(capped, True, "known")) == Config({"BLOCK": 128}, 8, 2)
+    only = TuneRecord(key, capped, (Measurement(capped, 1, 1, 1, (1,)),), Provenance(*["x"] * 7))
+    choice = Choice(capped, True, "tuned", only)
+    assert inductor_config(key, choice) == Config({"BLOCK": 128}, 8, 2)
+
+
+doubling: Any = None
+
+
+class Doubled(torch.autograd.Function):
+    """Launches a kernel forward and backward."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        """Twice x."""
+        out, n = torch.empty_like(x), x.numel()
+        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, x, out, n)
+        return out
+
+    @staticmethod
+    def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
+        """Twice the gradient."""
+        out, n = torch.empty_like(grad), grad.numel()
+        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](grad, grad, out, n)
+        return out
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_autograd_functions(
+    machine: Imagined, monkeypatch: pytest.MonkeyPatch, traced: bool
+) -> None:
+    """A kernel in a function's forward and backward gives the right gradient, eager and traced."""
+    monkeypatch.setattr(sys.modules[__name__], "doubling", decorated())
+    function = lambda x: Doubled.apply(x).sum()  # noqa: E731
+    if traced:
+        function(torch.randn(1000))
+        function = torch.compile(function, backend="aot_eager", fullgraph=True)
+    x = torch.randn(1000, requires_grad=True)
+    function(x).backward()
+    assert torch.equal(x.grad, torch.full((1000,), 2.0))
+    assert len(machine.tuned) == 1
+    assert {made["BLOCK"] for made in machine.launches} == {128}
+
+
+def test_triton_op(machine: Imagined) -> None:
+    """A kernel under `wrap_triton`: its own launch in eager mode, a traced one when compiled."""
+    kernel = decorated()
+
+    @torch.library.triton_op("asmtune_tests::add", mutates_args={})
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out, n = torch.empty_like(x), x.numel()
+        torch.library.wrap_triton(kernel)[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](
+            x, y, out, n
+        )
+        return out
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return add(x + 1, y) * 2
+
+    check(function, 1000)
+    assert kernel.best_config == machine.winner
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UntunedWarning)
+        check(torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False), 1000)
+    assert [made["BLOCK"] for made in machine.launches] == [128] * 2
+    graph = torch.fx.experimental.proxy_tensor.make_fx(add._opoverload)(
+        torch.randn(1000), torch.randn(1000)
+    )
+    assert "asmtune_tests" in graph.code
+    assert len(machine.tuned) == 1
+
+
+def test_custom_op_keeps_its_own_launch(machine: Imagined) -> None:
+    """What PyTorch cannot see into is launched by asmtune when the graph runs, and tuned then."""
+    kernel = decorated()
+
+    @torch.library.custom_op("asmtune_tests::opaque_add", mutates_args={})
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out, n = torch.empty_like(x), x.numel()
+        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
+        return out
+
+    add.register_fake(lambda x, _: torch.empty_like(x))
+    function = torch.compile(lambda x, y: add(x + 1, y) * 2, backend="aot_eager", fullgraph=True)
+    check(function, 1000, 2000)
+    assert [key.shape["n"] for key in machine.tuned] == [1000, 2000]
+    assert kernel.best_config == machine.winner
+
+
+def test_constraints_over_arguments(machine: Imagined) -> None:
+    """A space that only a launch's sizes decide on is no obstacle to tracing."""
+    space = Space({"BLOCK": [32, 64, 128]}).where("fits", lambda BLOCK, n: n >= BLOCK)
+    kernel = decorated(space=space)
+    with pytest.warns(UntunedWarning):
+        check(compiled(kernel, dynamic=False), 40)
+    assert machine.launches[-1]["BLOCK"] == 32
+    check(adder(kernel), 1000)
+    check(compiled(kernel, dynamic=False), 1000)
+    assert [made["BLOCK"] for made in machine.launches[-2:]] == [128, 128]
+
+
+def configs_traced(kernel: Any, n: int) -> list[dict[str, Any]]:
+    """The values of the configs that PyTorch holds for the launch of a graph."""
+    found: list[dict[str, Any]] = []
+
+    def backend(graph: torch.fx.GraphModule, _: Any) -> Any:
+        (node,) = [node for node in graph.graph.nodes if "kernel_idx" in node.kwargs]
+        traced = kernel_side_table.get_kernel(node.kwargs["kernel_idx"])
+        found.extend(config.kwargs for config in traced.configs)
+        return lambda x, *_: (x,)
+
+    torch.compile(adder(kernel), backend=backend, fullgraph=True, dynamic=False)(*torch.randn(2, n))
+    return found
+
+
+LIST = [triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 128}, num_warps=8)]
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_patched_program(machine: Imagined, restored: bool) -> None:
+    """Under `patch()` a tuned key is traced alone; of another one Inductor may time the list.
+
+    Not where arguments have to be put right between timings, which PyTorch does not do then.
+    """
+    options = {"restore_value": ["out_ptr"]} if restored else {}
+    with patch(small=None):
+        kernel = triton.autotune(LIST, key=["n"], **options)(torch_kernels.add)
+        check(adder(kernel), 1000)
+        assert configs_traced(kernel, 1000) == [{"BLOCK": 128}]
+        torch.compiler.reset()
+        listed = [{"BLOCK": 32}] if restored else [{"BLOCK": 32}, {"BLOCK": 128}]
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always", UntunedWarning)
+            assert configs_traced(kernel, 2000) == listed
+        told = [warning.category for warning in seen].count(UntunedWarning)
+        assert told == (1 if restored else 0)
+        check(compiled(kernel), 1000)
+    assert len(machine.tuned) == 1
+
+
+@pytest.mark.filterwarnings("ignore::asmtune.dispatch.notices.UntunedWarning")
+def test_the_users_pruning_is_asked(machine: Imagined) -> None:
+    """Functions of `prune_configs_by` see a traced launch as they see any other."""
+    asked: list[tuple[int, dict[str, Any]]] = []
+
+    def prune(configs: list[Any], named_args: dict[str, Any], **kwargs: Any) -> list[Any]:
+        asked.append((named_args["n"], kwargs))
+        return [config for config in configs if config.kwargs["BLOCK"] <= named_args["n"]]
+
+    kernel = asm_autotune(
+        LIST[::-1], ["n"], prune_configs_by={"early_config_prune": prune}, small=None
+    )(torch_kernels.add)
+    assert configs_traced(kernel, 100) == [{"BLOCK": 32}]
+    check(adder(kernel), 1000)
+    torch.compiler.reset()
+    assert configs_traced(kernel, 1000) == [{"BLOCK": 128}]
+    assert {n for n, _ in asked} == {100, 1000}
+    assert all(not given for _, given in asked)
+    assert machine.tuned[0].shape == {"n": 1000}
+
+
+def test_a_tensor_descriptor_is_no_obstacle(
+    machine: Imagined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch with a host's descriptor, of which Dynamo tells nothing, runs with the default."""
+    launches: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("torch.utils._triton.has_triton_tensor_descriptor_host_tma", lambda: True)
+    monkeypatch.setattr(
+        torch_kernels.copy_tile, "run", lambda *args, **values: launches.append((args, values))
+    )
+    kernel = decorated(torch_kernels.copy_tile)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        out = torch.zeros(16, 16)
+        kernel[(1,)](TensorDescriptor.from_tensor(x, [16, 16]), out, 1000)
+        return out
+
+    with pytest.warns(UntunedWarning):
+        torch.compile(function, backend="aot_eager", fullgraph=True)(torch.ones(16, 16))
+    ((args, values),) = launches
+    assert isinstance(args[0], TensorDescriptor)
+    assert values["BLOCK"] == 64
+    assert machine.tuned == []

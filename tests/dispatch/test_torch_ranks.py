@@ -1,0 +1,202 @@
+"""Ranks of a `torch.distributed` job use one config a key: real process groups, on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from asmtune.config import Config
+from asmtune.dispatch.ranks import current_job
+from asmtune.dispatch.ranks.agreement import Job, Matter, RankPace, RankWarning, Ways
+from asmtune.dispatch.ranks.words import Words, read_config, written
+from asmtune.records import Provenance, TuneKey
+
+ROOT = Path(__file__).parents[2]
+MATTER = Matter(
+    TuneKey("m.add", {"n": 8}, {"x": "fp16"}, "NVIDIA H200"),
+    Provenance("source", "space", "3", "2", "0", "1", "now"),
+    lambda: [Config({"BLOCK": 64})],
+)
+PACE = RankPace(wait_s=0.2, beat_s=0.01, stale_s=0.1, poll_s=0.01)
+
+
+def run_job(scene: str, world: int, folder: Path) -> list[dict[str, Any] | None]:
+    """What each rank printed; None of one that was killed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(Path(__file__).with_name("rank_process.py")), scene]
+    path = os.pathsep.join((str(ROOT), *sys.path))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            [*command, str(rank), str(world), str(port), str(folder)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+    found: list[dict[str, Any] | None] = []
+    for rank in ranks:
+        out, err = rank.communicate(timeout=150)
+        assert rank.returncode in (0, -9), err
+        found.append(json.loads(out) if rank.returncode == 0 else None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def peaceful(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Three ranks with stores of their own, none of which dies."""
+    found = run_job("peaceful", 3, tmp_path_factory.mktemp("ranks"))
+    return [rank for rank in found if rank is not None]
+
+
+def test_one_rank_tunes_and_all_use_its_config(peaceful: list[dict[str, Any]]) -> None:
+    """Of three ranks that meet a new key one tunes; all go on with its config, hook included."""
+    found = [rank["once"] for rank in peaceful]
+    assert [made["tuned"] for made in found].count(True) == 1
+    assert len({made["config"] for made in found}) == 1
+    assert all(made["hook"] and not made["warnings"] for made in found)
+
+
+def test_a_rank_that_never_meets_the_key_holds_nobody_up(peaceful: list[dict[str, Any]]) -> None:
+    """Two of three ranks meet a key, agree, and the third is not asked."""
+    assert "never met" not in peaceful[1]
+    assert peaceful[0]["never met"]["config"] == peaceful[2]["never met"]["config"]
+    assert not peaceful[0]["never met"]["warnings"]
+
+
+def test_other_gpus_are_other_keys(peaceful: list[dict[str, Any]]) -> None:
+    """Ranks on another kind of GPU agree among themselves."""
+    configs = [rank["devices"]["config"] for rank in peaceful]
+    assert configs[0] == configs[1] != configs[2]
+    assert peaceful[2]["devices"]["tuned"]
+
+
+def test_what_a_rank_knows_counts_at_once(peaceful: list[dict[str, Any]]) -> None:
+    """A rank whose store has the key tells it while another tunes, which then uses it too."""
+    found = [rank["known"] for rank in peaceful]
+    assert found[0]["tuned"]
+    assert not found[1]["tuned"]
+    assert not found[2]["tuned"]
+    assert {made["config"] for made in found} == {"BLOCK=2048 num_warps=4 num_stages=3"}
+
+
+def test_a_derived_cap_travels_and_keeps_the_hook(peaceful: list[dict[str, Any]]) -> None:
+    """A config that is of the space but for its cap is told whole and gets the space's hook."""
+    found = [rank["capped"] for rank in peaceful]
+    assert all(made["config"].endswith("maxnreg=96") and made["hook"] for made in found)
+
+
+def test_patience_ends_in_one_untuned_config_for_all(peaceful: list[dict[str, Any]]) -> None:
+    """After the limit all use one untuned config, the one that tunes too; who waited warns."""
+    found = [rank["patience"] for rank in peaceful]
+    assert {made["config"] for made in found} == {"BLOCK=1 num_warps=4 num_stages=3"}
+    assert found[0]["tuned"]
+    told = [made["warnings"] for made in found]
+    assert [len(texts) for texts in told] in ([0, 1, 0], [0, 0, 1], [0, 1, 1])
+    text = (told[1] or told[2])[0]
+    assert "waited 0.3 s for rank 0 to tune it; all ranks of this job go on with BLOCK=1" in text
+
+
+def test_a_rank_that_fails_lets_the_next_one_try(peaceful: list[dict[str, Any]]) -> None:
+    """The error stays in its rank; one of the others tunes, and the rest use its config."""
+    found = [rank["failing"] for rank in peaceful]
+    assert found[0] == {"error": "nothing could be launched"}
+    assert [made["tuned"] for made in found[1:]].count(True) == 1
+    assert found[1]["config"] == found[2]["config"]
+
+
+def test_launches_of_all_ranks_have_one_config(peaceful: list[dict[str, Any]]) -> None:
+    """Launches, later ones, ones from the background and captured ones agree over all ranks."""
+    found = [rank["launched"] for rank in peaceful]
+    assert sum(made["tunings"] for made in found) == 1
+    assert len({made["tuned"] for made in found}) == 1
+    assert [made["again"] for made in found] == [made["tuned"] for made in found]
+    assert [made["background"] for made in found] == [[64, 64]] * 3
+    assert len({made["captured"] for made in found}) == 1
+
+
+def test_a_rank_that_dies_while_it_tunes_is_replaced(tmp_path: Path) -> None:
+    """Where the tuning rank is killed, one of the others tunes after its beat has stopped."""
+    first, second, third = run_job("killed", 3, tmp_path)
+    assert first is not None
+    assert second is None
+    assert third is not None
+    assert [first["tuned"], third["tuned"]].count(True) == 1
+    assert first["config"] == third["config"]
+    assert not first["warnings"] + third["warnings"]
+
+
+def test_a_lost_store_is_told(tmp_path: Path) -> None:
+    """Where the rank that serves the store is killed, the other goes its own way and says so."""
+    first, second = run_job("deserted", 2, tmp_path)
+    assert first is None
+    assert second is not None
+    assert second["tuned"]
+    (text,) = second["warnings"]
+    assert "rank 1: kernel m.deserted at n=8, x fp16 on NVIDIA H200" in text
+    assert "others may have another config" in text
+
+
+def test_no_job_without_a_group() -> None:
+    """A process outside any group, and the one rank of a group of one, settle nothing."""
+    assert current_job() is None
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        assert current_job() is None
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("kind", ["hash", "file"])
+def test_every_store_of_pytorch_serves(kind: str, tmp_path: Path) -> None:
+    """What ranks say works through PyTorch's stores in memory and in a file."""
+    store = dist.HashStore() if kind == "hash" else dist.FileStore(str(tmp_path / "store"), 2)
+    words = Words(dist.PrefixStore("default_pg", store), "asmtune/key")
+    assert words.told() is None
+    assert [words.claim(0, "a"), words.claim(0, "b"), words.claim(1, "b")] == ["a", "a", "b"]
+    assert (words.beats(0), words.failed(0)) == (0, False)
+    words.beat(0)
+    words.fail(0)
+    assert (words.beats(0), words.failed(0), words.failed(1)) == (1, True, False)
+    assert [words.tell("x"), words.tell("y"), words.told()] == ["x", "x", "x"]
+
+
+def test_a_store_that_cannot_compare_is_told() -> None:
+    """A store that lacks what is needed costs one warning, and the rank goes its own way."""
+    own = Config({"BLOCK": 64})
+    ways = Ways(known=lambda: None, resolve=lambda: own, fallback=lambda: Config({}))
+    with pytest.warns(RankWarning, match="may have another config"):
+        assert Job(dist.Store(), 3).agreed(MATTER, ways, PACE) is own
+
+
+def test_capture_offers_and_takes() -> None:
+    """What is recorded in a graph counts for all ranks, unless they have agreed before."""
+    store = dist.HashStore()
+    first, second = Config({"BLOCK": 64}), Config({"BLOCK": 32})
+    assert Job(store, 0).offered(MATTER, first) is first
+    assert Job(store, 1).offered(MATTER, second) == first
+
+
+def test_configs_survive_being_told() -> None:
+    """Caps, overrides and hooks are what they were; values that JSON lacks are found again."""
+    import triton.language as tl
+
+    odd = Config({"TYPE": tl.float32}, num_warps=8)
+    plain = Config({"BLOCK": 64}, 2, 1, 2, 168)
+    replaced = Config({"BLOCK": 64}, ir_override="mine.ptx")
+    assert read_config(written(odd), [plain, odd]) is odd
+    assert read_config(written(plain), []) == plain
+    assert read_config(written(replaced), [Config({"BLOCK": 64}), replaced]) is replaced
+    assert read_config(written(replaced), []) == replaced

@@ -1,0 +1,561 @@
+"""Triton's own tests of its autotuner as a specification, as far as they need no GPU.
+
+Each runs twice: with `@asm_autotune`, and with an unchanged `triton.autotune` under `patch()`.
+`docs/triton_autotuner_cases.md` lists the cases; a test here holds that list to the tests.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from asmtune import asm_autotune
+from asmtune.dispatch import choosing
+from asmtune.dispatch.patching import patch
+from asmtune.errors import InputError
+from tests.dispatch.host_gpu import (
+    EFFORT,
+    HostGpu,
+    copy,
+    copy_as,
+    fill_either,
+    host_gpu,
+    increment,
+    staged,
+)
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "triton_autotuner_cases.md"
+N = 1024
+BLOCKS = (32, 128)
+Decorator = Callable[..., Any]
+
+
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
+    """A host that stands for a GPU, and a fresh store."""
+    return host_gpu(tmp_path, monkeypatch)
+
+
+@pytest.fixture(params=["asm_autotune", "patched"])
+def autotune(request: pytest.FixtureRequest, gpu: HostGpu) -> Iterator[Decorator]:
+    """The decorator as asmtune has it, and Triton's own, patched."""
+    if request.param == "asm_autotune":
+        yield partial(asm_autotune, small=None, effort=EFFORT)
+        return
+    with patch(small=None, effort=EFFORT):
+        yield triton.autotune
+
+
+def configs(*blocks: int, **options: Any) -> list[Any]:
+    """A config a block."""
+    return [triton.Config({"BLOCK": block}, **options) for block in blocks or BLOCKS]
+
+
+def grid(values: dict[str, Any]) -> tuple[int]:
+    """Programs for `n` elements."""
+    return (triton.cdiv(values["n"], values["BLOCK"]),)
+
+
+def vectors(n: int = N) -> tuple[torch.Tensor, torch.Tensor]:
+    """Numbers, and a place for as many."""
+    return torch.arange(float(n)), torch.empty(n)
+
+
+class UsersClock:
+    """A user's `do_bench`: launches once, and gives times as it is told to."""
+
+    def __init__(self, *times_ms: float) -> None:
+        self.times_ms = list(times_ms)
+        self.asked = 0
+
+    def __call__(self, kernel_call: Callable[[], Any], quantiles: Any) -> list[float]:
+        """The next time."""
+        kernel_call()
+        self.asked += 1
+        return [self.times_ms[(self.asked - 1) % len(self.times_ms)]] * len(quantiles)
+
+
+def test_keywords_in_any_order(autotune: Decorator, gpu: HostGpu) -> None:
+    """Positions and keywords in another order are the same launch; another key tunes again."""
+    clock = UsersClock(1.0, 2.0)
+    kernel = autotune(configs(), ["n"], do_bench=clock)(copy)
+    x, out = vectors()
+    kernel[grid](x, out, N, 2)
+    assert torch.equal(out, x * 2)
+    kernel[grid](scale=3, n=N, out_ptr=out, x_ptr=x)
+    assert torch.equal(out, x * 3)
+    assert gpu.tuned == len(kernel.cache) == 1
+    kernel[grid](scale=3, n=N // 2, out_ptr=out, x_ptr=x)
+    assert gpu.tuned == len(kernel.cache) == 2
+
+
+def test_a_grid_sees_the_config(autotune: Decorator, gpu: HostGpu) -> None:
+    """A callable grid is given arguments and the config's values, a tuple is taken as it is."""
+    kernel = autotune(configs(), ["n"], do_bench=UsersClock(1.0, 2.0))(copy)
+    x, out = vectors()
+    kernel[grid](x, out, n=N)
+    kernel[(9,)](x, out, n=N)
+    block = kernel.best_config.kwargs["BLOCK"]
+    assert [launch["grid"] for launch in gpu.launched] == [(N // block,), (9,)]
+
+
+def test_a_users_clock_decides(autotune: Decorator, gpu: HostGpu) -> None:
+    """The least of what `do_bench` gives wins, and is what the tuner shows."""
+    faster = 128
+
+    def clock(kernel_call: Callable[[], Any], quantiles: Any) -> list[float]:
+        kernel_call()
+        return [1.0, 0.9, 1.1] if gpu.seen[-1] == faster else [2.0, 1.9, 2.1]
+
+    kernel = autotune(configs(), ["n"], do_bench=clock)(copy)
+    x, out = vectors()
+    kernel[grid](x, out, N)
+    assert set(gpu.seen) == set(BLOCKS)
+    assert kernel.best_config.kwargs["BLOCK"] == faster
+    timings = {c.kwargs["BLOCK"]: list(times) for c, times in kernel.configs_timings.items()}
+    assert timings == {128: pytest.approx([1.0, 0.9, 1.1]), 32: pytest.approx([2.0, 1.9, 2.1])}
+
+
+def test_a_dtype_as_key(autotune: Decorator, gpu: HostGpu) -> None:
+    """A key may be a dtype of Triton's, with `cache_results` as without."""
+    kernel = autotune(configs(), ["DTYPE"], cache_results=True)(copy_as)
+    x, out = vectors()
+    for _ in range(2):
+        kernel[grid](x, out, N, tl.float16)
+    assert gpu.tuned == len(kernel.cache) == 1
+    kernel[grid](x, out, N, tl.float32)
+    assert gpu.tuned == len(kernel.cache) == 2
+
+
+def test_without_a_clock_of_the_users(autotune: Decorator, gpu: HostGpu) -> None:
+    """Without `do_bench` asmtune's clock times, and the tuner tells times and seconds."""
+    kernel = autotune(configs(), ["n"])(copy)
+    x, out = vectors()
+    kernel[grid](x, out, N)
+    assert torch.equal(out, x)
+    assert gpu.timed
+    assert kernel.best_config.kwargs["BLOCK"] == 32
+    assert len(kernel.configs_timings) == 2
+    assert kernel.bench_time > 0
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_restore_value(autotune: Decorator, by_name: bool) -> None:
+    """An argument that is updated in place has been updated once when the first launch is done."""
+    clock = UsersClock(1.0, 2.0)
+    kernel = autotune(configs(), ["n"], restore_value=["x_ptr"], do_bench=clock)(increment)
+    x = torch.zeros(N)
+    kernel[grid](x_ptr=x, n=N) if by_name else kernel[grid](x, N)
+    assert clock.asked >= 2
+    assert torch.equal(x, torch.ones_like(x))
+
+
+@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
+def test_arguments_that_may_be_none(
+    autotune: Decorator, option: str, by_name: bool, absent: bool
+) -> None:
+    """What is zeroed or restored may be None in a launch, and is then left alone."""
+    clock = UsersClock(1.0, 2.0)
+    kernel = autotune(configs(), ["n"], do_bench=clock, **{option: ["x_ptr"]})(fill_either)
+    out = torch.full((N,), 2.0)
+    x = None if absent else out
+    kernel[grid](x_ptr=x, out_ptr=out, n=N) if by_name else kernel[grid](x, out, N)
+    assert clock.asked >= 2
+    assert torch.equal(out, torch.ones_like(out))
+
+
+@pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
+def test_reset_to_zero_is_for_tuning_alone(autotune: Decorator, option: str) -> None:
+    """The first launch finds what the caller put there, as all later ones do, and no zeros."""
+    kernel = autotune(configs(), ["n"], **{option: ["x_ptr"]})(increment)
+    x = torch.full((N,), 5.0)
+    for expected in (6.0, 7.0):
+        kernel[grid](x, N)
+        assert torch.equal(x, torch.full((N,), expected))
+
+
+def test_hooks_come_in_pairs(autotune: Decorator, gpu: HostGpu) -> None:
+    """Each launch of the tuning has one hook before and one after it; none after the last."""
+    seen: list[str] = []
+
+    def before(values: dict[str, Any], reset_only: bool = False) -> None:
+        assert values["x_ptr"] is not None
+        seen.append("reset" if reset_only else "before")
+
+    def after(values: dict[str, Any], exception: Exception | None) -> None:
+        assert seen[-1] == "before"
+        seen.append("after")
+
+    clock = UsersClock(1.0, 2.0)
+    kernel = autotune(configs(4096, 32), ["n"], pre_hook=before, post_hook=after, do_bench=clock)(
+        triton.heuristics({"STAGES": lambda values: 64 if values["n"] == 4096 else 4})(staged)
+    )
+    kernel[(1,)](torch.ones(4096), 4096)
+    counted = Counter(seen)
+    assert counted["before"] == counted["after"] > 0
+    assert (counted["reset"], seen[-1]) == (1, "reset")
+    # 64 stages of 4096 numbers need a MiB of shared memory: not launched, where Triton would try.
+    assert kernel.best_config.kwargs["BLOCK"] == 32
+    assert gpu.launched[-1]["STAGES"] == 64
+
+
+def test_a_configs_own_hook(autotune: Decorator, gpu: HostGpu) -> None:
+    """The `pre_hook` of a config is called with all values before each launch of it."""
+    seen: list[dict[str, Any]] = []
+    kernel = autotune(configs(64, 128, pre_hook=seen.append), ["n"])(copy)
+    x, out = vectors()
+    for _ in range(2):
+        before = len(seen)
+        kernel[grid](x, out, N)
+        assert len(seen) > before
+    assert {**seen[-1]}.items() >= {"n": N, **kernel.best_config.kwargs}.items()
+
+
+@pytest.mark.parametrize("with_model", [False, True])
+def test_pruning(autotune: Decorator, gpu: HostGpu, with_model: bool) -> None:
+    """The user's functions get what Triton gives them, and what they keep is what is launched."""
+    seen: dict[str, Any] = {}
+
+    def early(listed: list[Any], named: dict[str, Any], **keywords: Any) -> list[Any]:
+        seen["named"], seen["keywords"] = set(named), keywords
+        return [listed[1]]
+
+    def model(**values: Any) -> float:
+        seen.setdefault("blocks", []).append(values["BLOCK"])
+        return -float(values["BLOCK"])
+
+    pruned = {"perf_model": model, "top_k": 1} if with_model else {"early_config_prune": early}
+    kernel = autotune(configs(), ["n"], prune_configs_by=pruned)(copy)
+    x, out = vectors()
+    kernel[grid](x, out, n=N)
+    assert torch.equal(out, x)
+    assert [launch["BLOCK"] for launch in gpu.launched] == [128]
+    if with_model:
+        assert seen == {"blocks": [32, 128]}
+    else:
+        assert seen["named"] == {"x_ptr", "out_ptr"}
+        assert seen["keywords"]["n"] == N
+
+
+def test_a_share_keeps_one(autotune: Decorator, gpu: HostGpu) -> None:
+    """A share that comes to less than one config keeps one."""
+    pruned = {"perf_model": lambda **values: values["BLOCK"], "top_k": 0.3}
+    kernel = autotune(configs(), ["n"], prune_configs_by=pruned)(copy)
+    kernel[grid](*vectors(), n=N)
+    assert kernel.best_config.kwargs["BLOCK"] == 32
+    assert gpu.tuned == 0
+
+
+def test_a_share_is_of_what_early_pruning_left(autotune: Decorator, gpu: HostGpu) -> None:
+    """The model sees what early pruning left, and `top_k` is a share of that."""
+    estimated: list[int] = []
+
+    def model(**values: Any) -> float:
+        estimated.append(values["BLOCK"])
+        return float(values["BLOCK"])
+
+    clock = UsersClock(*(1.0 + step for step in range(10)))
+    pruned = {
+        "early_config_prune": lambda listed, *_, **__: listed[:6],
+        "perf_model": model,
+        "top_k": 0.5,
+    }
+    blocks = [32 << step for step in range(6)]
+    listed = configs(*blocks, *[32 << step for step in range(6, 8)])
+    kernel = autotune(listed, ["n"], prune_configs_by=pruned, do_bench=clock)(copy)
+    kernel[grid](*vectors(), n=N)
+    assert estimated == blocks
+    assert {config.kwargs["BLOCK"] for config in kernel.configs_timings} == set(blocks[:3])
+
+
+@pytest.mark.parametrize("with_model", [False, True])
+def test_one_config_left_is_not_timed(autotune: Decorator, gpu: HostGpu, with_model: bool) -> None:
+    """Where pruning leaves one config it is launched, and no clock is asked."""
+    pruned: dict[str, Any] = {"early_config_prune": lambda listed, *_, **__: [listed[1]]}
+    if with_model:
+        pruned = {"perf_model": lambda **values: -values["BLOCK"], "top_k": 1}
+    clock, listed = UsersClock(1.0), configs()
+    kernel = autotune(listed, ["n"], prune_configs_by=pruned, do_bench=clock)(copy)
+    kernel[grid](*vectors(), n=N)
+    assert kernel.best_config.all_kwargs() == listed[1].all_kwargs()
+    assert clock.asked == gpu.tuned == 0
+
+
+def test_one_config_is_not_pruned(autotune: Decorator, gpu: HostGpu) -> None:
+    """Of one config Triton asks no function, and times nothing."""
+    pruned = {"early_config_prune": lambda *_, **__: pytest.fail("asked about one config")}
+    kernel = autotune(configs(64), ["n"], prune_configs_by=pruned)(copy)
+    kernel[grid](*vectors(), n=N)
+    assert [launch["BLOCK"] for launch in gpu.launched] == [64]
+    assert gpu.tuned == 0
+
+
+def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
+    """Where pruning leaves nothing, it is told, before anything is launched."""
+    pruned = {"early_config_prune": lambda *_, **__: []}
+    kernel = autotune(configs(), ["n"], prune_configs_by=pruned)(copy)
+    with pytest.raises((InputError, triton.TritonError), match="at least one"):
+        kernel[grid](*vectors(), n=N)
+    assert gpu.launched == []
+
+
+def test_no_configs_at_all(autotune: Decorator, gpu: HostGpu) -> None:
+    """An empty list stands for one config of Triton's defaults."""
+    kernel = autotune([], ["n"])(copy)
+    kernel[(32,)](*vectors(), n=N)
+    (launch,) = gpu.launched
+    assert (launch["num_warps"], launch["num_stages"], launch["num_ctas"]) == (4, 3, 1)
+
+
+def test_too_many_threads(autotune: Decorator, gpu: HostGpu) -> None:
+    """A config of 4096 threads is dropped by a rule: it is not launched, so no hook hears of it."""
+    raised: list[Exception | None] = []
+
+    def after(values: dict[str, Any], exception: Exception | None) -> None:
+        raised.append(exception)
+
+    listed = [triton.Config({}, num_warps=warps) for warps in (128, 4, 2)]
+    clock = UsersClock(1.0)
+    kernel = autotune(listed, ["BLOCK"], do_bench=clock, post_hook=after)(copy)
+    kernel[(8,)](*vectors(), N, BLOCK=128)
+    assert kernel.best_config.num_warps in (4, 2)
+    assert set(raised) == {None}
+    assert 128 not in {config.num_warps for config in kernel.configs_timings}
+
+
+def test_an_edited_ir_is_another_result(tmp_path: Path, autotune: Decorator, gpu: HostGpu) -> None:
+    """Two files of IR are two configs, for Triton's cache of results and for the store."""
+    first, second = (str(tmp_path / name) for name in ("first.ttir", "second.ttir"))
+    one = triton.Config({"BLOCK": 32}, ir_override=first)
+    other = triton.Config({"BLOCK": 32}, ir_override=second)
+    assert one != other
+    kernel = autotune([one, other], ["n"])(copy)
+    assert [config.ir_override for config in kernel.configs] == [first, second]
+    assert len(set(kernel.configs)) == 2
+
+
+def test_one_edited_ir_reaches_the_launch(
+    tmp_path: Path, autotune: Decorator, gpu: HostGpu
+) -> None:
+    """The one config there is brings its file to Triton's launch, in either way to write it."""
+    path = str(tmp_path / "edited.ptx")
+    for own in (
+        triton.Config({"BLOCK": 32}, ir_override=path),
+        triton.Config({"BLOCK": 32, "ir_override": path}),
+    ):
+        kernel = autotune([own], ["n"])(copy)
+        kernel[grid](*vectors(), n=N)
+        assert gpu.launched[-1]["ir_override"] == path
+
+
+@pytest.mark.skipif(
+    not hasattr(triton.knobs.autotuning, "listener"), reason="this Triton has no such listener"
+)
+@pytest.mark.parametrize("blocks", [(32,), (32, 128)])
+def test_listener(
+    autotune: Decorator, monkeypatch: pytest.MonkeyPatch, blocks: tuple[int, ...]
+) -> None:
+    """Triton's listener hears of a tuning once, of a stored config once, of memory never."""
+    heard: list[dict[str, Any]] = []
+    monkeypatch.setattr(triton.knobs.autotuning, "listener", lambda **told: heard.append(told))
+    kernel = autotune(configs(*blocks), ["n"], do_bench=UsersClock(1.0, 2.0))(copy)
+    for _ in range(2):
+        kernel[grid](*vectors(), n=N)
+    if len(blocks) == 1:
+        assert heard == []
+        return
+    (told,) = heard
+    assert isinstance(told["fn"], triton.JITFunction)
+    assert told["best_config"] in told["configs_timings"]
+    assert len(told["configs_timings"]) == 2
+    assert told["duration"] > 0
+    assert not told["cache_hit"]
+    kernel.cache.clear()
+    kernel[grid](*vectors(), n=N)
+    assert (heard[1]["cache_hit"], heard[1]["duration"]) == (True, None)
+
+
+@pytest.mark.skipif(
+    not hasattr(triton.knobs.autotuning, "listener"), reason="this Triton has no such listener"
+)
+def test_a_listener_may_wait_for_another_thread(
+    autotune: Decorator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener that waits for a thread that tunes another key does not wait for ever."""
+    kernel = autotune(configs(), ["n"])(copy)
+    with ThreadPoolExecutor(1) as pool:
+
+        def listener(**told: Any) -> None:
+            if told["key"][0] == N:
+                pool.submit(kernel[grid], *vectors(64), n=64).result(60)
+
+        monkeypatch.setattr(triton.knobs.autotuning, "listener", listener)
+        kernel[grid](*vectors(), n=N)
+    assert len(kernel.cache) == 2
+
+
+def test_a_cleared_cache_asks_the_store(autotune: Decorator, gpu: HostGpu) -> None:
+    """After `kernel.cache.clear()` the key is looked up anew, and the store knows it."""
+    kernel = autotune(configs(), ["n"])(copy)
+    for _ in range(2):
+        kernel[grid](*vectors(), n=N)
+        assert len(kernel.cache) == 1
+        kernel.cache.clear()
+    assert gpu.tuned == 1
+
+
+def test_a_failed_tuning_is_tried_again(autotune: Decorator, gpu: HostGpu) -> None:
+    """Of two threads at one new key, the second tunes where the first has failed."""
+    entered, release = threading.Event(), threading.Event()
+    inner = UsersClock(1.0, 2.0)
+
+    def clock(kernel_call: Callable[[], Any], quantiles: Any) -> list[float]:
+        if not entered.is_set():
+            entered.set()
+            assert release.wait(60)
+            raise RuntimeError("first benchmark failed")
+        return inner(kernel_call, quantiles)
+
+    kernel = autotune(configs(), ["n"], do_bench=clock)(copy)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(kernel[grid], *vectors(), n=N)
+        try:
+            assert entered.wait(60)
+            second = pool.submit(kernel[grid], *vectors(), n=N)
+        finally:
+            release.set()
+        with pytest.raises(InputError, match="first benchmark failed"):
+            first.result(60)
+        second.result(60)
+    assert len(kernel.cache) == 1
+
+
+def test_threads_tune_one_key_once(autotune: Decorator, gpu: HostGpu) -> None:
+    """Threads that launch one new key together wait for one tuning; other keys tune as well."""
+    kernel = autotune(configs(), ["n"])(copy)
+    ready = threading.Barrier(4)
+
+    def launch(n: int) -> None:
+        x, out = vectors(n)
+        ready.wait(60)
+        kernel[grid](x, out, n)
+        assert torch.equal(out, x)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(launch, [N, N, N, 2 * N]))
+    assert gpu.tuned == len(kernel.cache) == 2
+
+
+def test_devices_are_keys_of_their_own(
+    autotune: Decorator, gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two GPUs of one model have an entry each in memory, and one tuning, which the store holds."""
+    kernel = autotune(configs(), ["n"])(copy)
+    for device in (0, 1):
+        monkeypatch.setattr(choosing, "device_index", lambda device=device: device)
+        kernel[grid](*vectors(), n=N)
+    assert {key[-1] for key in kernel.cache} == {0, 1}
+    assert gpu.tuned == 1
+
+
+def test_warmup_launches_nothing(
+    autotune: Decorator, gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`warmup` compiles the configs that pruning leaves, and launches and tunes nothing."""
+    compiled: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        copy, "warmup", lambda *_, **values: compiled.append(values) or len(compiled)
+    )
+    pruned = {"early_config_prune": lambda listed, *_, **__: listed[:2]}
+    kernel = autotune(configs(32, 64, 128), ["n"], prune_configs_by=pruned)(copy)
+    assert kernel.warmup(*vectors(), n=N, grid=(1,)) == [1, 2]
+    assert [values["BLOCK"] for values in compiled] == [32, 64]
+    assert kernel.warmup(torch.float32, torch.float32, N, grid=(1,)) == [3, 4]
+    assert gpu.launched == []
+    assert gpu.tuned == 0
+
+
+def test_launch_options_pass(autotune: Decorator, gpu: HostGpu) -> None:
+    """Options of Triton's among the keywords of a launch reach Triton."""
+    kernel = autotune(configs(), ["n"])(copy)
+    kernel[grid](*vectors(), n=N, enable_fp_fusion=False)
+    assert gpu.launched[-1]["enable_fp_fusion"] is False
+
+
+INTERPRETED = ROOT / "tests" / "dispatch" / "interpreted_cases.py"
+
+
+@pytest.mark.parametrize("how", ["asm_autotune", "patched", "before"])
+def test_interpreter(tmp_path: Path, how: str) -> None:
+    """With TRITON_INTERPRET=1 kernels run on CPU tensors, untimed, without any GPU's driver."""
+    done = subprocess.run(
+        [sys.executable, str(INTERPRETED), how],
+        env={
+            **os.environ,
+            "TRITON_INTERPRET": "1",
+            "ASMTUNE_CACHE_DIR": str(tmp_path),
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "copied": True,
+        "incremented": 1.0,
+        "filled": 1.0,
+        "staged": True,
+        "pruned": 128,
+        "empty grid": 7.0,
+        "driver": False,
+    }
+    assert list(tmp_path.iterdir()) == []
+
+
+def rows() -> list[list[str]]:
+    """The cells of the document's tables, without their heads."""
+    lines = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in cells if set(row[0]) - set("-: ") and row[0] != "case"]
+
+
+def functions_of(path: Path) -> set[str]:
+    """Names of a file's test functions."""
+    tree = ast.parse(path.read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_row_names_a_test() -> None:
+    """Each case of the document has a verdict, and names tests that exist."""
+    found = rows()
+    assert len(found) > 60
+    known = {path.name: functions_of(path) for path in (ROOT / "tests").rglob("test_*.py")}
+    for row in found:
+        case, asserts, verdict, shown = row
+        assert case.startswith("`test_"), row
+        assert asserts, row
+        assert verdict.startswith(("same", "differs", "no part")), row
+        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", shown)
+        assert named, row
+        for file, name in named:
+            assert name in known.get(file, ()), f"{case}: {file} has no {name}"

@@ -1,0 +1,31 @@
+"""Kernels that PyTorch's compiler traces; a module of their own, since it reads their source."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Adds two vectors."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    total = tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)
+    tl.store(out_ptr + at, total, mask=inside)
+
+
+@triton.jit
+def add_even(x_ptr, y_ptr, out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    """Adds two vectors, without masks where the blocks cover them."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = (at < n) | EVEN
+    total = tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)
+    tl.store(out_ptr + at, total, mask=inside)
+
+
+@triton.jit
+def copy_tile(tile, out_ptr, n, BLOCK: tl.constexpr):
+    """Copies a tile of 16 by 16 by a descriptor."""
+    at = tl.arange(0, 16)
+    tl.store(out_ptr + at[:, None] * 16 + at[None, :], tile.load([0, 0]))

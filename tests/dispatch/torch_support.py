@@ -1,0 +1,90 @@
+"""What tests of PyTorch's compiler share: an imagined GPU, and what Dynamo wants to see of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+
+from asmtune import measure
+from asmtune.config import Config
+from asmtune.dispatch import autotuner
+from asmtune.launch.kinds import Machine
+from asmtune.records import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.space import Space
+from asmtune.target import load_target
+from asmtune.tuning import Session, TuneJob, TuneResult, workshop
+from tests.dispatch import torch_kernels
+
+DEVICE = "NVIDIA Imagined"
+
+
+@dataclass
+class Imagined:
+    """A machine whose kernels PyTorch does on the host.
+
+    Attributes:
+        winner: of every tuning.
+        others: that were timed as well, each slower than the one before.
+        tuned: keys that were tuned.
+        launches: their numbers, and their grid.
+    """
+
+    winner: Config = field(default_factory=lambda: Config({"BLOCK": 128}, num_warps=8))
+    others: list[Config] = field(default_factory=list)
+    tuned: list[TuneKey] = field(default_factory=list)
+    launches: list[dict[str, Any]] = field(default_factory=list)
+
+    def installed(self, folder: Path, patch: pytest.MonkeyPatch) -> Imagined:
+        """Itself, in the place of the machine there is; its cache lies in a folder."""
+        patch.setenv("ASMTUNE_CACHE_DIR", str(folder))
+        for kernel in (torch_kernels.add, torch_kernels.add_even):
+            patch.setattr(kernel, "run", self.run)
+        # A PyTorch with CUDA has a current device, and fails to give it where there is no GPU.
+        patch.setattr(autotuner, "machine", lambda: Machine(lambda: -1, lambda _: 0))
+        patch.setattr(measure, "device_name", lambda: DEVICE)
+        patch.setattr(workshop, "match_device", lambda _: load_target("H200"))
+        patch.setattr(Session, "run", lambda _, *arguments: self.tune(*arguments))
+        patch.setattr("torch.utils._triton.has_triton", lambda: True)
+        patch.setattr(driver, "_active", ImaginedDriver())
+        return self
+
+    def tune(self, job: TuneJob, _: Space, expected: Provenance) -> TuneResult:
+        """Stands for the funnel and the clock."""
+        self.tuned.append(job.key)
+        timed = [
+            Measurement(config, 2.0 + i, 2.0 + i, 2.0 + i, (2.0 + i,))
+            for i, config in enumerate([self.winner, *self.others])
+        ]
+        return TuneResult(job, "tuned", TuneRecord(job.key, self.winner, tuple(timed), expected))
+
+    def run(self, *args: Any, **keywords: Any) -> None:
+        """Stands for a launch: does the work, and checks that the grid covers it."""
+        names = torch_kernels.add_even.arg_names
+        given = {**dict(zip(names, args, strict=False)), **keywords}
+        self.launches.append({k: v for k, v in given.items() if not isinstance(v, torch.Tensor)})
+        grid = given["grid"](given) if callable(given["grid"]) else given["grid"]
+        assert grid[0] == triton.cdiv(given["n"], given["BLOCK"])
+        given["out_ptr"].copy_(given["x_ptr"] + given["y_ptr"])
+
+
+class ImaginedDriver:
+    """What Triton's front end asks a driver, without a GPU."""
+
+    def get_current_target(self) -> GPUTarget:
+        """A Hopper."""
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        """The first."""
+        return 0
+
+    def get_current_stream(self, _: int) -> int:
+        """The default one."""
+        return 0

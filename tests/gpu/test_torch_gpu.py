@@ -1,0 +1,368 @@
+"""Autotuned kernels inside PyTorch on a GPU: its compiler, operators, graphs, autograd, threads."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import triton
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch._inductor.utils import run_and_get_code
+
+from asmtune import Config, Space, asm_autotune
+from asmtune.dispatch import AsmAutotuner
+from asmtune.dispatch.notices import UntunedWarning
+from asmtune.tuning import Session, TuneResult
+from tests.gpu import gpu_kernels
+
+SPACE = Space({"BLOCK": (256, 512, 1024), "num_warps": (2, 4)}, default=Config({"BLOCK": 256}))
+N = 1 << 20
+
+
+@pytest.fixture
+def tunings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernel and values of each tuning, which is real."""
+    seen: list[str] = []
+    run = Session.run
+
+    def counted(self: Session, job: Any, *rest: Any) -> TuneResult:
+        seen.append(f"{job.key.kernel.rpartition('.')[2]} {job.key.shape['n']}")
+        return run(self, job, *rest)
+
+    monkeypatch.setattr(Session, "run", counted)
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> Iterator[None]:
+    """No graph of another test's, nor one that an earlier run left on disk."""
+    torch.compiler.reset()
+    with torch._inductor.config.patch(force_disable_caches=True):
+        yield
+    torch.compiler.reset()
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """An untuned launch fails the test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UntunedWarning)
+        yield
+
+
+def decorated(kernel: Any = gpu_kernels.add, **options: Any) -> AsmAutotuner:
+    """A kernel with few configs; small ones are tuned too."""
+    return asm_autotune(**{"space": SPACE, "key": ["n"], "small": None, **options})(kernel)
+
+
+def adder(kernel: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """A function that launches a kernel among PyTorch's own operations."""
+
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out, n = torch.empty_like(x), x.numel()
+        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x + 1, y, out, n)
+        return out * 2
+
+    return add
+
+
+def check(function: Callable[..., torch.Tensor], *sizes: int, device: str = "cuda") -> None:
+    """Calls it with vectors of these sizes; the results are right."""
+    for n in sizes:
+        x, y = torch.randn(2, n, device=device)
+        torch.testing.assert_close(function(x, y), (x + 1 + y) * 2)
+
+
+def in_code(config: Config) -> str:
+    """A config as it stands in Inductor's code, where it is the only one."""
+    values = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+    return f"configs=[{values}]"
+
+
+def test_inductor_launches_what_was_tuned(tunings: list[str], quiet: None) -> None:
+    """After one eager launch the compiled graph holds the tuned config alone, and is right."""
+    kernel = decorated()
+    check(adder(kernel), N)
+    graph = torch.compile(adder(kernel), fullgraph=True)
+    x, y = torch.randn(2, N, device="cuda")
+    out, (code, *_) = run_and_get_code(graph, x, y)
+    torch.testing.assert_close(out, (x + 1 + y) * 2)
+    best = kernel.best_config
+    assert best is not None
+    if best.maxnreg is None:
+        assert in_code(best) in code
+    assert code.count("configs=[{") == 1
+    assert tunings == [f"add {N}"]
+
+
+def test_an_untuned_key_is_compiled_with_the_default(tunings: list[str]) -> None:
+    """What nobody tuned is right, times nothing inside the graph, and gives one warning."""
+    kernel = decorated()
+    graph = torch.compile(adder(kernel), fullgraph=True, dynamic=False)
+    x, y = torch.randn(2, N, device="cuda")
+    with pytest.warns(UntunedWarning, match=rf"add at n={N}.*set_stance") as seen:
+        out, (code, *_) = run_and_get_code(graph, x, y)
+    torch.testing.assert_close(out, (x + 1 + y) * 2)
+    assert in_code(Config({"BLOCK": 256})) in code
+    assert [w.category for w in seen].count(UntunedWarning) == 1
+    assert tunings == []
+
+
+def test_dynamic_sizes_share_a_graph(tunings: list[str], quiet: None) -> None:
+    """One graph serves all sizes of a dynamic dimension, and each is right."""
+    kernel = decorated()
+    check(adder(kernel), 5000)
+    counter = CompileCounterWithBackend("inductor")
+    check(torch.compile(adder(kernel), backend=counter, dynamic=True), 5000, 70_001, 3)
+    assert counter.frame_count == 1
+    assert tunings == ["add 5000"]
+
+
+@pytest.mark.filterwarnings("ignore::asmtune.dispatch.notices.UntunedWarning")
+def test_an_in_place_kernel_runs_once_in_a_graph() -> None:
+    """A compiled kernel that doubles its argument has doubled it once, tuned or not."""
+    scale = decorated(gpu_kernels.scale_in_place)
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        n = x.numel()
+        scale[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, n)
+        return x + 1
+
+    graph = torch.compile(twice, fullgraph=True, dynamic=False)
+    x = torch.randn(10_000, device="cuda")
+    expected = x * 2 + 1
+    torch.testing.assert_close(graph(x), expected)
+    torch.testing.assert_close(x, expected - 1)
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_heuristics_in_a_graph(above: bool, quiet: None) -> None:
+    """`@triton.heuristics` above or below the decorator give the compiled kernel its values."""
+    rules = triton.heuristics({"TWICE": lambda values: values["n"] % 256 == 0})
+    kernel = (
+        rules(decorated(gpu_kernels.add_scaled))
+        if above
+        else decorated(rules(gpu_kernels.add_scaled))
+    )
+
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out, n = torch.empty_like(x), x.numel()
+        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
+        return out
+
+    graph = torch.compile(add, fullgraph=True, dynamic=False)
+    for n, factor in ((4096, 2), (4097, 1)):
+        x, y = torch.randn(2, n, device="cuda")
+        torch.testing.assert_close(add(x, y), (x + y) * factor)
+        torch.testing.assert_close(graph(x, y), (x + y) * factor)
+
+
+def test_triton_op(tunings: list[str], quiet: None) -> None:
+    """Under `triton_op` an eager call tunes and launches; a compiled one takes what it found."""
+    kernel = decorated()
+
+    @torch.library.triton_op("asmtune_gpu_tests::add", mutates_args={})
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out, n = torch.empty_like(x), x.numel()
+        torch.library.wrap_triton(kernel)[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](
+            x, y, out, n
+        )
+        return out
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return add(x + 1, y) * 2
+
+    check(function, N, N)
+    check(torch.compile(function, fullgraph=True), N, N)
+    assert tunings == [f"add {N}"]
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_custom_op(tunings: list[str], quiet: None, mode: str) -> None:
+    """An opaque operator is launched by asmtune, which tunes in the first run of the graph.
+
+    In "reduce-overhead" PyTorch records the later runs into CUDA graphs: nothing is tuned there.
+    """
+    kernel = decorated()
+
+    @torch.library.custom_op(f"asmtune_gpu_tests::opaque_{mode[:6]}", mutates_args={})
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out, n = torch.empty_like(x), x.numel()
+        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
+        return out
+
+    add.register_fake(lambda x, _: torch.empty_like(x))
+    function = torch.compile(lambda x, y: add(x + 1, y) * 2, fullgraph=True, mode=mode)
+    check(function, N, N, N, N)
+    assert tunings == [f"add {N}"]
+
+
+def captured(kernel: AsmAutotuner, n: int) -> tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]:
+    """A graph that adds the first two of the vectors into the third."""
+    x, y = torch.randn(2, n, device="cuda")
+    out, graph = torch.zeros_like(x), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
+    return graph, [x, y, out]
+
+
+def replayed(graph: torch.cuda.CUDAGraph, vectors: list[torch.Tensor]) -> None:
+    """Replays on other values; the sum is right."""
+    x, y, out = vectors
+    x.normal_()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(out, x + y)
+
+
+def test_capture_of_an_unknown_key(tunings: list[str]) -> None:
+    """Two captures of a key that nobody tuned warn once, tune nothing, and replay right."""
+    kernel = decorated()
+    # Compiled before, as in a program that launched the kernel at other sizes.
+    gpu_kernels.add[(1,)](*torch.zeros(3, N, device="cuda"), N, BLOCK=256, num_warps=4)
+    with pytest.warns(
+        UntunedWarning, match=rf"add at n={N}.*before the capture.*BLOCK=256"
+    ) as seen:
+        graphs = [captured(kernel, N), captured(kernel, N)]
+    assert [w.category for w in seen].count(UntunedWarning) == 1
+    for graph, vectors in graphs:
+        replayed(graph, vectors)
+    assert tunings == []
+    assert kernel.best_config == SPACE.default
+
+
+def test_capture_of_a_known_key(tunings: list[str], quiet: None) -> None:
+    """A key that was launched before is captured with its tuned config, and in silence."""
+    kernel = decorated()
+    check(adder(kernel), N)
+    best = kernel.best_config
+    replayed(*captured(kernel, N))
+    assert kernel.best_config == best
+    assert tunings == [f"add {N}"]
+
+
+def test_capture_of_a_stored_key(tunings: list[str], quiet: None) -> None:
+    """A key that only the store knows is captured with the stored config."""
+    first = decorated()
+    check(adder(first), N)
+    second = decorated()
+    replayed(*captured(second, N))
+    assert second.best_config == first.best_config
+    assert tunings == [f"add {N}"]
+
+
+doubling: Any = None
+
+
+class Doubled(torch.autograd.Function):
+    """Launches a kernel forward, and another size of it backward."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        """Twice the first half of x."""
+        x = x[: x.numel() // 2]
+        out, n = torch.empty_like(x), x.numel()
+        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, x, out, n)
+        return out
+
+    @staticmethod
+    def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
+        """Twice the gradient, for both halves."""
+        grad = torch.cat([grad, torch.zeros_like(grad)])
+        out, n = torch.empty_like(grad), grad.numel()
+        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](grad, grad, out, n)
+        return out
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_backward(tunings: list[str], monkeypatch: pytest.MonkeyPatch, traced: bool) -> None:
+    """PyTorch's backward thread tunes and launches a key of its own; the gradient is right."""
+    monkeypatch.setitem(globals(), "doubling", decorated())
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return Doubled.apply(x).sum()
+
+    runs = [function, torch.compile(function, fullgraph=True)] if traced else [function]
+    expected = torch.cat([torch.full((N // 2,), 2.0), torch.zeros(N // 2)])
+    for run in runs:
+        x = torch.randn(N, device="cuda", requires_grad=True)
+        run(x).backward()
+        assert torch.equal(x.grad.cpu(), expected)
+    assert sorted(tunings) == sorted([f"add {N // 2}", f"add {N}"])
+
+
+def test_threads_tune_once(tunings: list[str]) -> None:
+    """Eight threads that launch one new key wait for one tuning, and all outputs are right."""
+    kernel = decorated()
+    wrong: list[int] = []
+    start = threading.Barrier(8)
+
+    def work(place: int) -> None:
+        x, y = torch.randn(2, N, device="cuda")
+        start.wait()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            out = torch.empty_like(x)
+            torch.cuda.synchronize()
+            kernel[lambda meta: (triton.cdiv(N, meta["BLOCK"]),)](x, y, out, N)
+            torch.cuda.synchronize()
+        if not torch.equal(out, x + y):
+            wrong.append(place)
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert tunings == [f"add {N}"]
+
+
+two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+
+
+@two_gpus
+def test_two_devices_share_a_record(tunings: list[str]) -> None:
+    """Two GPUs of one kind are tuned once; launches alternate, also by another stream."""
+    kernel = decorated()
+    for turn in range(4):
+        device = turn % 2
+        with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):
+            check(adder(kernel), N, device=f"cuda:{device}")
+    names = {torch.cuda.get_device_name(index) for index in (0, 1)}
+    assert len(tunings) == len(names)
+
+
+@two_gpus
+def test_a_thread_on_another_device(tunings: list[str]) -> None:
+    """A thread whose current device is the second GPU tunes and launches there."""
+    kernel = decorated()
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with torch.cuda.device(1):
+                check(adder(kernel), N, device="cuda:1")
+        except AssertionError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failed
+    assert torch.cuda.current_device() == 0
+    check(adder(kernel), N)
+    assert len(tunings) >= 1
+
+
+@two_gpus
+def test_a_graph_on_the_second_device(tunings: list[str], quiet: None) -> None:
+    """What is compiled for the second GPU's tensors takes the config tuned there."""
+    kernel = decorated()
+    with torch.cuda.device(1):
+        check(adder(kernel), N, device="cuda:1")
+    check(torch.compile(adder(kernel), fullgraph=True), N, device="cuda:1")
+    assert tunings == [f"add {N}"]

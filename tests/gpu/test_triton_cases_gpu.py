@@ -1,0 +1,670 @@
+"""Triton's own tests of its autotuner as a specification, on a GPU.
+
+Each runs twice: with `@asm_autotune`, and with an unchanged `triton.autotune` under `patch()`.
+`docs/triton_autotuner_cases.md` lists the cases.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from asmtune import asm_autotune
+from asmtune.dispatch.patching import patch
+from asmtune.errors import InputError
+
+N = 1024
+BLOCKS = (32, 128)
+Decorator = Callable[..., Any]
+
+
+@pytest.fixture(params=["asm_autotune", "patched"])
+def autotune(request: pytest.FixtureRequest) -> Iterator[Decorator]:
+    """The decorator as asmtune has it, and Triton's own, patched.
+
+    `small=None`, since the problems are so small that nothing would be timed.
+    """
+    if request.param == "asm_autotune":
+        yield partial(asm_autotune, small=None)
+        return
+    with patch(small=None):
+        yield triton.autotune
+
+
+def configs(*blocks: int, **options: Any) -> list[Any]:
+    """A config a block."""
+    return [triton.Config({"BLOCK": block}, **options) for block in blocks or BLOCKS]
+
+
+def grid(values: dict[str, Any]) -> tuple[int]:
+    """Programs for `n` elements."""
+    return (triton.cdiv(values["n"], values["BLOCK"]),)
+
+
+def briefly(kernel_call: Callable[[], Any], quantiles: Any) -> Any:
+    """A user's clock: a millisecond of launches."""
+    return triton.testing.do_bench(kernel_call, warmup=1, rep=1, quantiles=quantiles)
+
+
+def in_graph(kernel_call: Callable[[], Any], quantiles: Any) -> Any:
+    """A user's clock that captures launches in a CUDA graph."""
+    return triton.testing.do_bench_cudagraph(kernel_call, rep=1, quantiles=quantiles)
+
+
+@triton.jit
+def copy(x_ptr, out_ptr, n, scale: tl.constexpr = 1, BLOCK: tl.constexpr = 32):
+    """Multiplies by `scale`."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
+
+
+@triton.jit
+def copy_as(x_ptr, out_ptr, n, DTYPE: tl.constexpr, BLOCK: tl.constexpr):
+    """Copies by way of a dtype."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n).to(DTYPE), mask=at < n)
+
+
+@triton.jit
+def increment(x_ptr, n, BLOCK: tl.constexpr):
+    """Adds one in place."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1, mask=at < n)
+
+
+@triton.jit
+def fill_either(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Ones into `x_ptr`, or into `out_ptr` where there is none."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ones = tl.full([BLOCK], 1.0, tl.float32)
+    if x_ptr is not None:
+        tl.store(x_ptr + at, ones, mask=at < n)
+    else:
+        tl.store(out_ptr + at, ones, mask=at < n)
+
+
+@triton.jit
+def staged(x_ptr, n, STAGES: tl.constexpr, BLOCK: tl.constexpr):
+    """Copies in place in a pipelined loop, whose stages take shared memory."""
+    at = tl.arange(0, BLOCK)
+    for _ in tl.range(tl.cdiv(n, BLOCK), num_stages=STAGES):
+        tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+        at += BLOCK
+
+
+@triton.jit
+def held_products(out_ptr, BLOCK: tl.constexpr):
+    """Five accumulators at once, which take tensor memory on Blackwell."""
+    a = tl.full((BLOCK, BLOCK), 0.0, tl.float16)
+    c = tl.zeros((BLOCK, BLOCK), tl.float32)
+    d = tl.zeros((BLOCK, BLOCK), tl.float32)
+    e = tl.zeros((BLOCK, BLOCK), tl.float32)
+    f = tl.zeros((BLOCK, BLOCK), tl.float32)
+    g = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for _ in range(100):
+        c = tl.dot(a, a, c)
+        d = tl.dot(a, a, d)
+        e = tl.dot(a, a, e)
+        f = tl.dot(a, a, f)
+        g = tl.dot(a, a, g)
+    total = (c + d + e + f + g).reshape([BLOCK * BLOCK])
+    tl.store(out_ptr + tl.arange(0, BLOCK * BLOCK), total)
+
+
+def vectors(n: int = N) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random numbers, and a place for as many."""
+    x = torch.randn(n, device="cuda")
+    return x, torch.empty_like(x)
+
+
+@pytest.mark.parametrize("do_bench", [briefly, in_graph])
+def test_keywords_in_any_order(autotune: Decorator, do_bench: Callable[..., Any]) -> None:
+    """Positions and keywords in another order are the same launch; another key tunes again."""
+    kernel = autotune(configs(), ["n"], do_bench=do_bench)(copy)
+    x, out = vectors()
+    kernel[grid](x, out, N, 2)
+    assert torch.equal(out, x * 2)
+    half = torch.zeros_like(out)
+    kernel[grid](scale=2, n=N // 2, out_ptr=half, x_ptr=x)
+    assert torch.equal(half[: N // 2], x[: N // 2] * 2)
+    assert not half[N // 2 :].any()
+    assert len(kernel.cache) == 2
+
+
+def test_a_dtype_as_key(autotune: Decorator) -> None:
+    """A key may be a dtype of Triton's, with `cache_results` as without."""
+    kernel = autotune(configs(), ["DTYPE"], cache_results=True)(copy_as)
+    x, out = vectors()
+    kernel[grid](x, out, N, tl.float16)
+    assert torch.equal(out, x.half().float())
+    assert len(kernel.cache) == 1
+
+
+def test_without_a_clock_of_the_users(autotune: Decorator) -> None:
+    """Without `do_bench` it tunes as well, and tells times and seconds."""
+    kernel = autotune(configs(), ["n"])(copy)
+    x, out = vectors()
+    kernel[grid](x, out, N)
+    assert torch.equal(out, x)
+    assert len(kernel.cache) == 1
+    assert kernel.best_config.kwargs["BLOCK"] in BLOCKS
+    assert kernel.bench_time > 0
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_restore_value(autotune: Decorator, by_name: bool) -> None:
+    """An argument that is updated in place has been updated once when the first launch is done."""
+    kernel = autotune(configs(), ["n"], restore_value=["x_ptr"], do_bench=briefly)(increment)
+    x = torch.zeros(N, device="cuda")
+    kernel[grid](x_ptr=x, n=N) if by_name else kernel[grid](x, N)
+    assert torch.equal(x, torch.ones_like(x))
+
+
+@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
+def test_arguments_that_may_be_none(
+    autotune: Decorator, option: str, by_name: bool, absent: bool
+) -> None:
+    """What is zeroed or restored may be None in a launch, and is then left alone."""
+    kernel = autotune(configs(), ["n"], do_bench=briefly, **{option: ["x_ptr"]})(fill_either)
+    out = torch.full((N,), 2.0, device="cuda")
+    x = None if absent else out
+    kernel[grid](x_ptr=x, out_ptr=out, n=N) if by_name else kernel[grid](x, out, N)
+    assert torch.equal(out, torch.ones_like(out))
+
+
+def test_hooks_come_in_pairs(autotune: Decorator) -> None:
+    """Each launch of the tuning has one hook before and one after it; none after the last."""
+    seen: list[str] = []
+
+    def before(values: dict[str, Any], reset_only: bool = False) -> None:
+        assert values["x_ptr"] is not None
+        seen.append("reset" if reset_only else "before")
+
+    def after(values: dict[str, Any], exception: Exception | None) -> None:
+        assert seen[-1] == "before"
+        seen.append("after")
+
+    kernel = autotune(configs(4096, 32), ["n"], pre_hook=before, post_hook=after, do_bench=briefly)(
+        triton.heuristics({"STAGES": lambda values: 64 if values["n"] == 4096 else 4})(staged)
+    )
+    x = torch.randn(4096, device="cuda")
+    unchanged = x.clone()
+    kernel[(1,)](x, 4096)
+    counted = Counter(seen)
+    assert counted["before"] == counted["after"] > 0
+    assert (counted["reset"], seen[-1]) == (1, "reset")
+    assert torch.equal(x, unchanged)
+    # 64 stages of 4096 numbers need a MiB of shared memory: not launched, where Triton would try.
+    assert kernel.best_config.kwargs["BLOCK"] == 32
+
+
+@pytest.mark.parametrize("with_model", [False, True])
+def test_pruning(autotune: Decorator, with_model: bool) -> None:
+    """The user's functions get what Triton gives them, and what they keep is what is launched."""
+    seen: dict[str, Any] = {}
+
+    def early(listed: list[Any], named: dict[str, Any], **keywords: Any) -> list[Any]:
+        seen["named"], seen["keywords"] = set(named), keywords
+        return [listed[1]]
+
+    def model(**values: Any) -> float:
+        seen.setdefault("blocks", []).append(values["BLOCK"])
+        return -values["BLOCK"]
+
+    pruned = {"perf_model": model, "top_k": 1} if with_model else {"early_config_prune": early}
+    kernel = autotune(configs(), ["n"], prune_configs_by=pruned, do_bench=briefly)(copy)
+    x, out = vectors()
+    kernel[grid](x, out, n=N)
+    assert torch.equal(out, x)
+    assert kernel.best_config.kwargs["BLOCK"] == 128
+    if with_model:
+        assert seen == {"blocks": [32, 128]}
+    else:
+        assert seen["named"] == {"x_ptr", "out_ptr"}
+        assert seen["keywords"]["n"] == N
+
+
+def test_a_share_keeps_one(autotune: Decorator) -> None:
+    """A share that comes to less than one config keeps one."""
+    pruned = {"perf_model": lambda **values: values["BLOCK"], "top_k": 0.3}
+    kernel = autotune(configs(), ["n"], prune_configs_by=pruned, do_bench=briefly)(copy)
+    x, out = vectors()
+    kernel[grid](x, out, n=N)
+    assert torch.equal(out, x)
+    assert kernel.best_config.kwargs["BLOCK"] == 32
+
+
+@pytest.mark.parametrize("with_model", [False, True])
+def test_one_config_left_is_not_timed(autotune: Decorator, with_model: bool) -> None:
+    """Where pruning leaves one config it is launched, and no clock is asked."""
+    pruned = (
+        {"perf_model": lambda **values: -values["BLOCK"], "top_k": 1}
+        if with_model
+        else {"early_config_prune": lambda listed, *_, **__: [listed[1]]}
+    )
+    listed = configs()
+    kernel = autotune(
+        listed,
+        ["n"],
+        prune_configs_by=pruned,
+        do_bench=lambda *_, **__: pytest.fail("one config was timed"),
+    )(copy)
+    x, out = vectors()
+    kernel[grid](x, out, n=N)
+    assert torch.equal(out, x)
+    assert kernel.best_config.all_kwargs() == listed[1].all_kwargs()
+
+
+def test_nothing_left_is_an_error(autotune: Decorator) -> None:
+    """Where pruning leaves nothing, it is told, before anything is launched."""
+    pruned = {"early_config_prune": lambda *_, **__: []}
+    kernel = autotune(configs(), ["n"], prune_configs_by=pruned)(copy)
+    x, out = vectors()
+    out.fill_(7.0)
+    with pytest.raises((InputError, triton.TritonError), match="at least one"):
+        kernel[grid](x, out, n=N)
+    assert torch.equal(out, torch.full_like(out, 7.0))
+
+
+# An edit of each IR that multiplies by 20 where the source says 10.
+EDITS = {
+    "ttir": ("1.000000e+01", "2.000000e+01"),
+    "ttgir": ("1.000000e+01", "2.000000e+01"),
+    "ptx": ("0f41200000", "0f41A00000"),
+}
+
+
+@triton.jit
+def tenfold(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Multiplies by ten."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * 10.0, mask=at < n)
+
+
+def edited(stage: str, folder: Path, edit: tuple[str, str]) -> str:
+    """A file of a stage of `tenfold`'s IR, edited by hand."""
+    x, out = vectors()
+    text = tenfold[(N // 32,)](x, out, N, BLOCK=32).asm[stage]
+    assert edit[0] in text, text
+    path = folder / f"tenfold.{stage}"
+    path.write_text(text.replace(*edit))
+    return str(path)
+
+
+@pytest.mark.parametrize("as_keyword", [False, True])
+@pytest.mark.parametrize("stage", EDITS)
+def test_ir_override(autotune: Decorator, tmp_path: Path, stage: str, as_keyword: bool) -> None:
+    """The one config there is runs the IR of a user's file."""
+    path = edited(stage, tmp_path, EDITS[stage])
+    values = {"BLOCK": 32, "ir_override": path} if as_keyword else {"BLOCK": 32}
+    own = triton.Config(values, ir_override=None if as_keyword else path)
+    kernel = autotune([own], ["n"], do_bench=briefly)(tenfold)
+    x, out = vectors()
+    kernel[grid](x, out, n=N)
+    torch.testing.assert_close(out, x * 20)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_ir_override_is_checked(autotune: Decorator, tmp_path: Path, right: bool) -> None:
+    """Beside other configs, a file that computes something else is never launched for the user."""
+    edit = (".version", "// edited\n.version") if right else EDITS["ptx"]
+    listed = [
+        triton.Config({"BLOCK": 128}),
+        triton.Config({"BLOCK": 32}, ir_override=edited("ptx", tmp_path, edit)),
+    ]
+    kernel = autotune(listed, ["n"])(tenfold)
+    x, out = vectors()
+    for _ in range(3):
+        kernel[grid](x, out, n=N)
+        torch.testing.assert_close(out, x * 10)
+    if not right:
+        assert kernel.best_config.kwargs["BLOCK"] == 128
+
+
+def test_too_many_threads(autotune: Decorator) -> None:
+    """A config of 4096 threads is dropped by a rule: it is not launched, so no hook hears of it."""
+    raised: list[Exception] = []
+
+    def after(values: dict[str, Any], exception: Exception | None) -> None:
+        if exception is not None:
+            raised.append(exception)
+
+    listed = [triton.Config({}, num_warps=128), triton.Config({}, num_warps=4)]
+    kernel = autotune(listed, ["BLOCK"], do_bench=briefly, post_hook=after)(copy)
+    x, out = vectors()
+    kernel[grid](x, out, N, BLOCK=128)
+    assert torch.equal(out, x)
+    assert kernel.best_config.num_warps == 4
+    assert raised == []
+
+
+def test_too_much_tensor_memory(autotune: Decorator) -> None:
+    """On Blackwell, a config that needs more tensor memory than there is loses to one that fits."""
+    if torch.cuda.get_device_capability()[0] != 10:
+        pytest.skip("tensor memory is Blackwell's")
+    kernel = autotune(configs(128, 32), [])(held_products)
+    out = torch.ones(128 * 128, device="cuda")
+    kernel[(1,)](out)
+    assert not out[: 32 * 32].any()
+    assert kernel.best_config.kwargs["BLOCK"] == 32
+
+
+@pytest.mark.skipif(
+    not hasattr(triton.knobs.autotuning, "listener"), reason="this Triton has no such listener"
+)
+@pytest.mark.parametrize("blocks", [(32,), (32, 128)])
+def test_listener(
+    autotune: Decorator, monkeypatch: pytest.MonkeyPatch, blocks: tuple[int, ...]
+) -> None:
+    """Triton's listener hears of a tuning once, of a stored config once, of memory never."""
+    heard: list[dict[str, Any]] = []
+    monkeypatch.setattr(triton.knobs.autotuning, "listener", lambda **told: heard.append(told))
+    kernel = autotune(configs(*blocks), ["n"], do_bench=briefly)(copy)
+    x, out = vectors()
+    for _ in range(2):
+        kernel[grid](x, out, n=N)
+    if len(blocks) == 1:
+        assert heard == []
+        return
+    (told,) = heard
+    assert isinstance(told["fn"], triton.JITFunction)
+    assert told["best_config"] in told["configs_timings"]
+    assert len(told["configs_timings"]) == 2
+    assert told["duration"] > 0
+    assert not told["cache_hit"]
+    kernel.cache.clear()
+    kernel[grid](x, out, n=N)
+    assert (heard[1]["cache_hit"], heard[1]["duration"]) == (True, None)
+
+
+def test_threads_tune_one_key_once(autotune: Decorator) -> None:
+    """Threads that launch one new key on streams of their own all compute, and share a config."""
+    kernel = autotune(configs(), ["n"])(copy)
+    x, _ = vectors()
+    torch.cuda.synchronize()  # the threads' streams do not wait for the one that filled it
+    ready = threading.Barrier(4)
+
+    def launch(number: int) -> torch.Tensor:
+        out = torch.empty_like(x)
+        ready.wait(20)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(8):
+                kernel[grid](x, out, N, number + 1)
+            torch.cuda.current_stream().synchronize()
+        return out
+
+    with ThreadPoolExecutor(4) as pool:
+        outs = list(pool.map(launch, range(4)))
+    for number, out in enumerate(outs):
+        assert torch.equal(out, x * (number + 1))
+    assert len(kernel.cache) == 1
+
+
+def tuned_copy(autotune: Decorator) -> tuple[Any, torch.Tensor, torch.Tensor]:
+    """`copy`, tuned, with its arguments."""
+    kernel = autotune(configs(), ["n"])(copy)
+    x, out = vectors()
+    kernel[grid](x, out, N)
+    return kernel, x, out
+
+
+def test_launch_hooks_see_the_metadata(autotune: Decorator) -> None:
+    """A launch of a known key calls Triton's hooks with grid and arguments of this launch."""
+    seen: list[dict[str, Any]] = []
+
+    def metadata(launched: Any, kernel: Any, values: dict[str, Any]) -> dict[str, Any]:
+        return {"grid": launched, "value": values["n"]}
+
+    @triton.jit(launch_metadata=metadata)
+    def nothing(x_ptr, n, BLOCK: tl.constexpr):
+        pass
+
+    kernel = autotune(configs(32), [])(nothing)
+    x, _ = vectors()
+    kernel[(1,)](x, 5)
+
+    def hook(told: Any) -> None:
+        seen.append(told.get())
+
+    triton.knobs.runtime.launch_enter_hook.add(hook)
+    try:
+        kernel[(1, 3, 2)](x, 6)
+    finally:
+        triton.knobs.runtime.launch_enter_hook.remove(hook)
+    kernel[(1, 3, 2)](x, 7)
+    ((launched, value),) = [(told["grid"], told["value"]) for told in seen]
+    assert (tuple(launched), value) == ((1, 3, 2), 6)
+
+
+def test_launches_leak_nothing(autotune: Decorator) -> None:
+    """A hundred launches of a known key leave no memory behind."""
+    kernel, x, out = tuned_copy(autotune)
+    tracemalloc.start()
+    try:
+        kernel[grid](x, out, N)
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(100):
+            kernel[grid](x, out, N)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 30_000
+
+
+def test_load_hooks_are_called(autotune: Decorator) -> None:
+    """All of Triton's hooks of loading a kernel hear of the one that is launched."""
+    seen: list[tuple[str, str]] = []
+    runtime = triton.knobs.runtime
+    places = [runtime.kernel_load_start_hook, runtime.kernel_load_end_hook]
+
+    def hook_of(place: int, number: int) -> Callable[..., None]:
+        return lambda *told: seen.append((f"{place}.{number}", told[4]))
+
+    hooks = [(places[place], hook_of(place, number)) for place in (0, 1) for number in (0, 1)]
+    for chain, hook in hooks:
+        chain.add(hook)
+    try:
+
+        @triton.jit
+        def fresh(x_ptr, n, BLOCK: tl.constexpr):
+            tl.store(x_ptr + tl.arange(0, BLOCK), n + 77)
+
+        kernel = autotune([triton.Config({"BLOCK": 32})], [])(fresh)
+        kernel[(1,)](torch.empty(32, device="cuda"), 5)
+    finally:
+        for chain, hook in hooks:
+            chain.remove(hook)
+    assert {place for place, _ in seen} == {"0.0", "0.1", "1.0", "1.1"}
+    assert len({hash_ for _, hash_ in seen}) == 1
+
+
+@pytest.mark.parametrize("options", [{"enable_fp_fusion": False}, {"debug": True}])
+def test_launch_options_reach_the_compiler(autotune: Decorator, options: dict[str, Any]) -> None:
+    """An option of Triton's among the launch's keywords makes another binary, each time."""
+    kernel, x, out = tuned_copy(autotune)
+    usual = kernel[grid](x, out, N)
+    for _ in range(2):
+        out.zero_()
+        other = kernel[grid](x, out, N, **options)
+        assert torch.equal(out, x)
+    assert other.hash != usual.hash
+    assert kernel[grid](x, out, N).hash == usual.hash
+
+
+def test_pre_run_hooks_are_called(autotune: Decorator) -> None:
+    """A hook of the `JITFunction` sees every launch, and its error stops the launch."""
+
+    @triton.jit
+    def mine(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+    class Refused(torch.Tensor):
+        pass
+
+    def refuse(*args: Any, **keywords: Any) -> None:
+        if any(isinstance(value, Refused) for value in (*args, *keywords.values())):
+            raise PermissionError("not this one")
+
+    kernel = autotune(configs(), ["n"])(mine)
+    x, out = vectors()
+    kernel[grid](x, out, N)
+    mine.add_pre_run_hook(refuse)
+    kernel[grid](x, out, N)
+    with pytest.raises(PermissionError, match="not this one"):
+        kernel[grid](x.as_subclass(Refused), out, N)
+
+
+def test_known_launches_compile_nothing(
+    autotune: Decorator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Repeated launches never ask Triton's cache; another divisibility does, as under Triton."""
+    kernel, x, out = tuned_copy(autotune)
+    compiled: list[Any] = []
+    monkeypatch.setattr(
+        triton.knobs.runtime, "jit_cache_hook", lambda **told: compiled.append(told) and None
+    )
+    for _ in range(10):
+        kernel[grid](x, out, N)
+    assert compiled == []
+    kernel[grid](x[1:], out, N - 16)
+    kernel[grid](x, out[1:], N - 16)
+    torch.cuda.synchronize()
+    assert torch.equal(out[1 : N - 15], x[: N - 16])
+
+
+SCALE = tl.constexpr(1)
+
+
+@triton.jit
+def by_global(x_ptr, n, BLOCK: tl.constexpr):
+    """Stores a global's value."""
+    tl.store(x_ptr + tl.arange(0, BLOCK), SCALE)
+
+
+def test_a_changed_global_is_refused(autotune: Decorator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that was compiled with another value of a global raises, as Triton's does."""
+    kernel = autotune([triton.Config({"BLOCK": 32})], [])(by_global)
+    x = torch.empty(32, device="cuda")
+    for _ in range(3):
+        kernel[(1,)](x, 5)
+        assert x[0].item() == 1
+    monkeypatch.setitem(globals(), "SCALE", tl.constexpr(2))
+    with pytest.raises(RuntimeError, match="lobal variable"):
+        kernel[(1,)](x, 5)
+
+
+def test_a_changed_closure_is_refused(autotune: Decorator) -> None:
+    """A kernel whose closure has changed raises; one made anew computes with the new value."""
+
+    def made(value: tl.constexpr) -> Any:
+        @triton.jit
+        def stores(x_ptr, n, BLOCK: tl.constexpr):
+            tl.store(x_ptr + tl.arange(0, BLOCK), value)
+
+        return autotune([triton.Config({"BLOCK": 32})], [])(stores)
+
+    x = torch.empty(32, device="cuda")
+    value = tl.constexpr(42)
+    kernel = made(value)
+    for _ in range(2):
+        kernel[(1,)](x, 5)
+        assert x[0].item() == 42
+    value.value = 43
+    with pytest.raises(RuntimeError, match="has changed since we compiled"):
+        kernel[(1,)](x, 5)
+    for number in (7, 7, 8):
+        made(tl.constexpr(number))[(1,)](x, 5)
+        assert x[0].item() == number
+
+
+@pytest.mark.parametrize(
+    ("options", "binaries"),
+    [({}, 3), ({"do_not_specialize": ["n"]}, 1), ({"do_not_specialize_on_alignment": ["n"]}, 2)],
+)
+@pytest.mark.parametrize("annotated", [False, True])
+def test_do_not_specialize(
+    autotune: Decorator, options: dict[str, Any], binaries: int, annotated: bool
+) -> None:
+    """Binaries tell 1, multiples of 16 and other numbers apart, unless the kernel says not to."""
+    if annotated:
+
+        @triton.jit(**options)
+        def stores(x_ptr, n: tl.int32, BLOCK: tl.constexpr):
+            tl.store(x_ptr + tl.arange(0, BLOCK), n)
+    else:
+
+        @triton.jit(**options)
+        def stores(x_ptr, n, BLOCK: tl.constexpr):
+            tl.store(x_ptr + tl.arange(0, BLOCK), n)
+
+    kernel = autotune([triton.Config({"BLOCK": 32})], [])(stores)
+    x = torch.empty(32, dtype=torch.int32, device="cuda")
+    made = []
+    for _ in range(2):
+        for n in (1, 2, 4, 8, 16, 32):
+            made.append(kernel[(1,)](x, n).hash)
+            assert x[0].item() == n
+    assert len(set(made)) == binaries
+
+
+def test_defaults_of_parameters(autotune: Decorator) -> None:
+    """A parameter that is left out has the value of its declaration."""
+    kernel, x, out = tuned_copy(autotune)
+    kernel[grid](x, out, N)
+    assert torch.equal(out, x)
+    kernel[grid](x, out, N, scale=3)
+    assert torch.equal(out, x * 3)
+
+
+def test_warmup_compiles_and_launches_nothing(autotune: Decorator) -> None:
+    """`warmup` gives compiled kernels, from dtypes alone, and launches nothing."""
+    kernel = autotune(configs(), ["n"])(copy)
+    x, out = vectors()
+    out.fill_(7.0)
+    made = kernel.warmup(x, out, N, grid=(1,))
+    torch.cuda.synchronize()
+    assert len(made) == len(BLOCKS)
+    assert all("ptx" in compiled.asm for compiled in made)
+    assert torch.equal(out, torch.full_like(out, 7.0))
+    assert len(kernel.warmup(torch.float32, torch.float32, N, grid=(1,))) == len(BLOCKS)
+
+
+def test_functions_and_tuples_as_arguments(autotune: Decorator) -> None:
+    """Functions and tuples are arguments like others, and tell launches apart."""
+
+    @triton.jit
+    def seven():
+        return 7
+
+    @triton.jit
+    def total(x, y):
+        return x + y
+
+    @triton.jit
+    def apply(out_ptr, fn: tl.constexpr, values, BLOCK: tl.constexpr):
+        tl.store(out_ptr, fn(*values))
+
+    kernel = autotune([triton.Config({"BLOCK": 32})], [])(apply)
+    out = torch.zeros(3, dtype=torch.int32, device="cuda")
+    for _ in range(2):
+        kernel[(1,)](out[0:], seven, ())
+        kernel[(1,)](out[1:], total, (3, 4))
+        kernel[(1,)](out[2:], total, (5, 6))
+    assert out.tolist() == [7, 7, 11]

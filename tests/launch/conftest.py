@@ -1,0 +1,32 @@
+"""Both launchers, the C one over a fake driver."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from asmtune.launch import plain
+from asmtune.launch.backends import native
+from tests.launch.fakes import FakeDriver
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> FakeDriver:
+    """A driver that takes notes."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler (cc) on this machine")
+    return FakeDriver(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture(scope="session")
+def c_part(driver: FakeDriver) -> Any:
+    """The C part, as built here."""
+    return native(str(driver.path))
+
+
+@pytest.fixture(params=["native", "python"])
+def part(request: pytest.FixtureRequest) -> Any:
+    """Either launcher."""
+    return plain if request.param == "python" else request.getfixturevalue("c_part")

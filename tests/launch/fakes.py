@@ -1,0 +1,79 @@
+"""Launchers over a driver that only takes notes."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from asmtune.launch import Launcher
+from asmtune.launch.kinds import Machine, kinds
+
+SOURCE = Path(__file__).with_name("fake_driver.c")
+
+
+class Noted(ctypes.Structure):
+    """One launch, as `fake_driver.c` has it."""
+
+    _fields_ = (
+        ("function", ctypes.c_ulonglong),
+        ("stream", ctypes.c_ulonglong),
+        ("sizes", ctypes.c_uint * 7),
+        ("parameters", (ctypes.c_ubyte * 8) * 66),
+        ("count", ctypes.c_int),
+        ("launches", ctypes.c_int),
+    )
+
+
+class FakeDriver:
+    """The driver's library, built here.
+
+    Attributes:
+        path: of the library.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "libfakecuda.so"
+        subprocess.run(
+            ["cc", "-O1", "-shared", "-fPIC", str(SOURCE), "-o", str(self.path)], check=True
+        )
+        self._library = ctypes.CDLL(str(self.path))
+        self._library.fake_noted.restype = ctypes.POINTER(Noted)
+
+    def expect(self, widths: Sequence[int], *, code: int = 0, context: bool = True) -> None:
+        """How many bytes each parameter has, what launching answers, whether there is a context."""
+        self._library.fake_expect(len(widths), bytes(widths), code, int(context))
+
+    @property
+    def noted(self) -> Noted:
+        """The last launch."""
+        return self._library.fake_noted().contents  # type: ignore[no-any-return]
+
+    def parameters(self) -> list[bytes]:
+        """The bytes of each of the last launch's parameters; those behind its width are 0."""
+        return [bytes(self.noted.parameters[i]) for i in range(self.noted.count)]
+
+
+@dataclass
+class Slow:
+    """Notes what the slow path is asked."""
+
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any, Any]] = field(default_factory=list)
+
+    def __call__(self, *call: Any) -> str:
+        """The slow path."""
+        self.calls.append(call)
+        return "slow"
+
+
+def launcher(backend: Any, layout: Any, slow: Callable[..., Any], **parts: Any) -> Launcher:
+    """A launcher of a backend on "device" -1, where the host's tensors are."""
+    machine = parts.get("machine", Machine(lambda: -1, lambda _: 77))
+    names, modes, functions = layout.names, layout.modes, layout.functions
+    made: Launcher = backend.Launcher(
+        names, modes, functions, kinds(), machine, parts.get("quiet", ()), slow
+    )
+    return made

@@ -1,0 +1,363 @@
+"""From arguments to the driver, by both launchers."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.launch import Launcher, Layout, plain
+from asmtune.launch.kinds import Machine
+from asmtune.launch.layout import CONSTEXPR, KEYED, RUNTIME
+from tests.launch.fakes import FakeDriver, Slow, launcher
+
+NAMES = ("x", "n", "scale", "BLOCK")
+LAYOUT = Layout(NAMES, bytes([RUNTIME, RUNTIME | KEYED, RUNTIME, CONSTEXPR]))
+X = torch.zeros(64)
+KERNEL = object()
+SLOTS = ((0, 0, 0), (3, 1, 0), (9, 2, 0), (0, -1, 0), (0, -1, 0))
+FORMATS = {1: "<b", 2: "<h", 3: "<i", 4: "<q", 5: "<B", 6: "<H", 7: "<I", 9: "<f", 10: "<d"}
+
+
+class Planned:
+    """A launcher with a plan for `x, n=4096, scale, BLOCK` and what it did."""
+
+    def __init__(self, part: Any, slots: Any = SLOTS, **parts: Any) -> None:
+        self.part = part
+        self.slow = Slow()
+        self.relayed: list[tuple[Any, ...]] = []
+        self.hook = parts.pop("hook", None)
+        self.launcher: Launcher = launcher(part, parts.pop("layout", LAYOUT), self.slow, **parts)
+        self.slots = slots
+
+    def plan(self, *args: Any, guards: Any = (), function: int = 9, **named: Any) -> Any:
+        """Makes the plan for a launch."""
+        self.launcher[(1,)](*args, **named)
+        *_, key, held = self.slow.calls.pop()
+        given = dict(zip(NAMES, args, strict=False)) | named
+        values = tuple(self.part.GIVEN if name in given else 64 for name in NAMES)
+        rest = (KERNEL, "config", guards, self.relay, ("between",), self.hook, {"num_warps": 4})
+        plan = self.part.Plan(function, 128, 512, self.slots, values, *rest)
+        self.launcher.keep(key, plan, held)
+        return plan
+
+    def relay(self, *args: Any) -> None:
+        """Stands for Triton's own launcher."""
+        self.relayed.append(args)
+
+
+@pytest.fixture
+def planned(part: Any, driver: FakeDriver) -> Planned:
+    """One with the plan made."""
+    driver.expect([8, 4, 4, 8, 8])
+    made = Planned(part)
+    made.plan(X, 4096, 0.5, 128)
+    return made
+
+
+def test_a_planned_launch_gives_the_kernel(planned: Planned) -> None:
+    """The second launch of a key never comes to the slow path, and returns what Triton's does."""
+    assert planned.launcher.last is None
+    assert planned.launcher[(2,)](X, 4096, 0.25, 128) is KERNEL
+    assert not planned.slow.calls
+    assert planned.launcher.last.config == "config"
+
+
+def test_the_driver_gets_what_the_kernel_reads(c_part: Any, driver: FakeDriver) -> None:
+    """Grid, block, shared memory, stream and each parameter reach the driver as Triton has them."""
+    driver.expect([8, 4, 4, 8, 8])
+    made = Planned(c_part)
+    made.plan(X, 4096, 0.5, 128)
+    made.launcher[(5, 6)](X, 4096, 0.1, 128)
+    assert list(driver.noted.sizes) == [5, 6, 1, 128, 1, 1, 512]
+    assert (driver.noted.function, driver.noted.stream) == (9, 77)
+    expected = [struct.pack("<Q", X.data_ptr()), struct.pack("<i", 4096), struct.pack("<f", 0.1)]
+    padded = [packed.ljust(8, b"\0") for packed in expected] + [bytes(8)] * 2
+    assert driver.parameters() == padded
+
+
+@given(kind=st.sampled_from(sorted(FORMATS)), data=st.data())
+def test_scalars_of_every_kind(
+    c_part: Any, driver: FakeDriver, kind: int, data: st.DataObject
+) -> None:
+    """A scalar is packed as its type says; one that does not fit is left to Triton."""
+    value = data.draw(
+        st.floats(width=32) if kind >= 9 else st.integers(-(2**40), 2**40), label="value"
+    )
+    width = struct.calcsize(FORMATS[kind])
+    driver.expect([width])
+    made = Planned(c_part, ((kind, 1, 0),), layout=Layout(NAMES, bytes(4)))
+    made.plan(X, value, 0.5, 128)
+    launches = driver.noted.launches
+    result = made.launcher[(1,)](X, value, 0.5, 128)
+    try:
+        packed = struct.pack(FORMATS[kind], value)
+    except struct.error:
+        assert result == "slow"
+        assert driver.noted.launches == launches
+        return
+    assert driver.parameters()[0] == packed.ljust(8, b"\0")
+
+
+@pytest.mark.parametrize(
+    "launch",
+    {
+        "by name": lambda k: k(X, n=4096, scale=0.5, BLOCK=128),
+        "in another order": lambda k: k(BLOCK=128, scale=0.5, n=4096, x=X),
+        "another float": lambda k: k(X, 4096, -3.5, 128),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_the_same_key_in_other_words(planned: Planned, launch: Any) -> None:
+    """How arguments are given does not matter."""
+    assert launch[1](planned.launcher[(1,)]) is KERNEL
+
+
+@pytest.mark.parametrize(
+    "launch",
+    {
+        "another key value": lambda k: k(X, 8192, 0.5, 128),
+        "another constexpr": lambda k: k(X, 4096, 0.5, 64),
+        "True is not 1": lambda k: k(X, 4096, 0.5, True),
+        "another dtype": lambda k: k(X.half(), 4096, 0.5, 128),
+        "not aligned": lambda k: k(X[1:], 4096, 0.5, 128),
+        "an int for a float": lambda k: k(X, 4096, 3, 128),
+        "None for a tensor": lambda k: k(None, 4096, 0.5, 128),
+        "one left out": lambda k: k(X, 4096, 0.5),
+        "too many": lambda k: k(X, 4096, 0.5, 128, 1),
+        "an option": lambda k: k(X, 4096, 0.5, 128, num_warps=8),
+        "given twice": lambda k: k(X, 4096, 0.5, 128, x=X),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_what_the_plan_is_not_for(planned: Planned, launch: Any) -> None:
+    """Whatever may need another kernel, config or error comes to the slow path, as it was given."""
+    assert launch[1](planned.launcher[(1,)]) == "slow"
+    (call,) = planned.slow.calls
+    assert call[0] == (1,)
+    assert not planned.relayed
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [(0,), (-1,), (1.0,), (), (1, 1, 1, 1), (1, 65536), (2**31,), (True,), "1", None, 7, (2**70,)],
+    ids=repr,
+)
+def test_odd_grids_take_the_slow_path(planned: Planned, grid: Any) -> None:
+    """A grid that is not one to three whole numbers in the device's limits is not launched."""
+    assert planned.launcher[grid](X, 4096, 0.5, 128) == "slow"
+    assert planned.launcher[lambda _: grid](X, 4096, 0.5, 128) == "slow"
+
+
+def test_a_grid_function_sees_all_values(planned: Planned, driver: FakeDriver) -> None:
+    """It is called with the launch's values by name, in the parameters' order."""
+    seen: list[dict[str, Any]] = []
+
+    def grid(values: dict[str, Any]) -> list[int]:
+        seen.append(values)
+        return [values["n"] // values["BLOCK"], 3]
+
+    assert planned.launcher[grid](X, 4096, 0.5, BLOCK=128) is KERNEL
+    assert list(seen[0]) == list(NAMES)
+    if planned.part is not plain:
+        assert list(driver.noted.sizes[:3]) == [32, 3, 1]
+
+
+def test_a_grid_functions_error_is_the_users(planned: Planned) -> None:
+    """What a grid function raises comes out as it is."""
+    with pytest.raises(ZeroDivisionError):
+        planned.launcher[lambda _: (1 // 0,)](X, 4096, 0.5, 128)
+
+
+def test_values_of_the_config_and_defaults_are_filled_in(part: Any, driver: FakeDriver) -> None:
+    """A parameter that the launch leaves out has the plan's value, for kernel, grid and relay."""
+    driver.expect([8, 4, 4, 8, 8])
+    made = Planned(part, ((0, 0, 0), (3, 1, 0), (9, -1, 64), (0, -1, 0), (0, -1, 0)))
+    made.plan(X, 4096)
+    assert made.launcher[lambda v: (v["n"] // v["BLOCK"],)](X, n=4096) is KERNEL
+    if part is plain:
+        assert made.relayed == [(64, 1, 1, 77, "between", X, 4096, 64, 64)]
+    else:
+        assert driver.noted.sizes[0] == 64
+        assert driver.parameters()[2] == struct.pack("<f", 64.0).ljust(8, b"\0")
+
+
+def test_the_relay_launches_what_the_driver_cannot(part: Any) -> None:
+    """A plan without a function goes through Triton's launcher, with the current stream."""
+    made = Planned(part)
+    made.plan(X, 4096, 0.5, 128, function=0)
+    assert made.launcher[(3, 2)](X, 4096, scale=0.75, BLOCK=128) is KERNEL
+    assert made.relayed == [(3, 2, 1, 77, "between", X, 4096, 0.75, 128)]
+
+
+@pytest.mark.parametrize("function", [9, 0], ids=["driver", "relay"])
+def test_the_configs_hook_runs_before_each_launch(
+    part: Any, driver: FakeDriver, function: int
+) -> None:
+    """It sees the launch's values and the config's, once a launch, and its error stops it."""
+    driver.expect([8, 4, 4, 8, 8])
+    seen: list[dict[str, Any]] = []
+    made = Planned(part, hook=seen.append)
+    made.plan(X, 4096, 0.5, BLOCK=128, function=function)
+    assert made.launcher[(1,)](X, 4096, 0.25, BLOCK=128) is KERNEL
+    assert len(seen) == 1
+    assert seen[0]["x"] is X
+    assert {name: seen[0][name] for name in seen[0] if name != "x"} == {
+        "n": 4096, "scale": 0.25, "BLOCK": 128, "num_warps": 4,
+    }  # fmt: skip
+    assert made.launcher[(0,)](X, 4096, 0.25, BLOCK=128) == "slow"
+    assert len(seen) == 1  # the slow path calls it
+
+
+def test_a_hooks_error_stops_the_launch(part: Any, driver: FakeDriver) -> None:
+    """What a config's hook raises comes out, and nothing is launched."""
+
+    def broken(_: dict[str, Any]) -> None:
+        raise ValueError("no room")
+
+    launches = driver.noted.launches
+    made = Planned(part, hook=broken)
+    made.plan(X, 4096, 0.5, 128)
+    with pytest.raises(ValueError, match="no room"):
+        made.launcher[(1,)](X, 4096, 0.5, 128)
+    assert driver.noted.launches == launches
+    assert not made.relayed
+
+
+def test_guards_and_hooks_stop_a_plan(part: Any, driver: FakeDriver) -> None:
+    """A changed global or knob, or a hook, sends the launch to the slow path until it is gone."""
+    driver.expect([8, 4, 4, 8, 8])
+    hooks: list[Any] = []
+    scope = {"WIDTH": 4}
+    made = Planned(part, quiet=(hooks,))
+    made.plan(X, 4096, 0.5, 128, guards=((scope, "WIDTH", 4), (scope, "debug", part.GIVEN)))
+    for change in (
+        lambda: scope.update(WIDTH=5),
+        lambda: scope.update(debug=True),
+        lambda: hooks.append(1),
+    ):
+        assert made.launcher[(1,)](X, 4096, 0.5, 128) is KERNEL
+        change()
+        assert made.launcher[(1,)](X, 4096, 0.5, 128) == "slow"
+        scope.clear()
+        scope["WIDTH"] = 4
+        hooks.clear()
+
+
+def test_functions_of_the_key(part: Any, driver: FakeDriver) -> None:
+    """A key's function decides by its result: a size in the same bucket is the same key."""
+    driver.expect([8, 4, 4, 8, 8])
+    layout = Layout(NAMES, bytes([0, 0, 0, 1]), ((lambda n, scale: f"{n // 1024}{scale}", (1, 2)),))
+    made = Planned(part, layout=layout)
+    made.plan(X, 4096, 0.5, 128)
+    assert made.launcher[(1,)](X, 4096 + 16, 0.5, 128) is KERNEL
+    assert made.launcher[(1,)](X, 5120, 0.5, 128) == "slow"
+    assert made.launcher[(1,)](X, None, 0.5, 128) == "slow"  # the function raises
+
+
+def test_each_device_has_its_plans_and_its_stream(part: Any) -> None:
+    """The current device is part of every key, and the stream is asked for at each launch."""
+    streams = iter(range(100, 200))
+    current = [-1]
+    made = Planned(part, machine=Machine(lambda: current[0], lambda device: device + next(streams)))
+    made.plan(3, 4096, 0.5, 128, function=0)
+    assert made.launcher[(1,)](3, 4096, 0.5, 128) is KERNEL
+    current[0] = 2
+    assert made.launcher[(1,)](3, 4096, 0.5, 128) == "slow"
+    current[0] = -1
+    assert made.launcher[(1,)](3, 4096, 0.5, 128) is KERNEL
+    assert [args[3] for args in made.relayed] == [99, 100]
+
+
+def test_a_thread_without_a_context_is_left_to_triton(c_part: Any, driver: FakeDriver) -> None:
+    """Triton gives such a thread a context; the driver alone would fail."""
+    made = Planned(c_part)
+    made.plan(X, 4096, 0.5, 128)
+    driver.expect([8, 4, 4, 8, 8], context=False)
+    assert made.launcher[(1,)](X, 4096, 0.5, 128) == "slow"
+
+
+def test_a_drivers_error_is_raised_as_tritons(c_part: Any, driver: FakeDriver) -> None:
+    """Programs that catch Triton's error for a fault catch this one."""
+    made = Planned(c_part)
+    made.plan(X, 4096, 0.5, 128)
+    driver.expect([8, 4, 4, 8, 8], code=700)
+    with pytest.raises(RuntimeError, match=r"Triton Error \[CUDA\]: an illegal memory access"):
+        made.launcher[(1,)](X, 4096, 0.5, 128)
+
+
+def test_forgotten_plans_are_let_go(part: Any) -> None:
+    """`forget` drops plans, and what they hold."""
+
+    class Held:
+        pass
+
+    kernel = Held()
+    made = Planned(part)
+    made.launcher[(1,)](X, 4096, 0.5, 128)
+    *_, key, held = made.slow.calls.pop()
+    values = (part.GIVEN,) * 4
+    plan = part.Plan(0, 128, 0, (), values, kernel, None, (), made.relay, (), None, {})
+    made.launcher.keep(key, plan, held)
+    alive = weakref.ref(kernel)
+    del plan, kernel
+    gc.collect()
+    assert alive() is not None
+    assert len(made.launcher) == 1
+    made.launcher.forget()
+    gc.collect()
+    assert alive() is None
+    assert len(made.launcher) == 0
+
+
+def test_a_launcher_that_knows_itself_is_collected(part: Any) -> None:
+    """Slow paths are methods of who owns the launcher: the ring is let go as a whole."""
+
+    class Owner:
+        launcher: Any
+
+        def slow(self, *_: Any) -> None:
+            """Never called."""
+
+    owner = Owner()
+    owner.launcher = launcher(part, LAYOUT, owner.slow)
+    alive = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert alive() is None
+
+
+def test_many_keys_do_not_grow_without_end(part: Any) -> None:
+    """A program of endlessly many keys keeps some thousand plans at most, and the newest."""
+    made = Planned(part)
+    for n in range(2, 5002):
+        made.plan(3, n, 0.5, 128, function=0)
+    assert len(made.launcher) <= 4096
+    assert made.launcher[(1,)](3, 5001, 0.5, 128) is KERNEL
+
+
+def test_equal_strings_are_one_constexpr(part: Any) -> None:
+    """A constexpr that is text counts by what it says, whichever object holds it."""
+    made = Planned(part)
+    made.plan(3, 5, 0.5, "re" + "lu" * 2, function=0)
+    made_later = "".join(["re", "lu", "lu"])
+    assert made.launcher[(1,)](3, 5, 0.5, made_later) is KERNEL
+    assert made.launcher[(1,)](3, 5, 0.5, "gelu") == "slow"
+
+
+def test_an_error_in_the_machine_comes_out(part: Any) -> None:
+    """A device that cannot be asked is an error, not another device."""
+
+    def broken() -> int:
+        raise RuntimeError("no device")
+
+    made: Callable[..., Any] = launcher(part, LAYOUT, Slow(), machine=Machine(broken, broken))[(1,)]
+    with pytest.raises(RuntimeError, match="no device"):
+        made(X, 1, 0.5, 128)

@@ -1,0 +1,165 @@
+"""Plans of what Triton really compiled, for real targets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.compiler import compile as triton_compile
+
+from asmtune.compile.toolchain import Toolchain
+from asmtune.config import Config
+from asmtune.launch import plain, plan_of
+from asmtune.launch.planning import Launched, entry_widths, quiet_lists
+
+TENSORS = (torch.Tensor,)
+WIDTH = tl.constexpr(4)
+
+
+@triton.jit
+def scalars(
+    x, n, wide, scale, flag, one, nothing, double: tl.float64, small: tl.int8, B: tl.constexpr
+):
+    """Parameters of many types."""
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    value = at * scale + wide + flag + one + double + small
+    tl.store(x + at, value.to(x.dtype.element_ty), mask=at < n)
+
+
+@triton.jit
+def scratch(x, n, B: tl.constexpr):
+    """A descriptor made by the kernel, in memory that the launcher has to give."""
+    desc = tl.make_tensor_descriptor(x, [n], [1], [B])
+    desc.store([0], desc.load([B]) + WIDTH)
+
+
+def compiled(function: Any, arguments: dict[str, Any], arch: int = 90, **options: Any) -> Any:
+    """What Triton compiles for a launch, as if it had been loaded."""
+    toolchain = Toolchain("cuda", arch, 32)
+    made = toolchain.specialise(function, {**arguments, **options})
+    kernel = triton_compile(
+        ASTSource(function, made.source.signature, made.source.constants, made.source.attrs),
+        target=GPUTarget("cuda", arch, 32),
+        options=options,
+    )
+    kernel._run, kernel.module, kernel.function = lambda *_: None, object(), 4711
+    return kernel
+
+
+def planned(function: Any, given: dict[str, Any], chosen: dict[str, Any], **parts: Any) -> Any:
+    """The plan of a launch."""
+    arch = parts.pop("arch", 90)
+    options = {name: value for name, value in chosen.items() if name not in function.arg_names}
+    known = {name: value for name, value in chosen.items() if name in function.arg_names}
+    kernel = compiled(function, {**given, **known}, arch, **options)
+    config = Config(known)
+    return plan_of(plain, Launched(function, kernel, given, chosen, config), TENSORS)  # type: ignore[arg-type]
+
+
+GIVEN = {
+    "x": torch.zeros(64),
+    "n": 48,
+    "wide": 2**40,
+    "scale": 0.5,
+    "flag": True,
+    "one": 1,
+    "nothing": None,
+    "double": 0.1,
+    "small": -3,
+}
+
+
+@pytest.mark.parametrize("arch", [80, 90, 100, 120])
+def test_plain_kernels_go_to_the_driver(arch: int) -> None:
+    """Every runtime argument has its slot, in the entry's order; constexprs have none."""
+    plan = planned(scalars, GIVEN, {"B": 64, "num_warps": 8}, arch=arch)
+    assert plan.function == 4711
+    assert plan.threads == 256
+    slots = [(kind, index) for kind, index, _ in plan.slots]
+    assert slots == [(0, 0), (3, 1), (4, 2), (9, 3), (5, 4), (10, 7), (1, 8), (0, -1), (0, -1)]
+    assert plan.values[-1] == 64
+    assert all(value is plain.GIVEN for value in plan.values[:-1])
+    assert plan.config == Config({"B": 64})
+
+
+def test_shared_memory_of_a_program() -> None:
+    """A plan asks for what the compiler allocated."""
+    plan = planned(scalars, GIVEN, {"B": 64})
+    assert plan.shared == plan.kernel.metadata.shared
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "chosen"),
+    [
+        (scratch, {"x": torch.zeros(256), "n": 256}, {"B": 64}),
+        (scalars, GIVEN, {"B": 64, "num_ctas": 2}),
+    ],
+    ids=["scratch memory", "a cluster"],
+)
+def test_the_rest_goes_through_triton(
+    function: Any, given: dict[str, Any], chosen: dict[str, Any]
+) -> None:
+    """What needs more than a grid and parameters is relayed to Triton's own launcher."""
+    plan = planned(function, given, chosen)
+    assert plan.function == 0
+    assert plan.slots == ()
+    assert plan.between[0] == 4711
+
+
+def test_an_entry_that_is_not_as_expected_goes_through_triton() -> None:
+    """Where the assembly has other parameters than the signature, the driver is not called."""
+    kernel = compiled(scalars, {**GIVEN, "B": 64})
+    launched = Launched(scalars, kernel, GIVEN, {"B": 64}, Config({"B": 64}))
+    assert entry_widths(kernel) == [8, 4, 8, 4, 1, 8, 1, 8, 8]
+    kernel.asm["ptx"] = kernel.asm["ptx"].replace(
+        ".param .u32 scalars_param_1", ".param .u64 scalars_param_1"
+    )
+    assert entry_widths(kernel) == [8, 8, 8, 4, 1, 8, 1, 8, 8]
+    plan = plan_of(plain, launched, TENSORS)  # type: ignore[arg-type]
+    assert plan is not None
+    assert plan.function == 0
+
+
+def test_defaults_and_configs_fill_what_a_launch_leaves_out() -> None:
+    """A runtime parameter that the config sets is a constant of the plan."""
+    given = {name: value for name, value in GIVEN.items() if name != "n"}
+    plan = planned(scalars, given, {"B": 64, "n": 48})
+    assert plan.slots[1] == (3, -1, 48)
+    assert plan.values[1] == 48
+
+
+@pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook", "pre_run_hooks"])
+def test_no_plan_under_hooks(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a profiler listens, Triton launches; the lists are those that a launcher watches."""
+    if hook == "pre_run_hooks":
+        monkeypatch.setattr(scalars, "pre_run_hooks", [print])
+    else:
+        monkeypatch.setattr(getattr(knobs.runtime, hook), "calls", [print])
+    assert [print] in quiet_lists(scalars)
+    assert planned(scalars, GIVEN, {"B": 64}) is None
+
+
+def test_guards_are_what_triton_looks_at_again() -> None:
+    """A changed global, `debug` or a knob breaks a guard."""
+    plan = planned(scratch, {"x": torch.zeros(256), "n": 256}, {"B": 64})
+    watched = {name: owner for owner, name, _ in plan.guards}
+    assert watched["WIDTH"] is scratch.fn.__globals__
+    assert watched["value"] is vars(WIDTH)
+    assert watched["debug"] is vars(scratch)
+    assert watched["launch_enter_hook"] is vars(knobs.runtime)
+    assert all(owner.get(name, plain.GIVEN) is now for owner, name, now in plan.guards)
+
+
+def test_no_plan_over_globals_that_change_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant that holds a list is compared by Triton at each launch."""
+    given = {"x": torch.zeros(256), "n": 256}
+    kernel = compiled(scratch, {**given, "B": 64})
+    monkeypatch.setattr(WIDTH, "value", [4])
+    launched = Launched(scratch, kernel, given, {"B": 64}, Config({"B": 64}))
+    assert plan_of(plain, launched, TENSORS) is None  # type: ignore[arg-type]

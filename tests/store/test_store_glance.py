@@ -1,0 +1,149 @@
+"""One look at the store's file: what it answers, and what it leaves to the store proper."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from store_records import PROVENANCE, record, records
+
+from asmtune.config import Config
+from asmtune.records import TuneRecord
+from asmtune.store import Glimpse, Prediction, Seen, Store, glance, predictions
+
+KEY = record().key
+GUESS = Prediction(KEY, Config({"BLOCK_M": 32}, num_warps=2), 6.25, PROVENANCE)
+
+NOTHING = Glimpse(True)
+ASK = Glimpse(False)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store with one record."""
+    made = tmp_path / "store.sqlite"
+    with Store.open(made) as store:
+        store.save(record())
+    return made
+
+
+def execute(path: Path, statement: str) -> None:
+    """Changes a store behind its back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+def test_sees_what_was_tuned(path: Path) -> None:
+    """The winner of a key's record is seen, as the store proper has it."""
+    assert glance(str(path), KEY, PROVENANCE) == Glimpse(True, Seen(record().winner, "tuned"))
+    assert glance(str(path), record(1).key, PROVENANCE) == NOTHING
+
+
+@given(kept=records())
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_sees_any_record(tmp_path: Path, kept: TuneRecord) -> None:
+    """Whatever can be kept is seen as the store proper finds it."""
+    path = tmp_path / "store.sqlite"
+    with Store.open(path) as store:
+        store.save(kept)
+        found = store.lookup(kept.key, kept.provenance).record
+    assert found is not None
+    seen = glance(str(path), kept.key, kept.provenance)
+    assert seen == Glimpse(True, Seen(found.winner, "tuned"))
+
+
+@pytest.mark.parametrize("name", ["source", "space", "triton"])
+def test_what_no_longer_holds_is_not_seen(path: Path, name: str) -> None:
+    """A record made with another source, space or Triton is none."""
+    other = replace(PROVENANCE, **{name: "9.9.9"})
+    assert glance(str(path), KEY, other) == NOTHING
+
+
+def test_tuned_goes_before_predicted(path: Path) -> None:
+    """A prediction is seen where nothing tuned holds, with its time."""
+    now = replace(PROVENANCE, source="0" * 64)
+    with Store.open(path) as store:
+        store.predict(replace(GUESS, provenance=now))
+    assert glance(str(path), KEY, now) == Glimpse(True, Seen(GUESS.config, "predicted", 6.25))
+    with Store.open(path) as store:  # as an asmtune that knows of no predictions leaves it
+        row = predictions.form(GUESS)
+        store.transact(lambda connection: predictions.put(connection, row), writes=True)
+    assert glance(str(path), KEY, PROVENANCE).seen == Seen(record().winner, "tuned")
+
+
+def test_no_file_and_no_url(tmp_path: Path) -> None:
+    """Without a file there is nothing, and none is made; a server is for the store proper."""
+    assert glance(str(tmp_path / "none.sqlite"), KEY, PROVENANCE) == NOTHING
+    assert list(tmp_path.iterdir()) == []
+    assert glance("postgresql://user@host/name", KEY, PROVENANCE) == ASK
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE keys SET winner = replace(winner, '128', '256')",
+        "UPDATE keys SET winner = '{'",
+        "UPDATE keys SET shape = '{\"M\": 1}'",
+        "UPDATE keys SET triton = x'ff'",
+        "UPDATE keys SET head = NULL",
+        "UPDATE meta SET value = '2'",
+        "UPDATE meta SET value = '99'",
+        "DELETE FROM meta",
+        "DROP TABLE predictions",
+        "DROP TABLE keys",
+    ],
+)
+def test_what_is_not_as_it_should_be(path: Path, statement: str) -> None:
+    """Damage, and stores of other versions, are left to the store proper."""
+    execute(path, statement)
+    assert glance(str(path), KEY, PROVENANCE) == ASK
+
+
+def test_what_is_no_store(tmp_path: Path) -> None:
+    """Random bytes, an empty file and a folder are left to the store proper, untouched."""
+    path = tmp_path / "store.sqlite"
+    for content in (b"not a database" * 100, b""):
+        path.write_bytes(content)
+        assert glance(str(path), KEY, PROVENANCE) == ASK
+        assert path.read_bytes() == content
+    path.unlink()
+    path.mkdir()
+    assert glance(str(path), KEY, PROVENANCE) == ASK
+
+
+@given(place=st.integers(0, 30000), bit=st.integers(0, 7))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_flipped_bit_is_never_another_config(path: Path, place: int, bit: int) -> None:
+    """Whatever bit of the file flips, a glance sees the config that was kept or asks."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(path.read_bytes())
+    content[place % len(content)] ^= 1 << bit
+    damaged = path.with_name("damaged.sqlite")
+    damaged.write_bytes(content)
+    found = glance(str(damaged), KEY, PROVENANCE)
+    assert found in (ASK, NOTHING, Glimpse(True, Seen(record().winner, "tuned")))
+
+
+def test_loads_no_database_code(path: Path) -> None:
+    """A glance needs SQLite alone."""
+    code = (
+        "import sys; from asmtune.store import glance; from store_records import record\n"
+        "assert glance(sys.argv[1], record().key, record().provenance).seen\n"
+        "print('sqlalchemy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "False\n", done.stderr

@@ -1,0 +1,118 @@
+"""Predictions in the store: kept apart from what was tuned, which always goes before."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from store_records import PROVENANCE, record
+
+from asmtune.config import Config
+from asmtune.errors import InputError
+from asmtune.records import TuneKey
+from asmtune.store import Prediction, Shelf, Store, StoreWarning
+
+KEY = record().key
+GUESS = Prediction(KEY, Config({"BLOCK_M": 32, "EVEN": True}, maxnreg=96), 6.25, PROVENANCE)
+
+
+def guess(m: int, device: str = "NVIDIA H200") -> Prediction:
+    """A prediction of another shape."""
+    return replace(GUESS, key=TuneKey("pkg.matmul", {"M": m}, {}, device))
+
+
+def test_kept_and_found(where: str) -> None:
+    """What is kept is found as it was, with or without a time, until it no longer holds."""
+    with Store.open(where) as store:
+        assert store.predicted(KEY, PROVENANCE) is None
+        for made in (GUESS, replace(GUESS, predicted_us=None)):
+            store.predict(made)
+            assert store.predicted(KEY, PROVENANCE) == made
+        assert store.predicted(KEY, replace(PROVENANCE, space="b" * 64)) is None
+        assert store.predictions() == [replace(GUESS, predicted_us=None)]
+
+
+def test_no_record_comes_of_it(where: str) -> None:
+    """A prediction is no hit, no record, no timing and no run."""
+    with Store.open(where) as store:
+        store.predict(GUESS)
+        assert store.lookup(KEY, PROVENANCE).outcome == "miss"
+        assert store.records() == []
+        assert store.unfinished() == []
+        assert store.remembered(KEY, PROVENANCE).measurements == ()
+        assert store.verify() == []
+
+
+def test_tuned_replaces_predicted_and_is_not_replaced(where: str) -> None:
+    """A record ends its key's prediction; none is kept of a key whose record holds."""
+    with Store.open(where) as store:
+        store.predict(GUESS)
+        store.predict(guess(1))
+        store.save(record())
+        assert store.predictions() == [guess(1)]
+        store.predict(GUESS)
+        assert store.predicted(KEY, PROVENANCE) is None
+        assert store.records() == [record()]
+        assert store.keep_first(replace(record(), key=guess(1).key)).key == guess(1).key
+        assert store.predictions() == []
+
+
+def test_a_stale_record_does_not_keep_it_out(where: str) -> None:
+    """Where the record was made with another source, what is predicted now is kept beside it."""
+    now = replace(GUESS, provenance=replace(PROVENANCE, source="0" * 64))
+    with Store.open(where) as store:
+        store.save(record())
+        store.predict(now)
+        assert store.predicted(KEY, now.provenance) == now
+        assert store.records() == [record()]
+
+
+def test_cleared_by_kernel_and_device(where: str) -> None:
+    """Predictions are deleted with the records of a kernel or a device."""
+    with Store.open(where) as store:
+        for made in (guess(1), guess(2, "NVIDIA L4")):
+            store.predict(made)
+        store.clear(device="NVIDIA L4")
+        assert store.predictions() == [guess(1)]
+        store.clear(kernel="pkg.matmul")
+        assert store.predictions() == []
+
+
+def test_what_cannot_be_kept(where: str) -> None:
+    """A value that no file can hold is refused by the store, and costs a shelf one warning."""
+    bad = replace(GUESS, config=Config({"BLOCK": object()}))
+    with Store.open(where) as store, pytest.raises(InputError, match=r"prediction\.winner\.BLOCK"):
+        store.predict(bad)
+    shelf = Shelf(where)
+    with pytest.warns(StoreWarning, match="it is not kept"):
+        shelf.predict(bad)
+    shelf.predict(GUESS)
+    assert shelf.predicted(KEY, PROVENANCE) == GUESS
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("winner = replace(winner, '32', '64')", "do not match its seal"),
+        ("predicted_us = 1.0", "do not match its seal"),
+        ("shape = '{}'", "key does not match its digest"),
+        ("winner = '['", "winner: not JSON"),
+    ],
+)
+def test_damage(tmp_path: Path, change: str, problem: str) -> None:
+    """A changed row is no prediction, and `verify` names it; the next one replaces it."""
+    path = tmp_path / "store.sqlite"
+    with Store.open(path) as store:
+        store.predict(GUESS)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"UPDATE predictions SET {change}")
+    with Store.open(path) as store:
+        assert store.predicted(KEY, PROVENANCE) is None
+        assert store.predictions() == []
+        (finding,) = store.verify()
+        assert problem in finding.problem
+        store.predict(GUESS)
+        assert store.verify() == []

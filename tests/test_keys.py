@@ -1,0 +1,323 @@
+"""What a key is made of: buckets, functions of arguments, their values and what these cover."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import triton.language as tl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.errors import InputError
+from asmtune.keys import Bucket, KeyPart, between, covers, key_parts, multiple, pow2, values
+
+NAMES = ("x_ptr", "M", "N", "K", "BLOCK")
+NUMBERS = st.integers(-(1 << 40), 1 << 40) | st.integers(-70, 70)
+BUCKETS = st.one_of(
+    st.just(pow2),
+    st.integers(1, 5000).map(multiple),
+    st.lists(st.integers(-60, 300), min_size=1, max_size=5, unique=True).map(
+        lambda edges: between(*sorted(edges))
+    ),
+)
+
+
+def cells(M: int, N: int) -> int:
+    """A function of two arguments."""
+    return (M * N).bit_length()
+
+
+def evaluate(key: Any, **arguments: Any) -> dict[str, Any]:
+    """A key's values at a launch of `add`."""
+    return values(key_parts(key, NAMES, "add"), arguments, "add")
+
+
+@given(bucket=BUCKETS, first=NUMBERS, second=NUMBERS)
+def test_buckets_are_monotone_and_idempotent(bucket: Bucket, first: int, second: int) -> None:
+    """A larger number has no smaller bucket, and a bucket's value lies in the bucket."""
+    low, high = sorted((first, second))
+    assert bucket.function(low) <= bucket.function(high)
+    assert bucket.function(bucket.function(first)) == bucket.function(first)
+
+
+@given(bucket=BUCKETS, number=NUMBERS, other=NUMBERS)
+def test_a_bucket_covers_what_maps_to_it(bucket: Bucket, number: int, other: int) -> None:
+    """The span of a bucket's value holds exactly the numbers with that value."""
+    value = bucket.function(number)
+    span = bucket.span(value)
+    assert span is not None
+    low, high = span
+    assert low is None or low <= number
+    assert high is None or number <= high
+    inside = (low is None or low <= other) and (high is None or other <= high)
+    assert inside == (bucket.function(other) == value)
+    for end, beyond in ((low, -1), (high, 1)):
+        if end is not None:
+            assert bucket.function(end) == value
+            assert bucket.function(end + beyond) != value
+
+
+@given(bucket=BUCKETS, number=NUMBERS)
+def test_no_other_number_is_a_buckets_value(bucket: Bucket, number: int) -> None:
+    """A number that no argument maps to has no span, and the words say nothing of it."""
+    span = bucket.span(number)
+    assert (span is None) == (bucket.function(number) != number)
+    assert (covers(str(bucket("N")), number) is None) == (span is None)
+
+
+@given(bucket=BUCKETS, number=NUMBERS)
+def test_a_value_is_read_by_its_name_alone(bucket: Bucket, number: int) -> None:
+    """The name that a store keeps is enough to tell what a value covers."""
+    (part,) = key_parts([bucket("N")], NAMES)
+    ((name, value),) = values([part], {"N": number}).items()
+    text = covers(name, value)
+    assert text is not None
+    low, high = bucket.span(value) or (None, None)
+    assert text.startswith("N ")
+    assert {str(end) for end in (low, high) if end is not None} <= set(
+        text.removeprefix("N ").replace("..", " ").split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("pow2(N)", 4096, "N 2049..4096"),
+        ("pow2(N)", 1, "N 1"),
+        ("pow2(N)", 0, "N 0"),
+        ("pow2(N)", -8, "N -8..-5"),
+        ("multiple(128, K)", 512, "K 385..512"),
+        ("multiple(1, K)", 5, "K 5"),
+        ("between(16, 256, M)", 16, "M 16 or less"),
+        ("between(16, 256, M)", 256, "M 17..256"),
+        ("between(16, 256, M)", 257, "M 257 or more"),
+        ("between(-4, 3, M)", 3, "M -3..3"),
+        ("cells(M, N)", 12, "M, N with cells = 12"),
+        ("N", 4096, None),
+        ("pow2(N)", 4095, None),
+        ("pow2(N)", "4096", None),
+        ("multiple(0, K)", 0, None),
+        ("multiple(4, 8, K)", 8, None),
+        ("between(5, 5, M)", 5, None),
+        ("pow2()", 4, None),
+        ("pow2(M, N)", 4, None),
+    ],
+)
+def test_covers(name: str, value: Any, text: str | None) -> None:
+    """What a stored value stands for, in words; nothing of what no bucket gives."""
+    assert covers(name, value) == text
+
+
+def test_both_forms_give_the_same_parts() -> None:
+    """A list and a mapping make the same buckets, and functions are named by what they take."""
+    listed = key_parts(["M", pow2("N"), multiple(128, "K"), between(1, 64)("BLOCK")], NAMES)
+    named = key_parts(
+        {"M": None, "N": pow2, "K": multiple(128), "BLOCK": between(1, 64, argument="BLOCK")},
+        NAMES,
+    )
+    assert [part.name for part in listed] == [
+        "M", "pow2(N)", "multiple(128, K)", "between(1, 64, BLOCK)",
+    ]  # fmt: skip
+    assert [(p.name, p.needs) for p in listed] == [(p.name, p.needs) for p in named]
+    assert listed[0] == KeyPart("M", ("M",), None)
+    made = key_parts([cells, lambda K, M: K + M], NAMES)
+    assert [(p.name, p.needs) for p in made] == [
+        ("cells(M, N)", ("M", "N")),
+        ("lambda(K, M)", ("K", "M")),
+    ]
+    assert key_parts({"cells": lambda M, N: M * N}, NAMES)[0].name == "cells(M, N)"
+    assert key_parts((), NAMES) == ()
+
+
+def test_values() -> None:
+    """Every part has its value; functions take the arguments in their own order."""
+    key = ["M", pow2("N"), multiple(128, "K"), lambda K, M: K - M, lambda x_ptr: x_ptr.shape[0]]
+    found = evaluate(key, M=3, N=2049, K=385, x_ptr=torch.empty(7))
+    assert found == {
+        "M": 3, "pow2(N)": 4096, "multiple(128, K)": 512, "lambda(K, M)": 382, "lambda(x_ptr)": 7,
+    }  # fmt: skip
+
+
+def test_an_argument_not_given_has_its_default() -> None:
+    """What the launch leaves out counts as the kernel's default, and as None without one."""
+    parts = key_parts(["M", pow2("N")], NAMES)
+    assert values(parts, {}, defaults={"M": 2, "N": 5}) == {"M": 2, "pow2(N)": 8}
+    assert values(parts, {"N": 3}, defaults={"N": 5}) == {"M": None, "pow2(N)": 4}
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (True, True),
+        (None, None),
+        ("rows", "rows"),
+        (-(1 << 63), -(1 << 63)),
+        ((1 << 64) - 1, (1 << 64) - 1),
+        (1.5, 1.5),
+        (np.int64(5), 5),
+        (np.float32(0.5), 0.5),
+        (torch.float16, "fp16"),
+        (torch.bool, "i1"),
+        (tl.float8e4nv, "fp8e4nv"),
+        (tl.int32, "i32"),
+    ],
+)
+def test_plain_values(value: Any, plain: Any) -> None:
+    """A number of another library's is the number that it equals, a dtype its name."""
+    (found,) = evaluate(["M"], M=value).values()
+    assert found == plain
+    assert type(found) is type(plain)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1, 2], r"key M is \[1, 2\] \(list\): expected a finite number, text"),
+        ({"a": 1}, r"key M is \{'a': 1\} \(dict\): expected"),
+        ((1, 2), r"key M is \(1, 2\) \(tuple\): expected"),
+        (math.nan, "key M is nan: expected a finite number"),
+        (-math.inf, "key M is -inf: expected a finite number"),
+        (1 << 64, "key M is 18446744073709551616: expected a finite number"),
+        (np.arange(2), r"key M is array\(\[0, 1\]\) \(ndarray\): expected"),
+        (np.array(1.5), r"key M is array\(1.5\) \(ndarray\): expected"),
+        (torch.zeros(3, 4), r"key M is a tensor of fp32 \(3, 4\): .*lambda x: x.shape\[0\]"),
+        (torch.tensor(4), r"key M is a tensor of i64 \(\): .*its dtype is part of every key"),
+        (torch.empty(3, device="meta"), r"key M is a tensor of fp32 \(3,\)"),
+    ],
+)
+def test_values_that_are_not_plain(value: Any, message: str) -> None:
+    """What no key can hold is refused with kernel, part, value and expectation, in one line."""
+    with pytest.raises(InputError, match=f"^kernel add: {message}") as caught:
+        evaluate(["M"], M=value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match=r"^kernel add: key same\(M\) at M=.* is .*: expected"):
+        evaluate({"same": lambda M: M}, M=value)
+
+
+@pytest.mark.parametrize("bucket", [pow2, multiple(8), between(3, 5)])
+@pytest.mark.parametrize("value", [True, 1.5, "8", None, torch.tensor(8)])
+def test_buckets_are_of_whole_numbers(bucket: Bucket, value: Any) -> None:
+    """A bucket refuses what is no whole number, and names the argument and its value."""
+    with pytest.raises(InputError, match=r"at N=.*TypeError: a bucket is of whole numbers") as hit:
+        evaluate([bucket("N")], N=value)
+    assert str(hit.value).startswith(f"kernel add: key {bucket('N')} at N=")
+
+
+def test_buckets_take_numbers_of_other_libraries() -> None:
+    """A whole number of numpy's is rounded like Python's, to a plain one."""
+    (found,) = evaluate([pow2("N")], N=np.int32(5)).values()
+    assert (found, type(found)) == (8, int)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda M: 1 // M, r"lambda\(M\) at M=0: ZeroDivisionError: .*division"),
+        (lambda M: M.shape, r"lambda\(M\) at M=0: AttributeError: 'int' object has no"),
+        (lambda M: [][M], r"lambda\(M\) at M=0: IndexError: list index out of range"),
+        (lambda M: torch.zeros(2).view(3 + M), r"lambda\(M\) at M=0: RuntimeError: shape "),
+        (lambda M: [M], r"lambda\(M\) at M=0 is \[0\] \(list\): expected a finite number"),
+        (lambda N: N, r"lambda\(N\) needs argument N, and the launch has none"),
+    ],
+)
+def test_functions_that_fail(function: Callable[..., Any], message: str) -> None:
+    """A function that raises, gives nothing plain or lacks an argument is named with its input."""
+    with pytest.raises(InputError, match=f"^kernel add: key {message}"):
+        evaluate([function], M=0)
+
+
+def test_a_shown_value_is_short() -> None:
+    """A message shows no more than the beginning of a long value."""
+    with pytest.raises(InputError) as caught:
+        evaluate(["M"], M=list(range(1000)))
+    assert len(str(caught.value)) < 250
+
+
+def test_lenient_values() -> None:
+    """Under an unchanged program a tensor counts by its dtype and an object by its text."""
+    parts = key_parts(["M", "N", "K"], NAMES)
+    given = {"M": torch.zeros(2, dtype=torch.int8), "N": (1, 2), "K": math.inf}
+    assert values(parts, given, strict=False) == {"M": "i8", "N": "(1, 2)", "K": "inf"}
+    with pytest.raises(InputError, match=r"key M is \[1\] \(list\): unhashable type: 'list'"):
+        values(parts, {"M": [1]}, "add", strict=False)
+
+
+def test_lenient_parts() -> None:
+    """As `triton.autotune` does, unknown and repeated names are passed over where asked to."""
+    parts = key_parts(["M", "missing", "M", "N"], NAMES, strict=False)
+    assert [part.name for part in parts] == ["M", "N"]
+    assert [part.name for part in key_parts("MK", NAMES, strict=False)] == ["M", "K"]
+
+
+def anything(M: int, *rest: int) -> int:
+    """Takes more than it names."""
+    return M + len(rest)
+
+
+def by_keyword(M: int, *, N: int) -> int:
+    """Takes an argument by keyword alone."""
+    return M + N
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (["BLOK"], r"key 'BLOK' is no parameter of add: .*BLOCK; did you mean BLOCK\?"),
+        ([pow2("n_rows")], r"'n_rows' of key pow2\(n_rows\) is no parameter of add: they are x"),
+        ([lambda M, n: M + n], r"'n' of key lambda\(M, n\) is no parameter of add"),
+        ({"rows": None}, "key 'rows' is no parameter of add"),
+        ({"rows": pow2}, r"'rows' of key pow2\(rows\) is no parameter of add"),
+        ("M", "key='M': expected a list of names"),
+        (3, "key=3: expected a list of names"),
+        (["M", "N", "M"], "key 'M' stands twice"),
+        ([pow2("M"), pow2("M")], r"key 'pow2\(M\)' stands twice"),
+        ([lambda M: M, lambda M: -M], r"two functions .* called lambda\(M\): name them, key=\{"),
+        ([pow2], r"key pow2 names no argument: write key=\[pow2\('N'\)\] or key=\{'N': pow2\}"),
+        (
+            [multiple(8)],
+            r"key mult.*: write key=\[multiple\(8\)\('N'\)\] or key=\{'N': multiple\(8\)\}",
+        ),
+        ([3], "key 3: expected the name of an argument, a bucket or a function"),
+        ({"M": "N"}, "key M is 'N': expected the name"),
+        ({"rows": pow2("M")}, r"key 'rows' is pow2\(M\), a bucket of M: put pow2\(M\) into a list"),
+        ({"a(b)": cells}, r"key 'a\(b\)': expected a name of letters and digits"),
+        ({7: cells}, "key 7: expected a name"),
+        ({"pow2": cells}, "key 'pow2' is a bucket of asmtune's: rename yours"),
+        ([anything], r"key anything takes \*rest: expected a function of the kernel's"),
+        ([by_keyword], "key by_keyword takes N by keyword alone: expected a function"),
+        ([lambda **rest: len(rest)], r"key lambda takes \*\*rest: expected a function"),
+        ([lambda: 1], "key lambda takes nothing: expected a function"),
+        ({"root": functools.partial}, "key root takes|key root: "),
+        ([max], "key max: no signature found.*wrap it: lambda N: max"),
+    ],
+)
+def test_keys_that_do_not_fit(key: Any, message: str) -> None:
+    """A key that cannot be made is refused when decorating, in one line that names the part."""
+    with pytest.raises(InputError, match=f"^asm_autotune: {message}") as caught:
+        key_parts(key, NAMES, "add")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: multiple(0), r"multiple\(0\): expected a whole number above 0"),
+        (lambda: multiple(1.5), r"multiple\(1.5\): expected"),  # type: ignore[arg-type]
+        (lambda: multiple("K"), r"multiple\('K'\): expected"),  # type: ignore[arg-type]
+        (lambda: between(), r"between\(\): expected whole numbers, each above"),
+        (lambda: between(4, 4), r"between\(4, 4\): expected"),
+        (lambda: between(4, 2), r"between\(4, 2\): expected"),
+        (lambda: between("M", 2), r"between\('M', 2\): expected"),  # type: ignore[arg-type]
+        (lambda: pow2(8), r"pow2\(8\): expected the name of an argument"),  # type: ignore[arg-type]
+    ],
+)
+def test_buckets_that_cannot_be(make: Callable[[], Bucket], message: str) -> None:
+    """A bucket of nothing, or whose name is none, is refused where it is made."""
+    with pytest.raises(InputError, match=f"^{message}"):
+        make()

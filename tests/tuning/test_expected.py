@@ -1,0 +1,49 @@
+"""What a lookup expects of a config, against what tuning writes on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asmtune.tuning import TuneOptions, expected_of
+from tests.tuning_support import HostMachine, job, problem, space, workshop
+
+
+def own_clock(call: Any, quantiles: Any) -> float:
+    """Stands for a user's clock."""
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"effort": "quick", "isolate": True, "seed": 3},
+        {"tiles": True},
+        {"objective": "time"},
+        {"objective": "time=1,memory=0.5"},
+        {"objective": "pareto", "tiles": True},
+        {"do_bench": own_clock},
+        {"do_bench": own_clock, "rep": 20.0},
+        {"restore_value": ("x_ptr",), "check": False},
+    ],
+    ids=str,
+)
+def test_lookups_expect_what_tuning_writes(tmp_path: Path, choices: dict[str, Any]) -> None:
+    """Whatever a user chooses, what is tuned so is a hit for a launch that has chosen so."""
+    bench = workshop(tmp_path, HostMachine())
+    bench.options = TuneOptions.of(choices)  # type: ignore[arg-type]
+    written = bench.expected(job(), space())
+    expected = expected_of(problem(), space(), choices)
+    assert replace(expected, date="") == replace(written, date="")
+
+
+def test_choices_that_change_what_is_best_are_told_apart() -> None:
+    """Tiles, another objective and another clock each expect a config of their own."""
+    chosen: list[dict[str, Any]] = [{}, {"tiles": True}, {"objective": "energy"}]
+    chosen += [{"do_bench": own_clock}]
+    made = [expected_of(problem(), space(), choices) for choices in chosen]
+    assert len({(one.source, one.space) for one in made}) == len(chosen)

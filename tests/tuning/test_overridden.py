@@ -1,0 +1,228 @@
+"""Whole runs with hand-edited PTX among the configs: checked like any other, kept by content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.compile import Lowering, compile_one
+from asmtune.compile.load import Binary, Launch
+from asmtune.config import Config
+from asmtune.errors import InputError
+from asmtune.funnel import first_pick, small_pick
+from asmtune.records import Artifact, Failure
+from asmtune.settings import Settings
+from asmtune.space import Space
+from asmtune.store import Store
+from asmtune.target import match_device
+from asmtune.trace import read_trace, run_files
+from asmtune.tuning.identity import space_digest, with_files
+from tests.tuning_support import DEVICE, HostMachine, job, problem, usual_us, workshop
+
+PLAIN = Config({"BLOCK": 256, "FLAW": 0}, num_warps=4)
+OTHER = Config({"BLOCK": 512, "FLAW": 0}, num_warps=4)
+PLUS_ZERO, PLUS_ONE = "0f00000000", "0f3F800000"
+
+
+class EditedMachine(HostMachine):
+    """Does what the kernel, or the hand-edited file in its place, would do."""
+
+    def launch(
+        self,
+        binary: Binary,
+        values: Mapping[str, Any],
+        pre_hook: Callable[..., Any] | None,
+    ) -> Launch:
+        """Does what the file's text tells of."""
+        launch = super().launch(binary, values, pre_hook)
+        path = values.get("ir_override")
+        text = Path(path).read_text() if path else ""
+
+        def run() -> None:
+            launch.run()
+            if PLUS_ONE in text:
+                values["out_ptr"].add_(1.0)
+            if "scribbles" in text:
+                values["x_ptr"][5] = 0.0
+
+        return Launch(launch.prepare, run)
+
+
+def edited_us(config: Config) -> float:
+    """A hand-edited config is three times as fast."""
+    return usual_us(config) / (3 if config.ir_override else 1)
+
+
+@pytest.fixture(scope="module")
+def ptx() -> str:
+    """The compiler's PTX of `PLAIN`."""
+    target = match_device(DEVICE)
+    assert target is not None
+    request = Lowering(problem(), target, 30).request(PLAIN)
+    assert not isinstance(request, Failure)
+    made = compile_one(request, Settings.from_environment())
+    assert isinstance(made, Artifact)
+    text = made.outputs["ptx"]
+    assert PLUS_ZERO in text
+    return text
+
+
+def listed(path: Path, text: str, **options: Any) -> Space:
+    """A hand-edited config, first, and two of the compiler's own."""
+    path.write_text(text)
+    edited = Config(PLAIN.kwargs, num_warps=4, ir_override=str(path), **options)
+    return Space.from_configs([edited, PLAIN, OTHER])
+
+
+def test_a_faster_edit_wins_is_stored_and_found(tmp_path: Path, ptx: str) -> None:
+    """It is timed as one more candidate; who finds it in the store can launch it as it was."""
+    path = tmp_path / "add.ptx"
+    space = listed(path, "// better\n" + ptx)
+    machine = EditedMachine(edited_us)
+    record = workshop(tmp_path / "w", machine).resolve(job(), space).record
+    assert record is not None
+    winner = record.winner
+    assert winner.ir_override is not None
+    assert Path(winner.ir_override).read_text() == path.read_text()
+    assert record.median_us == pytest.approx(edited_us(winner))
+    assert {m.config.ir_override is None for m in record.measurements} == {True, False}
+    later = EditedMachine(edited_us)
+    again = workshop(tmp_path / "w", later).resolve(job(), space)
+    assert (again.outcome, later.timed) == ("known", [])
+    assert again.record is not None
+    assert again.record.winner == winner
+    assert again.record.median_us == record.median_us
+    with Store.open(tmp_path / "w" / "store.sqlite") as store:
+        (kept,) = store.records()
+    assert kept.winner.to_dict() == winner.to_dict()
+    assert str(tmp_path) not in str(kept)
+    (file,) = run_files(tmp_path / "w" / "runs")
+    assert str(tmp_path) not in file.read_text()
+    assert read_trace(file).ending.winner.to_dict() == winner.to_dict()
+
+
+def test_an_edit_that_computes_something_else_never_wins(tmp_path: Path, ptx: str) -> None:
+    """A constant changed in the file is wrong output: the compiler's own config stays."""
+    space = listed(tmp_path / "add.ptx", ptx.replace(PLUS_ZERO, PLUS_ONE))
+    machine = EditedMachine(edited_us)
+    record = workshop(tmp_path / "w", machine).resolve(job(), space).record
+    assert record is not None
+    assert record.winner in (PLAIN, OTHER)
+    ((config, failure),) = record.failures
+    assert config.ir_override is not None
+    assert (failure.stage, failure.kind) == ("check", "wrong_output")
+    assert all(config.ir_override is None for config in machine.timed)
+
+
+@pytest.mark.parametrize("reference", [None, lambda values: values["x_ptr"] + values["y_ptr"]])
+def test_an_edit_that_writes_an_input_is_caught(
+    tmp_path: Path, ptx: str, reference: Callable[..., Any] | None
+) -> None:
+    """What the source only reads is held to what it held, and put back."""
+    made = problem()
+    before = made.arguments["x_ptr"].clone()
+    space = listed(tmp_path / "add.ptx", "// scribbles\n" + ptx)
+    maker = workshop(tmp_path / "w", EditedMachine(edited_us), reference=reference)
+    record = maker.resolve(job(made), space).record
+    assert record is not None
+    assert record.winner in (PLAIN, OTHER)
+    ((_, failure),) = record.failures
+    assert (failure.stage, failure.kind) == ("check", "wrong_output")
+    assert "x_ptr" in failure.detail
+    assert torch.equal(made.arguments["x_ptr"], before)
+
+
+def test_an_edited_file_is_a_new_candidate(tmp_path: Path, ptx: str) -> None:
+    """After an edit of the file nothing of the store is a hit; what was wrong before is tried."""
+    path = tmp_path / "add.ptx"
+    wrong = listed(path, ptx.replace(PLUS_ZERO, PLUS_ONE))
+    first = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), wrong)
+    mended = listed(path, "// mended\n" + ptx)
+    second = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), mended)
+    assert (first.outcome, second.outcome) == ("tuned", "tuned")
+    assert first.record is not None
+    assert second.record is not None
+    assert first.record.winner.ir_override is None
+    assert second.record.winner.ir_override is not None
+    assert first.record.provenance.space != second.record.provenance.space
+    back = listed(path, ptx.replace(PLUS_ZERO, PLUS_ONE))
+    third = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), back)
+    assert third.record is not None
+    assert third.record.winner.ir_override is None
+
+
+def test_a_hook_stays_with_its_edited_config(tmp_path: Path, ptx: str) -> None:
+    """What is found in the store has the hook and the file of the config given."""
+
+    def hook(values: Mapping[str, Any]) -> None:
+        """Of the edited config."""
+
+    space = listed(tmp_path / "add.ptx", "// better\n" + ptx, pre_hook=hook)
+    workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), space)
+    found = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), space).record
+    assert found is not None
+    assert found.winner.pre_hook is hook
+    assert found.median_us is not None
+
+
+@pytest.mark.parametrize("text", [None, "no PTX"])
+def test_a_file_that_is_no_use_costs_itself(tmp_path: Path, ptx: str, text: str | None) -> None:
+    """A missing or malformed file is one failed config, named; once it is there it is tried."""
+    path = tmp_path / "add.ptx"
+    space = listed(path, text or "gone")
+    if text is None:
+        path.unlink()
+    result = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), space)
+    assert result.record is not None
+    assert result.record.winner in (PLAIN, OTHER)
+    ((_, failure),) = result.record.failures
+    assert failure.kind == "override"
+    assert "ir_override=" in failure.detail
+    assert "add" in failure.detail.splitlines()[0]
+    path.write_text("// there\n" + ptx)
+    later = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), space).record
+    assert later is not None
+    assert later.winner.ir_override is not None
+
+
+def test_no_cap_is_derived_of_a_file(tmp_path: Path, ptx: str) -> None:
+    """A file says itself how many registers it may have: a cap beside it would do nothing."""
+    space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
+    record = workshop(tmp_path / "w", EditedMachine(edited_us), "exhaustive").resolve(job(), space)
+    assert record.record is not None
+    measured = [m.config for m in record.record.measurements]
+    assert any(config.ir_override for config in measured)
+    assert not any(config.ir_override and config.maxnreg for config in measured)
+
+
+def test_a_file_that_nobody_gave_is_never_launched(tmp_path: Path, ptx: str) -> None:
+    """A stored name without a file among the configs is told, not looked for."""
+    space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
+    record = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), space).record
+    assert record is not None
+    with pytest.raises(InputError, match=r"names add\.[0-9a-f]{16}\.ptx.*force=True"):
+        with_files(record, Space.from_configs([PLAIN, OTHER]))
+
+
+def test_a_pick_that_nobody_checks_is_no_file(tmp_path: Path, ptx: str) -> None:
+    """Where nothing is timed and no output checked, the model picks of the compiler's own."""
+    space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
+    funnel = workshop(tmp_path / "w", EditedMachine()).funnel
+    assert first_pick(funnel, problem(), space).config in (PLAIN, OTHER)
+    small = small_pick(funnel, problem(), space, None)
+    assert small is not None
+    assert small.config in (PLAIN, OTHER)
+
+
+def test_spaces_are_told_apart_by_content(tmp_path: Path) -> None:
+    """The digest of what is searched changes with a file's content, and not with its folder."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first = space_digest(listed(tmp_path / "a" / "add.ptx", "one").listed)
+    same = space_digest(listed(tmp_path / "b" / "add.ptx", "one").listed)
+    edited = space_digest(listed(tmp_path / "a" / "add.ptx", "two").listed)
+    assert first == same != edited

@@ -1,0 +1,117 @@
+"""Whole runs with a user's hooks and clock: what they are called with, and what they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.config import Config
+from asmtune.errors import MeasureError
+from asmtune.records import Measurement
+from tests.tuning_support import BEST, HostMachine, job, problem, space, usual_us, workshop
+
+
+def test_hooks_are_called_around_every_launch(tmp_path: Path) -> None:
+    """As often before as after; at the end once more, with the winner's values, to reset."""
+    called: list[tuple[str, bool]] = []
+    values: list[Mapping[str, Any]] = []
+
+    def before(kwargs: dict[str, Any], reset_only: bool = False) -> None:
+        called.append(("pre", reset_only))
+        values.append(dict(kwargs))
+        if reset_only:
+            kwargs["out_ptr"].zero_()
+
+    def after(kwargs: dict[str, Any], exception: Exception | None) -> None:
+        assert exception is None
+        called.append(("post", False))
+
+    made = problem()
+    maker = workshop(tmp_path, HostMachine(), pre_hook=before, post_hook=after)
+    record = maker.resolve(job(made), space()).record
+    assert record is not None
+    assert record.winner == BEST
+    *launches, last = called
+    assert launches == [("pre", False), ("post", False)] * (len(launches) // 2)
+    assert len(launches) > 20
+    assert last == ("pre", True)
+    assert values[-1]["BLOCK"] == BEST.kwargs["BLOCK"]
+    assert values[-1]["num_warps"] == BEST.num_warps
+    assert values[-1]["out_ptr"] is made.arguments["out_ptr"]
+    assert torch.equal(made.arguments["out_ptr"], torch.zeros(4096))  # what the last call left
+
+
+def test_known_keys_call_no_hook(tmp_path: Path) -> None:
+    """What the store knows is not tuned, and nothing is to be reset."""
+    workshop(tmp_path, HostMachine()).resolve(job(), space())
+    maker = workshop(tmp_path, HostMachine(), pre_hook=lambda *_, **__: pytest.fail("called"))
+    assert maker.resolve(job(), space()).outcome == "known"
+
+
+def test_a_hook_that_always_raises_is_named(tmp_path: Path) -> None:
+    """Where no config can be launched, the reason is what the hook raised."""
+
+    def broken(kwargs: dict[str, Any]) -> None:
+        raise KeyError("no such name")
+
+    maker = workshop(tmp_path, HostMachine(), pre_hook=broken)
+    with pytest.raises(MeasureError, match=r"KeyError.*no such name"):
+        maker.resolve(job(), space())
+
+
+def clock_of(machine_us: Callable[[Config], float]) -> Callable[..., list[float]]:
+    """A `do_bench` that tells the time of the config whose hook was called last."""
+
+    def do_bench(kernel_call: Callable[[], None], quantiles: Any) -> list[float]:
+        kernel_call()
+        ms = machine_us(_LAST["config"]) / 1000
+        return [ms, ms * 0.9, ms * 1.1]
+
+    return do_bench
+
+
+_LAST: dict[str, Config] = {}
+
+
+def remember(kwargs: dict[str, Any], reset_only: bool = False) -> None:
+    """A hook that tells the clock who runs."""
+    names = ("BLOCK", "FLAW")
+    _LAST["config"] = Config({n: kwargs[n] for n in names}, num_warps=kwargs["num_warps"])
+
+
+def test_the_users_clock_chooses(tmp_path: Path) -> None:
+    """Its least time wins, however little it differs, and our clock takes no sample."""
+
+    def slowest_first(config: Config) -> float:
+        return 1000.0 - usual_us(config)
+
+    worst = min(space(), key=slowest_first)
+    machine = HostMachine()
+    choices = {"do_bench": clock_of(slowest_first), "pre_hook": remember}
+    made = workshop(tmp_path, machine, "exhaustive", **choices)
+    record = made.resolve(job(), space(flaws=(0, 1))).record
+    assert record is not None
+    assert machine.timed == []
+    assert record.winner == worst
+    assert record.median_us == pytest.approx(slowest_first(worst))
+    wrong = [config for config, _ in record.failures if config.kwargs["FLAW"]]
+    assert len(wrong) == 20  # checked, and never timed
+
+
+def test_times_of_two_clocks_are_kept_apart(tmp_path: Path) -> None:
+    """What one clock found is no hit for the other, and none of its timings is taken over."""
+    workshop(tmp_path, HostMachine(), "exhaustive").resolve(job(), space())
+    choices = {"do_bench": clock_of(lambda _: 7.0), "pre_hook": remember}
+    result = workshop(tmp_path, HostMachine(), "exhaustive", **choices).resolve(job(), space())
+    assert result.outcome == "tuned"
+    assert result.record is not None
+    assert result.timed >= len(list(space()))
+    assert all(
+        isinstance(m, Measurement) and m.median_us == 7.0 for m in result.record.measurements
+    )
+    again = workshop(tmp_path, HostMachine(), "exhaustive", **choices).resolve(job(), space())
+    assert again.outcome == "known"
