@@ -1,0 +1,110 @@
+"""What a tuner costs a new process that finds its key in the store.
+
+    python -m benchmarks.cold_start [--rounds N] [--output FILE]
+
+Needs a GPU. An fp16 GEMM of 4096^3 is tuned once (384 configs, quickly), which fills a store of
+the benchmark's own and Triton's cache. Then fresh processes launch it once each, in turn, first
+one kind and then the other: `plain` is `@triton.jit` with the winner's config written down,
+`tuned` the same kernel under `@asm_autotune`, which finds the config. Of each process:
+
+    import_s    import torch, triton
+    context_s   three tensors on the GPU: CUDA's context, and what PyTorch loads with it
+    first_s     import asmtune, decorate, look up, first launch, synchronise
+
+`whole` is their sum, and a ratio is that of the medians, tuned over plain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import RESULTS, write
+
+PHASES = ("import_s", "context_s", "first_s")
+VARIANTS = ("plain", "tuned")
+LIMIT = 1.2
+"""What `whole` may take, times the plain kernel's."""
+
+
+def launched(variant: str, config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What one process tells.
+
+    Raises:
+        SystemExit: it failed; shows what it said.
+    """
+    environment = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "",  # an installed package is not compiled at each start
+        "ASMTUNE_CACHE_DIR": str(folder / "asmtune"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+    }
+    command = [sys.executable, "-m", "benchmarks.cold_start_child", variant, json.dumps(config)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{variant}: exit code {done.returncode}\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if not found["right"]:
+        raise SystemExit(f"{variant}: the product is wrong")
+    found["whole_s"] = sum(found[phase] for phase in PHASES)
+    return found
+
+
+def measured(rounds: int, folder: Path) -> dict[str, Any]:
+    """All processes' times, after the store and Triton's cache were filled."""
+    tuning = launched("tune", {}, folder)
+    config = tuning["config"]
+    for variant in VARIANTS:  # the file cache of all that is loaded, and the launcher's C part
+        launched(variant, config, folder)
+    found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in VARIANTS}
+    for number in range(rounds):
+        for variant in VARIANTS if number % 2 == 0 else VARIANTS[::-1]:
+            one = launched(variant, config, folder)
+            if one["config"] != config:
+                raise SystemExit(f"{variant}: launched {one['config']}, not {config}")
+            found[variant].append(one)
+    return {"tuning_first_s": tuning["first_s"], "config": config, "processes": found}
+
+
+def summary(processes: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Medians in seconds by kind and phase, and their ratios."""
+    phases = (*PHASES, "whole_s")
+    medians = {
+        variant: {
+            phase: round(statistics.median(one[phase] for one in ones), 4) for phase in phases
+        }
+        for variant, ones in processes.items()
+    }
+    plain, tuned = medians["plain"], medians["tuned"]
+    ratios = {phase: round(tuned[phase] / plain[phase], 3) for phase in ("first_s", "whole_s")}
+    return {
+        "medians": medians,
+        "ratios": ratios,
+        "added_s": round(tuned["first_s"] - plain["first_s"], 4),
+        "limit": LIMIT,
+        "loaded_needlessly": sorted({name for one in processes["tuned"] for name in one["heavy"]}),
+    }
+
+
+def main() -> None:
+    """Writes the file, and prints the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--output", type=Path, default=RESULTS / "cold_start.json")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = measured(arguments.rounds, Path(folder))
+    told = summary(found["processes"])
+    write(arguments.output, {"summary": told, "rounds": arguments.rounds, **found})
+    print(json.dumps(told, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""What a launch costs the host: asmtune's against Triton's, in one process.
+
+    python -m benchmarks.launch_cost [--rounds N] [--output FILE]
+
+Needs a GPU. Each way launches a kernel that does next to nothing, with 19 arguments and with
+none, in turns: a round is some hundred launches of each way after the queue is empty, fewer than
+the queue holds, so that the host never waits for the GPU. Given are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune import Config, asm_autotune
+from asmtune.launch import backend, plain
+from asmtune.launch.kinds import kinds, machine
+from benchmarks.provenance import RESULTS, write
+
+LAUNCHES = 300
+CONFIGS = [{"BLOCK": 64}, {"BLOCK": 128}]
+
+
+def nineteen(
+    a, b, c, bias, residual, M, N, K, am, ak, bk, bn, cm, cn, rm, rn, alpha, beta,
+    ACTIVATION: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A GEMM's arguments: five tensors, eleven sizes and strides, two factors, one constexpr."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    sizes = M + N + K + am + ak + bk + bn + cm + cn + rm + rn
+    if ACTIVATION == "none":  # never: its loads would cost the GPU time
+        sizes += tl.load(a).to(tl.int32) + tl.load(b).to(tl.int32)
+        sizes += tl.load(bias).to(tl.int32) + tl.load(residual).to(tl.int32)
+    tl.store(c + at, (alpha * sizes + beta).to(tl.float16), mask=at < 1)
+
+
+def none(BLOCK: tl.constexpr):
+    """No arguments."""
+
+
+Ways = dict[str, Callable[[], Any]]
+
+
+def arguments() -> tuple[Any, ...]:
+    """As a GEMM of 4096 x 4096 x 512 has them."""
+    tensors = [torch.zeros(4096, dtype=torch.float16, device="cuda") for _ in range(5)]
+    return (*tensors, 4096, 4096, 512, 512, 1, 4096, 1, 4096, 1, 4096, 1, 1.0, 0.5, "relu")
+
+
+def ours(function: Any, key: list[str], how: Any) -> Any:
+    """A decorated kernel over one of the launchers."""
+    configs = [Config(values) for values in CONFIGS]
+    made = asm_autotune(configs, key, effort="quick")(triton.jit(function))
+    vars(made)["_part"] = how
+    return made
+
+
+def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
+    """How one kernel can be launched, each tuned and compiled."""
+    plain_jit, grid = triton.jit(function), (1,)
+    tuner = triton.autotune([triton.Config(values) for values in CONFIGS], key)(
+        triton.jit(function)
+    )
+    native, python = ours(function, key, backend()), ours(function, key, plain)
+    compiled = plain_jit[grid](*args, BLOCK=64)
+    stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
+    fixed = (1, 1, 1, stream, compiled.function, compiled.packed_metadata, None, None, None)
+    bound = (*args, 64)
+    launch, run = compiled[(1, 1, 1)], compiled.run
+
+    def by_function(values: Any) -> tuple[int]:
+        return (triton.cdiv(64, values["BLOCK"]),)
+
+    return {
+        "asm_autotune": lambda: native[grid](*args),
+        "asm_autotune, grid of a function": lambda: native[by_function](*args),
+        "asm_autotune, in Python": lambda: python[grid](*args),
+        "triton.autotune": lambda: tuner[grid](*args),
+        "triton.autotune, grid of a function": lambda: tuner[by_function](*args),
+        "triton.jit": lambda: plain_jit[grid](*args, BLOCK=64),
+        "compiled[grid]": lambda: launch(*bound),
+        "compiled.run": lambda: run(*fixed, *bound),
+    }
+
+
+def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
+    """What a planned launch consists of."""
+    made = ours(function, key, backend())
+    made[(1,)](*args)
+    made[(1,)](*args)
+    plan, layout = made._launcher.last, made._layout()
+    part = backend()
+    taken: list[Any] = []
+    silent = part.Launcher(
+        layout.names, layout.modes, layout.functions, kinds(), machine(), (),
+        lambda _grid, _args, _kwargs, key, held: taken.append((key, held)),
+    )  # fmt: skip
+    silent[(1,)](*args)
+    values = (*[part.GIVEN] * len(args), 64)
+    idle = part.Plan(
+        0, 0, 0, (), values, plan.kernel, plan.config, (), itertools.chain, (), None, {}
+    )
+    silent.keep(*taken[0][:1], idle, taken[0][1])
+    device, stream = machine()
+    return {
+        "all but the driver's call": lambda: silent[(1,)](*args),
+        "the current device": device,
+        "its current stream": lambda: stream(0),
+        "torch.cuda.current_stream()": torch.cuda.current_stream,
+        "a call of an empty function": lambda: _nothing(*args),
+    }
+
+
+def _nothing(*_: Any) -> None:
+    """Takes what it gets."""
+
+
+def round_us(way: Callable[[], Any]) -> float:
+    """Host time of a launch, microseconds."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(LAUNCHES):
+        way()
+    return (time.perf_counter() - start) / LAUNCHES * 1e6
+
+
+def measured(all_ways: Ways, rounds: int) -> dict[str, dict[str, float]]:
+    """Median, 20th and 80th percentile of each way, in interleaved rounds."""
+    for way in all_ways.values():
+        round_us(way)
+    taken: dict[str, list[float]] = {name: [] for name in all_ways}
+    for _ in range(rounds):
+        for name, way in all_ways.items():
+            taken[name].append(round_us(way))
+    torch.cuda.synchronize()
+    found = {}
+    for name, samples in taken.items():
+        fifths = statistics.quantiles(samples, n=5)
+        found[name] = {
+            "median_us": round(statistics.median(samples), 3),
+            "p20_us": round(fifths[0], 3),
+            "p80_us": round(fifths[3], 3),
+        }
+    return found
+
+
+def results(rounds: int) -> dict[str, Any]:
+    """Both kernels, all ways, and the ratios that count."""
+    many, nothing = arguments(), ()
+    found = {
+        "19 arguments": measured(ways(nineteen, many, ["M", "N", "K"]), rounds),
+        "no arguments": measured(ways(none, nothing, []), rounds),
+        "pieces, 19 arguments": measured(pieces(nineteen, many, ["M", "N", "K"]), rounds),
+    }
+    ratios = {}
+    for case in ("19 arguments", "no arguments"):
+        mine = found[case]["asm_autotune"]["median_us"]
+        for other in ("triton.autotune", "triton.jit", "compiled.run"):
+            ratios[f"{case}, to {other}"] = round(mine / found[case][other]["median_us"], 3)
+    native = getattr(backend(), "__name__", "") == "asmtune_launch"
+    return {"rounds": rounds, "launches": LAUNCHES, "native": native, "ratios": ratios, **found}
+
+
+def main() -> None:
+    """Measures, writes and shows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--output", type=Path, default=RESULTS / "launch_cost.json")
+    chosen = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict("os.environ", ASMTUNE_CACHE_DIR=folder),
+    ):
+        found = results(chosen.rounds)
+    write(chosen.output, found)
+    for case in ("19 arguments", "no arguments", "pieces, 19 arguments"):
+        print(case)
+        for name, times in found[case].items():
+            print(f"  {name:38} {times['median_us']:7.2f} us")
+    for name, ratio in found["ratios"].items():
+        print(f"{name:34} {ratio:.3f}")
+
+
+if __name__ == "__main__":
+    main()

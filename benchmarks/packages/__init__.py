@@ -1,0 +1,1 @@
+"""Public packages that use `triton.autotune`, unchanged, with and without `asmtune run`."""

@@ -1,0 +1,61 @@
+"""The programs that are run, and the ways of running each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = Path(__file__).parent / "programs"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that uses one package.
+
+    Attributes:
+        name: of its file in `programs/`, which knows nothing of asmtune.
+        distribution: the package's name on PyPI.
+        operations: what it runs, in this order.
+    """
+
+    name: str
+    distribution: str
+    operations: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return FOLDER / f"{self.name}.py"
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of running a program, in a process of its own.
+
+    Attributes:
+        name: in the results.
+        command: what stands between the interpreter and the program's file.
+        caches: ways of one name share all their caches; the first of them finds them empty.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    caches: str
+
+
+PROGRAMS: Final = (
+    Program("linear_attention", "fla-core", ("gla", "gated_delta_rule")),
+    Program("liger", "liger-kernel", ("dyt", "mlp", "moe")),
+    Program("gems", "flag-gems", ("layer_norm", "cross_entropy", "bmm")),
+    Program("low_bit", "gemlite", ("token", "batch", "prompt")),
+)
+
+_ASMTUNE: Final = ("-m", "asmtune", "run")
+PLAIN: Final = Way("plain", (), "plain")
+AGAIN: Final = Way("plain_again", (), "plain")
+FRESH: Final = Way("asmtune", _ASMTUNE, "asmtune")
+WARM: Final = Way("asmtune_warm", _ASMTUNE, "asmtune")
+WAYS: Final = (PLAIN, FRESH, WARM)
+"""What is run. `AGAIN`, where asked for, is the fair side of a warm store: Triton has compiled code
+there and no choices, unless the package asks Triton to keep them, as fla-core does."""

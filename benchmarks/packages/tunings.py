@@ -1,0 +1,101 @@
+"""What was tuned while a program ran: by Triton, off its own words; by asmtune, off its files."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from asmtune.store import Store
+from asmtune.trace import read_summary, run_files
+
+# With TRITON_PRINT_AUTOTUNING=1 Triton prints the first for each config and the second, on four
+# lines, for each key; FlagGems' tuner, a subclass, prints its second on one line.
+_LINE: Final = re.compile(
+    r"^Autotuning kernel (?P<tried>\w+) with config "
+    r"|Triton autotuning for function (?P<tuned>\w+)(?:,\nwith key as .*?,\n| )"
+    r"finished after (?P<seconds>[\d.]+)s"
+    r"|^operation (?P<operation>\w+): first call ",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def by_triton(output: str) -> dict[str, list[dict[str, Any]]]:
+    """What Triton's own autotuner tuned, by the operation in whose first call it did.
+
+    Args:
+        output: all that the program printed.
+
+    Returns:
+        Rows of `kernel`, `configs` that were compiled and timed, and `seconds`. What no operation
+        follows, since the program ended before, stands under "".
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    rows: list[dict[str, Any]] = []
+    tried: Counter[str] = Counter()
+    for match in _LINE.finditer(output):
+        if match["tried"]:
+            tried[match["tried"]] += 1
+        elif match["tuned"]:
+            kernel = match["tuned"]
+            told = {"configs": tried.pop(kernel, 0), "seconds": float(match["seconds"])}
+            rows.append({"kernel": kernel, **told})
+        else:
+            found[match["operation"]], rows = rows, []
+    return {**found, "": rows} if rows else found
+
+
+def by_asmtune(
+    folder: Path, known: Sequence[str], spans: Mapping[str, Sequence[float]]
+) -> dict[str, list[dict[str, Any]]]:
+    """What asmtune tuned, by the operation in whose first call the run's trace was ended.
+
+    Args:
+        folder: of traces.
+        known: names of traces that were there before.
+        spans: Unix times at which the first call of each operation began and ended.
+
+    Returns:
+        Rows of `kernel`, configs `compiled` and `timed`, `seconds`, the `winner` and its time;
+        of a run that has no ending, its `kernel` alone.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in run_files(folder):
+        if path.name in known:
+            continue
+        ended = path.stat().st_mtime
+        names = [name for name, (begin, end) in spans.items() if begin <= ended <= end]
+        found.setdefault(names[0] if names else "", []).append(_row(path))
+    return found
+
+
+def traces(folder: Path) -> list[str]:
+    """The names of a folder's traces."""
+    return [path.name for path in run_files(folder)]
+
+
+def predicted(store: Path) -> list[str]:
+    """The kernels for which the model chose and nothing was timed, as a store has them."""
+    if not store.exists():
+        return []
+    with Store.open(store) as opened:
+        return sorted(prediction.key.kernel for prediction in opened.predictions())
+
+
+def _row(path: Path) -> dict[str, Any]:
+    summary = read_summary(path)
+    row: dict[str, Any] = {"kernel": summary.header.kernel}
+    if summary.ending is None:
+        return row
+    ending = summary.ending
+    return {
+        **row,
+        "compiled": ending.compiled,
+        "timed": ending.timed,
+        "seconds": summary.seconds,
+        "winner": ending.winner.to_dict() if ending.winner else None,
+        "median_us": ending.median_us,
+        "reason": ending.reason,
+    }
