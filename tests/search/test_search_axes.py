@@ -43,3 +43,12 @@ def test_coordinates_span_each_axis() -> None:
     """Every axis goes from 0 to 1, evenly."""
     configs = [Config({"BLOCK": 16 << place}) for place in range(5)]
     assert np.allclose(Axes(configs).coordinates(configs)[:, 0], [0, 0.25, 0.5, 0.75, 1])
+
+
+def test_a_hand_edited_config_has_a_place_of_its_own() -> None:
+    """It differs from the one it was made from in what its file says, which is an axis then."""
+    plain, other = Config({"BLOCK": 64}), Config({"BLOCK": 128})
+    edited = plain.with_override("edited.ptx")
+    axes = Axes([plain, other, edited])
+    assert len(set(axes.places.values())) == 3
+    assert {len(place) for place in Axes([plain, other]).places.values()} == {1}
