@@ -11,8 +11,9 @@ from triton.runtime.autotuner import Autotuner
 
 from asmtune.config import Config
 from asmtune.dispatch.backport import correct_dynamo
+from asmtune.dispatch.calls import Call
 from asmtune.dispatch.checks import check_decorated
-from asmtune.dispatch.choosing import Call, Chooser
+from asmtune.dispatch.choosing import Chooser
 from asmtune.dispatch.misses import Choice
 from asmtune.dispatch.options import DecoratorOptions
 from asmtune.dispatch.triton_configs import as_triton, timings_ms

@@ -6,13 +6,14 @@ import functools
 import inspect
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from asmtune import keys
 from asmtune.config import Config
 from asmtune.dispatch.announcing import announce
+from asmtune.dispatch.calls import Call, is_capturing, is_usual_grid, memory_key
 from asmtune.dispatch.checks import (
     by_place,
     check_launch,
@@ -28,38 +29,11 @@ from asmtune.dispatch.options import Arguments, DecoratorOptions, numbers
 from asmtune.dispatch.places import check_places
 from asmtune.dispatch.ranks import current_job, resolve
 from asmtune.dispatch.triton_configs import as_triton
-from asmtune.dtypes import element_type
 from asmtune.overrides import pinned_space
-from asmtune.problem import GRID_LIMITS, Problem
+from asmtune.problem import Problem
 from asmtune.records import TuneKey
 from asmtune.settings import Settings
 from asmtune.space import Space
-
-_SCALARS: Final = frozenset({bool, int, float, str, type(None)})
-
-
-class Call:
-    """A launch as it was called; made at each launch that has no plan.
-
-    Attributes:
-        grid, args, kwargs: as they were given.
-        placed: what was given by position, by name.
-        arguments: what was given for the kernel's parameters, by name.
-    """
-
-    __slots__ = ("args", "arguments", "grid", "kwargs", "placed")
-
-    def __init__(
-        self,
-        grid: Any,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        arg_names: Sequence[str],
-    ) -> None:
-        self.grid, self.args, self.kwargs = grid, args, kwargs
-        self.placed = dict(zip(arg_names, args, strict=False))
-        named = {name: value for name, value in kwargs.items() if name in arg_names}
-        self.arguments = {**self.placed, **named}
 
 
 class Chooser:
@@ -115,7 +89,7 @@ class Chooser:
             AsmtuneError: its config cannot be tuned.
         """
         values = self._values(call)
-        key = self._memory_key(call, values)
+        key = memory_key(call, values)
         known = self.memory.get(key)
         if known is not None:
             check_places(self._function.__name__, call.arguments, strict=self.options.strict)
@@ -138,7 +112,7 @@ class Chooser:
             return grid
 
         def check(made: Any) -> Any:
-            if not _is_usual(made):
+            if not is_usual_grid(made):
                 problem = Problem(self._kernel, {}, grid, name=self._function.__name__)
                 has_programs(problem, config, made, strict=self.options.strict)
             return made
@@ -165,19 +139,9 @@ class Chooser:
             strict=self.options.strict,
         )
 
-    def _memory_key(self, call: Call, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Values of the key and dtypes, as in Triton's cache, with names and the device."""
-        dtypes = [
-            (name, str(dtype))
-            for name, value in call.arguments.items()
-            if type(value) not in _SCALARS and (dtype := element_type(value)) is not None
-        ]
-        dtypes.sort()  # in whatever order they were given
-        return (*values.values(), *dtypes, device_index())
-
     def candidates(self, call: Call) -> list[Config]:
         """The configs to compile for a launch to come: its own where it is known, else all."""
-        known = self.memory.get(self._memory_key(call, self._values(call)))
+        known = self.memory.get(memory_key(call, self._values(call)))
         if known is not None:
             return [Config.of(known)]
         return list(self.searched(call).configs(**numbers(call.arguments)))
@@ -197,7 +161,7 @@ class Chooser:
         call = Call((1,), (*placed.values(),), named, self._kernel.arg_names)
         values = self._values(call)
         miss = self._miss(call, values, self.searched(call))
-        known = self.memory.get(self._memory_key(call, values))
+        known = self.memory.get(memory_key(call, values))
         if known is not None:  # a program may have put it there, or ranks agreed on it
             return miss.key, Choice(Config.of(known), True, "known")
         return miss.key, resolve(self._resolver, miss, capturing=True)
@@ -243,28 +207,5 @@ class Chooser:
         if current_job() is not None:
             return  # ranks keep what they agreed on: they would not switch at one launch
         call = Call(miss.problem.grid, (), miss.problem.arguments, self._kernel.arg_names)
-        self.memory[self._memory_key(call, miss.key.shape)] = choice.config
+        self.memory[memory_key(call, miss.key.shape)] = choice.config
         self._tell(choice)
-
-
-def _is_usual(grid: Any) -> bool:
-    """Whether a grid is what any GPU launches, told in under a microsecond."""
-    return (
-        type(grid) is tuple
-        and 1 <= len(grid) <= 3
-        and all(type(size) is int and 0 < size <= GRID_LIMITS[1] for size in grid)
-    )
-
-
-def device_index() -> int:
-    """Index of the current CUDA device; -1 without one."""
-    import torch
-
-    return torch.cuda.current_device() if torch.cuda.is_available() else -1
-
-
-def is_capturing() -> bool:
-    """Whether the current stream is being captured into a CUDA graph."""
-    import torch
-
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()

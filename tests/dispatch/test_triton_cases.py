@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 
 from asmtune import asm_autotune
-from asmtune.dispatch import choosing
+from asmtune.dispatch import calls
 from asmtune.dispatch.patching import patch
 from asmtune.errors import InputError
 from tests.dispatch.host_gpu import (
@@ -471,7 +471,7 @@ def test_devices_are_keys_of_their_own(
     """Two GPUs of one model have an entry each in memory, and one tuning, which the store holds."""
     kernel = autotune(configs(), ["n"])(copy)
     for device in (0, 1):
-        monkeypatch.setattr(choosing, "device_index", lambda device=device: device)
+        monkeypatch.setattr(calls, "device_index", lambda device=device: device)
         kernel[grid](*vectors(), n=N)
     assert {key[-1] for key in kernel.cache} == {0, 1}
     assert gpu.tuned == 1

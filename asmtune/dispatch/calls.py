@@ -1,0 +1,74 @@
+"""A launch as the slow path sees it, and where it goes: made at each launch that has no plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from asmtune.dtypes import element_type
+from asmtune.problem import GRID_LIMITS
+
+_SCALARS: Final = frozenset({bool, int, float, str, type(None)})
+
+
+class Call:
+    """A launch as it was called.
+
+    Attributes:
+        grid, args, kwargs: as they were given.
+        placed: what was given by position, by name.
+        arguments: what was given for the kernel's parameters, by name.
+    """
+
+    __slots__ = ("args", "arguments", "grid", "kwargs", "placed")
+
+    def __init__(
+        self,
+        grid: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        arg_names: Sequence[str],
+    ) -> None:
+        self.grid, self.args, self.kwargs = grid, args, kwargs
+        self.placed = dict(zip(arg_names, args, strict=False))
+        named = {name: value for name, value in kwargs.items() if name in arg_names}
+        self.arguments = {**self.placed, **named}
+
+
+def memory_key(call: Call, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Values of the key and dtypes, as in Triton's cache, with names and the device.
+
+    Args:
+        call: the launch.
+        values: of the key's parts, by name.
+    """
+    dtypes = [
+        (name, str(dtype))
+        for name, value in call.arguments.items()
+        if type(value) not in _SCALARS and (dtype := element_type(value)) is not None
+    ]
+    dtypes.sort()  # in whatever order they were given
+    return (*values.values(), *dtypes, device_index())
+
+
+def is_usual_grid(grid: Any) -> bool:
+    """Whether a grid is what any GPU launches, told in under a microsecond."""
+    return (
+        type(grid) is tuple
+        and 1 <= len(grid) <= 3
+        and all(type(size) is int and 0 < size <= GRID_LIMITS[1] for size in grid)
+    )
+
+
+def device_index() -> int:
+    """Index of the current CUDA device; -1 without one."""
+    import torch
+
+    return torch.cuda.current_device() if torch.cuda.is_available() else -1
+
+
+def is_capturing() -> bool:
+    """Whether the current stream is being captured into a CUDA graph."""
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
