@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
 import triton
 from triton.runtime.autotuner import Autotuner
@@ -25,6 +27,9 @@ from asmtune.space import Space
 
 if TYPE_CHECKING:
     from asmtune.dispatch.compiled import PruneHook
+
+# Triton's interpreter changes `triton.language` while a kernel runs: one thread at a time.
+_INTERPRETER: Final = threading.RLock()
 
 
 class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
@@ -196,7 +201,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         if config.pre_hook is not None:
             config.pre_hook({**call.arguments, **chosen})
         checked = self._chooser.checked_grid(grid, config)
-        compiled = self.fn.run(*args, grid=checked, warmup=False, **kwargs, **chosen)
+        with nullcontext() if hasattr(self._function, "params") else _INTERPRETER:
+            compiled = self.fn.run(*args, grid=checked, warmup=False, **kwargs, **chosen)
         if key is not None and choice.final:
             launched = Launched(self._function, compiled, call.arguments, chosen, config)
             plan = plan_of(self._part, launched, kinds().tensors)
