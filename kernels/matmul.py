@@ -1,23 +1,34 @@
 """Matrix product C = A B: the first kernel, and the template for your own.
 
-A kernel module says four things; copy this file and change each:
+A kernel module says seven things; copy this file and change each:
 
 1. `kernel`: the `@triton.jit` function, undecorated otherwise.
 2. `space()`: its configs. Axes are the constexprs to tune and Triton's options
    (`num_warps`, `num_stages`, `num_ctas`, `maxnreg`); constraints have names,
    take axes and dimensions by name, and are checked before anything compiles.
 3. `SHAPES` and `DTYPES`: what it is tuned for; the first are the defaults.
-4. `problem(shape, dtype, device)`: the arguments of one launch by parameter
-   name, and its grid. `device="meta"` makes tensors without memory, so that
-   everything but timing works without a GPU.
+4. `inputs(shape, dtype, device)`: random arguments of the public function.
+   `device="meta"` makes tensors without memory, so that everything but timing
+   works without a GPU.
+5. `problem(shape, dtype, device)`: the arguments of one launch by parameter
+   name, and its grid. `OUTPUTS` names those that the launch writes.
+6. `baseline(...)`: what it computes, in plain PyTorch, with the arguments of the
+   public function; `reference(arguments)`: the outputs in float64.
+7. The public function, named as the module, which checks what it is given.
+
+`tests/kernels/cases/NAME.py` says what it is checked on, and
+`benchmarks/kernels/entries/NAME.py` what it is timed against.
 
 Then `asmtune prune-report path/to/yours.py --target H200 --shape M=4096,...`.
 What a PyTorch user calls stands at the end: `matmul(a, b)`.
 
-Shapes: A is (M, K), B is (K, N), C is (M, N), any strides.
+Shapes: A is (M, K), B is (K, N), C is (M, N).
 Dtypes: fp16, bf16, fp8 (e4m3; C is fp16), fp32 (multiplied as tf32), int8 (C is int32).
-Accumulates in fp32 (int32 for int8). Program order: groups of rows, so that
-neighbouring programs share tiles in L2, as in Triton's tutorial 03.
+Accumulates in fp32 (int32 for int8).
+Layout: any strides.
+Errors: ValueError where extents or dtypes do not fit each other or the kernel.
+Source: Triton's tutorial 03, with its order of programs: groups of rows, so that
+neighbouring programs share tiles in L2.
 """
 
 from __future__ import annotations
@@ -85,6 +96,8 @@ def kernel(
     tl.store(c, acc.to(c_ptr.dtype.element_ty), mask=inside)
 
 
+OUTPUTS = ("c_ptr",)
+
 DTYPES = ("fp16", "bf16", "fp32", "fp8e4nv", "i8")
 
 SHAPES = (
@@ -122,6 +135,12 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
     return (tiles_m * triton.cdiv(values["N"], values["BLOCK_N"]),)
 
 
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Random arguments of `matmul` by name."""
+    M, N, K = shape["M"], shape["N"], shape["K"]
+    return {"a": _operand((M, K), dtype, device), "b": _operand((K, N), dtype, device)}
+
+
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """One product of random matrices.
 
@@ -130,10 +149,15 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         dtype: of A and B, one of DTYPES.
         device: "cuda", or "meta" for tensors without memory.
     """
-    M, N, K = shape["M"], shape["N"], shape["K"]
-    a, b = _operand((M, K), dtype, device), _operand((K, N), dtype, device)
-    c = torch.empty((M, N), device=device, dtype=_result_dtype(a.dtype))
+    a, b = inputs(shape, dtype, device).values()
+    c = torch.empty((shape["M"], shape["N"]), device=device, dtype=_result_dtype(a.dtype))
     return Problem(kernel, _arguments(a, b, c), _grid, shape, "matmul")
+
+
+def baseline(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """What it computes, in PyTorch, which multiplies neither fp8 nor int8 like this."""
+    kind = _result_dtype(a.dtype)
+    return a @ b if kind == a.dtype else (a.double() @ b.double()).to(kind)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

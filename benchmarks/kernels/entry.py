@@ -1,0 +1,39 @@
+"""`Entry`: what a kernel is timed against, and what limits it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Inputs = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One kernel's line in the table.
+
+    Attributes:
+        vendor_name: what the vendor calls it.
+        vendor: from the public function's inputs to a launch of the vendor's; what happens
+            before the launch, such as a forward pass, is not timed.
+        group: what its speedup is averaged with.
+        flops: of a shape, where arithmetic limits it and not memory.
+        rates: the target's name of the rate of each dtype, where `flops` is given.
+        dtypes: those that the vendor has a function for; all where empty.
+    """
+
+    vendor_name: str
+    vendor: Callable[[Inputs], Callable[[], Any]]
+    group: str
+    flops: Callable[[Mapping[str, int]], float] | None = None
+    rates: Mapping[str, str] = field(default_factory=dict)
+    dtypes: Sequence[str] = ()
+
+
+def entry_of(name: str) -> Entry:
+    """A kernel's entry."""
+    entry = importlib.import_module(f"benchmarks.kernels.entries.{name}").ENTRY
+    assert isinstance(entry, Entry)
+    return entry

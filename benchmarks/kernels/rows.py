@@ -1,0 +1,170 @@
+"""One row of the table: a kernel at a shape and dtype, checked, then timed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from asmtune.config import Config
+from asmtune.measure import GpuClock, Race, Subject, TimingPolicy
+from asmtune.measure.statistics import quantile
+from asmtune.records import Measurement, Outcome
+from asmtune.target import Target
+from benchmarks.kernels.entry import Entry, Inputs
+from tests.kernels.accuracy import case_of
+from tests.kernels.tolerances import excess
+
+Shape = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Timer:
+    """How rows are timed.
+
+    Attributes:
+        policy: of asmtune's clock.
+        target: the machine's limits; None where no descriptor is of this GPU.
+        device: where the inputs are made.
+    """
+
+    policy: TimingPolicy
+    target: Target | None
+    device: str = "cuda"
+
+    def row(self, module: ModuleType, entry: Entry, shape: Shape, dtype: str) -> dict[str, Any]:
+        """The check and, where it passes, the timings; `wrong` says by how much it does not."""
+        name = module.__name__.rpartition(".")[2]
+        row: dict[str, Any] = {"kernel": name, "group": entry.group, "dtype": dtype}
+        row["shape"] = dict(shape)
+        torch.manual_seed(0)
+        inputs, public = module.inputs(shape, dtype, self.device), getattr(module, name)
+        with torch.no_grad():
+            start = time.perf_counter()
+            results = _tuple(public(**inputs))
+            self._wait()
+            row["first_launch_s"] = round(time.perf_counter() - start, 3)
+            row["error_by_tolerance"] = _error(name, module, inputs, results)
+            if not row["error_by_tolerance"] <= 1.0:
+                return {**row, "wrong": min(row.pop("error_by_tolerance"), 1e300)}
+            moved = _bytes([*inputs.values(), *results])
+            with torch.enable_grad():
+                vendor = entry.vendor(inputs)
+            launches: list[Callable[[], Any]] = [
+                partial(public, **inputs),
+                vendor,
+                partial(module.baseline, **inputs),
+            ]
+            timed = self._race(launches, module.DEFAULT)
+        row |= {"config": module._tuned.best_config.to_dict(), "vendor_name": entry.vendor_name}
+        row |= _speedups(dict(zip(("ours", "vendor", "baseline"), timed, strict=True)))
+        limits = self._limits(timed[0], moved)
+        if limits and entry.flops is not None:
+            limits |= self._arithmetic(limits["seconds"], entry.flops(shape), entry.rates[dtype])
+        return row | limits
+
+    def _wait(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
+        """All in one final, interleaved."""
+        subjects = [Subject(label, _dropping(launch), lambda: None) for launch in launches]
+        return Race(GpuClock(self.policy), self.policy).final(subjects)
+
+    def _limits(self, ours: Outcome, moved: int) -> dict[str, Any]:
+        """Bandwidth, and its share of what the machine is specified for and has been seen at."""
+        _, measured = ours
+        if not isinstance(measured, Measurement):
+            return {}
+        seconds = measured.median_us * 1e-6
+        found = {"seconds": seconds, "bytes": moved, "bytes_per_s": moved / seconds}
+        if self.target is not None:
+            found["share_of_dram"] = found["bytes_per_s"] / self.target.dram_bytes_per_s
+            seen = self.target.measured_dram_bytes_per_s
+            if seen is not None:
+                found["share_of_measured_dram"] = found["bytes_per_s"] / seen
+        return found
+
+    def _arithmetic(self, seconds: float, flops: float, rate: str) -> dict[str, float]:
+        """FLOP/s, and its share of the machine's rate of that name."""
+        found = {"flops_per_s": flops / seconds}
+        if self.target is not None:
+            found["share_of_flops"] = found["flops_per_s"] / self.target.flops_per_s(rate)
+        return found
+
+
+def _speedups(timed: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Percentiles of each, and the factors by which ours is faster than the others."""
+    figures: dict[str, Any] = {who: _percentiles(outcome) for who, outcome in timed.items()}
+    for other in ("vendor", "baseline"):
+        if "p50_us" in figures["ours"] and "p50_us" in figures[other]:
+            factor = figures[other]["p50_us"] / figures["ours"]["p50_us"]
+            figures[f"over_{other}"] = round(factor, 3)
+    return figures
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Geometric means of the speedup over the vendor, by kernel and by group, and what failed."""
+    found: dict[str, Any] = {"wrong": [_place(row) for row in rows if "wrong" in row]}
+    for part in ("kernel", "group"):
+        by_name: dict[str, list[float]] = {}
+        for row in rows:
+            if "over_vendor" in row:
+                by_name.setdefault(row[part], []).append(row["over_vendor"])
+        found[f"over_vendor_by_{part}"] = {
+            name: {
+                "geometric_mean": round(math.exp(sum(map(math.log, all_)) / len(all_)), 3),
+                "least": min(all_),
+                "rows": len(all_),
+            }
+            for name, all_ in by_name.items()
+        }
+    return found
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    shape = ",".join(f"{name}={size}" for name, size in row["shape"].items())
+    return f"{row['kernel']} {shape} {row['dtype']}"
+
+
+def _error(name: str, module: ModuleType, inputs: Inputs, results: Sequence[torch.Tensor]) -> float:
+    """The largest error of the results by what is allowed."""
+    exact = {
+        key: value.double() if torch.is_tensor(value) and value.dtype != torch.int64 else value
+        for key, value in inputs.items()
+    }
+    wanted, named = _tuple(module.baseline(**exact)), case_of(name).on_gpu
+    return max(excess(a, b, named) for a, b in zip(results, wanted, strict=True))
+
+
+def _tuple(result: Any) -> tuple[torch.Tensor, ...]:
+    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+def _bytes(values: Sequence[Any]) -> int:
+    """Of all tensors, each read or written once."""
+    return sum(value.nbytes for value in values if torch.is_tensor(value))
+
+
+def _dropping(launch: Callable[[], Any]) -> Callable[[], None]:
+    def run() -> None:
+        launch()
+
+    return run
+
+
+def _percentiles(outcome: Outcome) -> dict[str, Any]:
+    _, measured = outcome
+    if not isinstance(measured, Measurement):
+        return {"failed": measured.detail}
+    ordered = sorted(measured.samples_us)
+    figures = {"p50_us": measured.median_us}
+    figures |= {f"p{p}_us": quantile(ordered, p / 100) for p in (90, 99)}
+    return {**{name: round(value, 3) for name, value in figures.items()}, "samples": len(ordered)}

@@ -1,0 +1,150 @@
+"""What the kernels here share: checks of arguments, views of them, and contracts.
+
+A contract is what the caller vouches for by a constexpr: here `MULTIPLE`, a power of two
+that divides the width of a row and the strides between rows. Triton itself only knows
+whether a number is a multiple of 16, so that rows of 1000 halves, which lie at multiples
+of 16 bytes, would be loaded element by element. Where blocks divide `MULTIPLE`, masks go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dtypes import dtype_of
+
+FLOATS = ("fp32", "fp16", "bf16")
+"""Dtypes of kernels that compute in fp32."""
+
+_MOST = 1 << 15
+_LEAST_WALK = 24
+_OTHER_SMS = {"meta": 132, "cpu": 2}
+
+
+def multiple(*numbers: int) -> int:
+    """The largest power of two that divides all, at most 32768."""
+    return math.gcd(_MOST, *numbers)
+
+
+@triton.jit
+def vouched(number, MULTIPLE: tl.constexpr):
+    """The number, written so that the compiler sees that MULTIPLE divides it."""
+    return number // MULTIPLE * MULTIPLE
+
+
+@triton.jit
+def load_columns(ptr, column, width, other: tl.constexpr, FULL: tl.constexpr):
+    """Values in fp32 at the columns of rows that begin at `ptr`; FULL: all are within them."""
+    if FULL:
+        values = tl.load(ptr + column)
+    else:
+        values = tl.load(ptr + column, mask=column < width, other=other)
+    return values.to(tl.float32)
+
+
+@triton.jit
+def store_columns(ptr, column, width, values, FULL: tl.constexpr):
+    """The counterpart of `load_columns`; rounds to the tensor's dtype."""
+    values = values.to(ptr.dtype.element_ty)
+    if FULL:
+        tl.store(ptr + column, values)
+    else:
+        tl.store(ptr + column, values, mask=column < width)
+
+
+def check_tensors(
+    what: str, tensors: Mapping[str, torch.Tensor], dtypes: Sequence[str] = FLOATS
+) -> None:
+    """Refuses tensors of several devices, or of other than one of the dtypes.
+
+    Args:
+        what: the public function's name.
+        tensors: arguments by name; all are to have one dtype.
+        dtypes: canonical names.
+
+    Raises:
+        ValueError: which tensor, what it is, and what it must be.
+    """
+    first_name, first = next(iter(tensors.items()))
+    if dtype_of(first) not in dtypes:
+        raise ValueError(
+            f"{what}: {first_name} is {first.dtype}; it must be one of {', '.join(dtypes)}"
+        )
+    for name, tensor in tensors.items():
+        if tensor.dtype != first.dtype or tensor.device != first.device:
+            raise ValueError(
+                f"{what}: {name} is {tensor.dtype} on {tensor.device}, and {first_name} is "
+                f"{first.dtype} on {first.device}; convert one of them"
+            )
+
+
+def check_shape(what: str, name: str, tensor: torch.Tensor, wanted: Sequence[int]) -> None:
+    """Refuses a tensor of another shape.
+
+    Raises:
+        ValueError: what it is, and what it must be.
+    """
+    if tuple(tensor.shape) != tuple(wanted):
+        raise ValueError(f"{what}: {name} is {tuple(tensor.shape)}; it must be {tuple(wanted)}")
+
+
+def check_rows(what: str, x: torch.Tensor) -> None:
+    """Refuses a tensor without a last axis, or with an empty one.
+
+    Raises:
+        ValueError: what it is, and what it must be.
+    """
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ValueError(f"{what}: x is {tuple(x.shape)}; it must have one element or more a row")
+
+
+def forward_only(what: str, *tensors: torch.Tensor) -> None:
+    """Refuses to compute what autograd would later miss.
+
+    Raises:
+        ValueError: a gradient is asked for.
+    """
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise ValueError(
+            f"{what} has no backward: call it under torch.no_grad(), or detach its arguments"
+        )
+
+
+def dense(*tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """An empty result and tensors of its layout, without gaps; copies where they have others.
+
+    Kernels that treat all elements alike take such tensors as they lie in memory, transposed
+    ones as well.
+    """
+    out = torch.empty_like(tensors[0])
+    if all(tensor.stride() == out.stride() for tensor in tensors):
+        return out, tensors
+    made = tuple(tensor.contiguous() for tensor in tensors)
+    return torch.empty_like(made[0]), made
+
+
+def as_rows(x: torch.Tensor) -> torch.Tensor:
+    """A matrix of the rows along the last axis, each without gaps; a copy where they have some."""
+    rows = x.reshape(-1, x.shape[-1])
+    return rows if rows.stride(1) == 1 or rows.shape[1] == 1 else rows.contiguous()
+
+
+def walkers(x: torch.Tensor) -> int:
+    """Programs that walk the rows of a matrix and leave sums over them: one to eight an SM.
+
+    More of them wait for memory in turn. Each writes sums in fp32 that are read again, which
+    costs as much as two or three rows do, so that it is given 24 rows or more.
+    """
+    sms = _processors(x.device)
+    return min(x.shape[0], sms * max(1, min(x.shape[0] // (_LEAST_WALK * sms), 8)))
+
+
+def _processors(device: torch.device) -> int:
+    """Streaming multiprocessors; an H200's for meta tensors, two for the interpreter."""
+    if device.type in _OTHER_SMS:
+        return _OTHER_SMS[device.type]
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)

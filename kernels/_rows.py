@@ -1,0 +1,133 @@
+"""What kernels over rows share: their space, their grid, and sums in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import triton
+import triton.language as tl
+
+from asmtune.config import Config
+from asmtune.kernels._common import load_columns
+from asmtune.space import Space
+
+_NARROWEST = 1024
+
+
+@triton.jit
+def online_sum(
+    x_ptr,
+    width,
+    MULTIPLE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Maximum and sum of exp(x - maximum) of rows that begin at `x_ptr`, read once.
+
+    Four elements of a thread's share a running maximum: that is 1.25 exponentials an element,
+    where one maximum an element would make it two. They are neighbours where loads are of
+    vectors, and a quarter of the block apart where they are of single elements.
+    """
+    FULL: tl.constexpr = MULTIPLE % BLOCK == 0
+    FOURS: tl.constexpr = (ROWS, BLOCK // 4, 4) if MULTIPLE >= 4 else (ROWS, 4, BLOCK // 4)
+    AXIS: tl.constexpr = 2 if MULTIPLE >= 4 else 1
+    # The least float, not -inf: the difference of two would be NaN.
+    top = tl.full((ROWS, BLOCK // 4), -3.4028234663852886e38, tl.float32)
+    total = tl.zeros((ROWS, BLOCK // 4), tl.float32)
+    for start in tl.range(0, width, BLOCK, num_stages=STAGES):
+        column = start + tl.arange(0, BLOCK)[None, :]
+        x = load_columns(x_ptr, column, width, float("-inf"), FULL)
+        fours = tl.reshape(x, FOURS)
+        higher = tl.maximum(top, tl.max(fours, AXIS))
+        e = tl.exp(fours - tl.expand_dims(higher, AXIS))
+        total = total * tl.exp(top - higher) + tl.sum(e, AXIS)
+        top = higher
+    highest = tl.max(top, 1)
+    return highest, tl.sum(total * tl.exp(top - highest[:, None]), 1)
+
+
+@triton.jit
+def load_tile(ptr, column, width, inside, FULL: tl.constexpr, ROWS: tl.constexpr):
+    """Values in fp32 of ROWS rows that begin at `ptr`, 0 for rows that are not `inside`."""
+    if not FULL:
+        values = tl.load(ptr + column, mask=(column < width) & inside, other=0.0)
+    elif ROWS > 1:
+        values = tl.load(ptr + column, mask=inside, other=0.0)
+    else:
+        values = tl.load(ptr + column)
+    return values.to(tl.float32)
+
+
+@triton.jit
+def store_tile(ptr, column, width, inside, values, FULL: tl.constexpr, ROWS: tl.constexpr):
+    """The counterpart of `load_tile`; rounds to the tensor's dtype."""
+    values = values.to(ptr.dtype.element_ty)
+    if not FULL:
+        tl.store(ptr + column, values, mask=(column < width) & inside)
+    elif ROWS > 1:
+        tl.store(ptr + column, values, mask=inside)
+    else:
+        tl.store(ptr + column, values)
+
+
+def row_axes(default: Config) -> Space:
+    """Rows a program, the widest row that is held whole, stages of longer ones, and warps."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16),
+        "BLOCK": (_NARROWEST, 2048, 4096, 8192, 16384, 32768),
+        "STAGES": (1, 2, 3),
+        "num_warps": (1, 2, 4, 8, 16, 32),
+    }
+    return (
+        Space(axes, default=default)
+        .where("a block is under twice as wide as a row", _is_of_use)
+        .where(
+            "a row that is held whole needs no stages",
+            lambda BLOCK, STAGES, cols: STAGES == 1 or cols > BLOCK,
+        )
+        .where(
+            "rows in blocks come one a program",
+            lambda ROWS, BLOCK, cols: ROWS == 1 or cols <= BLOCK,
+        )
+        .where("a thread has 2 to 64 elements", _fits_threads)
+    )
+
+
+def walk_axes(default: Config) -> Space:
+    """Rows at once, the widest row that is held whole, and warps, of programs that walk rows."""
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16),
+        "BLOCK": (_NARROWEST, 2048, 4096, 8192, 16384),
+        "num_warps": (1, 2, 4, 8, 16, 32),
+    }
+    return (
+        Space(axes, default=default)
+        .where("a block is under twice as wide as a row", _is_of_use)
+        .where(
+            "rows in blocks come one at a time",
+            lambda ROWS, BLOCK, cols: ROWS == 1 or cols <= BLOCK,
+        )
+        .where("a thread has 2 to 32 elements of each tile", _fits_walkers)
+    )
+
+
+def _is_of_use(BLOCK: int, cols: int) -> bool:
+    return 2 * cols > BLOCK or BLOCK == _NARROWEST
+
+
+def _fits_threads(ROWS: int, BLOCK: int, num_warps: int, cols: int) -> bool:
+    across = min(BLOCK, triton.next_power_of_2(cols))
+    # A row of a few elements has no config with two for every thread.
+    return ROWS * across <= num_warps * 2048 and (ROWS * across >= num_warps * 64 or num_warps == 1)
+
+
+def _fits_walkers(ROWS: int, BLOCK: int, num_warps: int, cols: int) -> bool:
+    across = min(BLOCK, triton.next_power_of_2(cols))
+    return _fits_threads(ROWS, BLOCK, num_warps, cols) and ROWS * across <= num_warps * 1024
+
+
+def row_grid(values: Mapping[str, Any]) -> tuple[int]:
+    """Programs of ROWS rows each."""
+    return (triton.cdiv(values["rows"], values["ROWS"]),)

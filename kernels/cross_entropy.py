@@ -1,0 +1,209 @@
+"""Cross entropy of logits and class numbers, forward: log(sum(exp(x))) - x[target].
+
+A row that fits a block is read once; so is a longer one, whose maximum and sum are kept
+as it is read. The logarithm of the sum stays for backward.
+
+Shapes: logits are (rows, cols), target is (rows,).
+Dtypes: logits fp32, fp16 or bf16, computed in fp32; target int64. The loss is fp32.
+Layout: rows of logits at any stride; they are copied where their last axis has gaps.
+Errors: ValueError where shapes or devices differ, or for another dtype or reduction. A target
+outside 0 to cols - 1 makes its row's loss NaN: to raise, the host would have to wait.
+Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867.
+Backward: `cross_entropy_backward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.config import Config
+from asmtune.dispatch import asm_autotune
+from asmtune.dtypes import torch_dtype
+from asmtune.kernels._common import (
+    FLOATS,
+    as_rows,
+    check_rows,
+    check_shape,
+    check_tensors,
+    load_columns,
+    multiple,
+    vouched,
+)
+from asmtune.kernels._rows import online_sum, row_axes, row_grid
+from asmtune.kernels.cross_entropy_backward import cross_entropy_backward
+from asmtune.keys import pow2
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit(do_not_specialize=["rows", "cols", "stride_x", "ignored"])
+def kernel(
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    lse_ptr,
+    rows,
+    cols,
+    stride_x,
+    ignored,
+    MULTIPLE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """ROWS rows a program; whole where WIDTH, the next power of two of cols, fits BLOCK."""
+    width = vouched(cols, MULTIPLE)
+    # Programs past the last row do it again: no mask is needed along the rows.
+    row = tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), rows - 1).to(tl.int64)
+    start_of = row * vouched(stride_x, MULTIPLE)
+    target = tl.load(target_ptr + row)
+    known = (target >= 0) & (target < width)
+    chosen = tl.load(x_ptr + start_of + target, mask=known, other=float("nan")).to(tl.float32)
+    if BLOCK >= WIDTH:
+        WHOLE: tl.constexpr = MULTIPLE % WIDTH == 0
+        column = tl.arange(0, WIDTH)[None, :]
+        x = load_columns(x_ptr + start_of[:, None], column, width, float("-inf"), WHOLE)
+        top = tl.max(x, 1)
+        total = tl.sum(tl.exp(x - top[:, None]), 1)
+    else:
+        top, total = online_sum(x_ptr + start_of[:, None], width, MULTIPLE, ROWS, BLOCK, STAGES)
+    lse = top + tl.log(total)
+    tl.store(loss_ptr + row, tl.where(target == ignored, 0.0, lse - chosen))
+    tl.store(lse_ptr + row, lse)
+
+
+OUTPUTS = ("loss_ptr", "lse_ptr")
+
+DTYPES = FLOATS
+
+SHAPES = (
+    {"rows": 4096, "cols": 32000},
+    {"rows": 2048, "cols": 50257},
+    {"rows": 8192, "cols": 4096},
+    {"rows": 512, "cols": 128256},
+    {"rows": 65536, "cols": 100},
+)
+
+IGNORED = -100
+REDUCTIONS = ("mean", "sum", "none")
+
+DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
+"""16 elements a thread."""
+
+
+def space() -> Space:
+    """Rows a program, the widest row that is held whole, stages of longer ones, and warps."""
+    return row_axes(DEFAULT)
+
+
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Random arguments of `cross_entropy` by name."""
+    rows, cols = shape["rows"], shape["cols"]
+    logits = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
+    return {"logits": logits, "target": torch.randint(0, cols, (rows,), device=device)}
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """One launch on random logits and targets."""
+    given = inputs(shape, dtype, device)
+    arguments = _arguments(given["logits"], given["target"], IGNORED)
+    return Problem(kernel, arguments, row_grid, shape, "cross_entropy")
+
+
+def baseline(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    ignore_index: int = IGNORED,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """What it computes, in PyTorch, for targets that are classes or ignored."""
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    kept = target != ignore_index
+    chosen = torch.log_softmax(wide, 1).gather(1, torch.where(kept, target, 0)[:, None])[:, 0]
+    losses = torch.where(kept, -chosen, 0.0)
+    return _reduced(losses, kept, reduction)
+
+
+def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+    """Losses and logarithms of the sums in float64 from a problem's arguments."""
+    x, target = arguments["x_ptr"].double(), arguments["target_ptr"]
+    return baseline(x, target, arguments["ignored"], "none"), torch.logsumexp(x, 1)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, target: torch.Tensor, ignored: int) -> torch.Tensor:
+        arguments = _arguments(as_rows(logits), target.contiguous(), ignored)
+        if logits.numel():
+            _tuned[row_grid](**arguments)
+        ctx.ignored = ignored
+        ctx.save_for_backward(*(arguments[name] for name in ("x_ptr", "target_ptr", "lse_ptr")))
+        losses: torch.Tensor = arguments["loss_ptr"]
+        return losses
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        logits, target, lse = ctx.saved_tensors
+        return cross_entropy_backward(grad, logits, target, lse, ctx.ignored), None, None
+
+
+def cross_entropy(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    ignore_index: int = IGNORED,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Cross entropy by the tuned kernel, with its gradient.
+
+    Args:
+        logits: (rows, cols), of a dtype of DTYPES, on a GPU.
+        target: (rows,), class numbers in int64.
+        ignore_index: rows of this target have loss and gradient 0, and do not count in a mean.
+        reduction: "mean", "sum" or "none".
+
+    Returns:
+        One number in fp32, or one a row with "none".
+
+    Raises:
+        ValueError: shapes or devices differ, rows are empty, or a dtype or the reduction is
+            none of those.
+    """
+    what = "cross_entropy"
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"{what}: reduction is {reduction!r}; it must be one of {REDUCTIONS}")
+    check_tensors(what, {"logits": logits}, DTYPES)
+    check_tensors(what, {"target": target}, ("i64",))
+    if logits.ndim != 2 or logits.device != target.device:
+        raise ValueError(
+            f"{what}: logits are {tuple(logits.shape)} on {logits.device}, and target is on "
+            f"{target.device}; logits must be (rows, cols) on the same device"
+        )
+    check_rows(what, logits)
+    check_shape(what, "target", target, logits.shape[:1])
+    losses: torch.Tensor = _CrossEntropy.apply(logits, target, ignore_index)
+    return _reduced(losses, target != ignore_index, reduction)
+
+
+def _reduced(losses: torch.Tensor, kept: torch.Tensor, reduction: str) -> torch.Tensor:
+    if reduction == "none":
+        return losses
+    return losses.sum() / kept.sum() if reduction == "mean" else losses.sum()
+
+
+def _arguments(x: torch.Tensor, target: torch.Tensor, ignored: int) -> dict[str, Any]:
+    """By name, with room for the results."""
+    rows, cols = x.shape
+    loss, lse = torch.empty((2, rows), dtype=torch.float32, device=x.device)
+    tensors = {"x_ptr": x, "target_ptr": target, "loss_ptr": loss, "lse_ptr": lse}
+    sizes = {"rows": rows, "cols": cols, "stride_x": x.stride(0), "ignored": ignored}
+    contract = {"MULTIPLE": multiple(cols, x.stride(0)), "WIDTH": triton.next_power_of_2(cols)}
+    return {**tensors, **sizes, **contract}
+
+
+_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)

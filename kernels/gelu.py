@@ -1,0 +1,144 @@
+"""GELU, by erf or by tanh: x times the normal distribution's share below x.
+
+Shapes: any. Dtypes: fp32, fp16, bf16; computed in fp32.
+Layout: any. A tensor without gaps is taken as it lies, another is copied.
+Errors: ValueError for another dtype or form, or where a gradient is asked for.
+Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415. The tanh form
+is written as x * sigmoid(2 u), which is the same and keeps its digits where tanh is near -1.
+The other takes erfc, to 1.5e-7, from Abramowitz and Stegun 7.1.26: libdevice's erf is twice as
+many instructions, more than the memory leaves time for in halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.config import Config
+from asmtune.dispatch import asm_autotune
+from asmtune.dtypes import torch_dtype
+from asmtune.kernels._common import FLOATS, check_tensors, dense, forward_only
+from asmtune.keys import pow2
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def gelu_of(x, TANH: tl.constexpr):
+    """GELU of values in fp32."""
+    if TANH:
+        # 1.5957691216 is 2 sqrt(2 / pi).
+        share = 1.0 / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
+    else:
+        z = tl.abs(x) * 0.7071067811865476
+        root = tl.rsqrt(1.0 + 0.3275911 * z)
+        t = root * root  # a division takes eight instructions, the root two
+        series = 1.421413741 + t * (-1.453152027 + t * 1.061405429)
+        series = 0.254829592 + t * (-0.284496736 + t * series)
+        beyond = 0.5 * t * series * tl.exp(-z * z)
+        share = tl.where(x < 0.0, beyond, 1.0 - beyond)
+    return x * share
+
+
+@triton.jit(do_not_specialize=["n"])
+def kernel(x_ptr, y_ptr, n, TANH: tl.constexpr, BLOCK: tl.constexpr):
+    """BLOCK elements a program."""
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    at = start + tl.arange(0, BLOCK)
+    if start + BLOCK <= n:
+        y = gelu_of(tl.load(x_ptr + at).to(tl.float32), TANH)
+        tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty))
+    else:
+        y = gelu_of(tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32), TANH)
+        tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=at < n)
+
+
+OUTPUTS = ("y_ptr",)
+
+DTYPES = FLOATS
+
+SHAPES = (
+    {"n": 1 << 26, "tanh": 0},
+    {"n": 1 << 26, "tanh": 1},
+    {"n": 1 << 20, "tanh": 1},
+    {"n": 10_000_019, "tanh": 0},
+)
+
+FORMS = ("none", "tanh")
+"""As `torch.nn.functional.gelu` has them: by erf, and by tanh."""
+
+DEFAULT = Config({"BLOCK": 1024}, num_warps=4)
+"""Eight elements a thread."""
+
+
+def space() -> Space:
+    """Elements a program, and warps."""
+    axes = {"BLOCK": (256, 512, 1024, 2048, 4096, 8192), "num_warps": (1, 2, 4, 8, 16)}
+    return Space(axes, default=DEFAULT).where(
+        "a thread has 4 to 32 elements",
+        lambda BLOCK, num_warps: 4 <= BLOCK // (num_warps * 32) <= 32,
+    )
+
+
+def _grid(values: Mapping[str, Any]) -> tuple[int]:
+    return (triton.cdiv(values["n"], values["BLOCK"]),)
+
+
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Random arguments of `gelu` by name."""
+    x = torch.randn(shape["n"], device=device).to(torch_dtype(dtype))
+    return {"x": x, "approximate": FORMS[shape["tanh"]]}
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """One launch on n random elements; tanh: 1 for that form, 0 for erf."""
+    x = inputs(shape, dtype, device)["x"]
+    arguments = _arguments(x, torch.empty_like(x), FORMS[shape["tanh"]])
+    return Problem(kernel, arguments, _grid, shape, "gelu")
+
+
+def baseline(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    """What it computes, in PyTorch."""
+    if approximate == "tanh":
+        cubic = 0.7978845608028654 * (x + 0.044715 * x**3)
+        return 0.5 * x * (1.0 + torch.tanh(cubic))
+    return 0.5 * x * (1.0 + torch.erf(x * 0.7071067811865476))
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The result in float64 from a problem's arguments."""
+    return baseline(arguments["x_ptr"].double(), FORMS[bool(arguments["TANH"])])
+
+
+def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    """GELU by the tuned kernel.
+
+    Args:
+        x: of a dtype of DTYPES, on a GPU, of any shape and layout.
+        approximate: "none" for erf, "tanh" for that form.
+
+    Returns:
+        Of x's shape and dtype.
+
+    Raises:
+        ValueError: the dtype or the form is none of those, or a gradient is asked for.
+    """
+    forward_only("gelu", x)
+    check_tensors("gelu", {"x": x}, DTYPES)
+    if approximate not in FORMS:
+        raise ValueError(f"gelu: approximate is {approximate!r}; it must be one of {FORMS}")
+    y, (x,) = dense(x)
+    if x.numel():
+        _tuned[_grid](**_arguments(x, y, approximate))
+    return y
+
+
+def _arguments(x: torch.Tensor, y: torch.Tensor, form: str) -> dict[str, Any]:
+    return {"x_ptr": x, "y_ptr": y, "n": x.numel(), "TANH": form == "tanh"}
+
+
+_tuned = asm_autotune(space=space, key=[pow2("n"), "TANH"])(kernel)

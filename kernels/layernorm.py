@@ -1,0 +1,228 @@
+"""LayerNorm over the last axis, forward, with mean and 1 / deviation kept for backward.
+
+A row that fits a block is read once; its deviation is summed from centred values. Of a
+longer row each lane keeps a running mean and sum of squares (Welford), and all lanes are
+joined at its end (Chan): one pass for both, and no cancellation where the mean is large.
+
+Shapes: x is (..., cols), weight and bias are (cols,).
+Dtypes: fp32, fp16, bf16, the same for all; computed in fp32, which mean and rstd stay.
+Layout: rows at any stride; x is copied where its last axis has gaps.
+Errors: ValueError where shapes, dtypes or devices differ, or rows are empty.
+Source: Ba, Kiros and Hinton, Layer normalization, arXiv:1607.06450; Welford 1962; Chan,
+Golub and LeVeque 1983; Triton's tutorial 05. Backward: `layernorm_backward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton import next_power_of_2
+
+from asmtune.config import Config
+from asmtune.dispatch import asm_autotune
+from asmtune.dtypes import torch_dtype
+from asmtune.kernels._common import (
+    FLOATS,
+    as_rows,
+    check_rows,
+    check_shape,
+    check_tensors,
+    load_columns,
+    multiple,
+    store_columns,
+    vouched,
+)
+from asmtune.kernels._rows import row_axes, row_grid
+from asmtune.kernels.layernorm_backward import layernorm_backward
+from asmtune.keys import pow2
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def moments(
+    x_ptr, width, FULL: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr
+):
+    """Mean and variance of rows that begin at `x_ptr`, read once."""
+    mean = tl.zeros((ROWS, BLOCK), tl.float32)
+    square = tl.zeros((ROWS, BLOCK), tl.float32)
+    met = 0.0
+    for start in tl.range(0, width, BLOCK, num_stages=STAGES):
+        column = start + tl.arange(0, BLOCK)[None, :]
+        x = load_columns(x_ptr, column, width, 0.0, FULL)
+        met += 1.0
+        off = tl.where(column < width, x - mean, 0.0)
+        step = mean + off * (1.0 / met)
+        square += off * tl.where(column < width, x - step, 0.0)
+        mean = step
+    # Lanes past the last column have met one element less.
+    count = ((width - tl.arange(0, BLOCK) + BLOCK - 1) // BLOCK).to(tl.float32)[None, :]
+    joined = tl.sum(mean * count, 1) / width
+    off = mean - joined[:, None]
+    return joined, tl.sum(square + count * off * off, 1) / width
+
+
+@triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
+def kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    rows,
+    cols,
+    stride_x,
+    stride_y,
+    eps,
+    MULTIPLE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """ROWS rows a program; whole where WIDTH, the next power of two of cols, fits BLOCK."""
+    width = vouched(cols, MULTIPLE)
+    # Programs past the last row do it again: no mask is needed along the rows.
+    row = tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), rows - 1).to(tl.int64)
+    x_ptr += row[:, None] * vouched(stride_x, MULTIPLE)
+    y_ptr += row[:, None] * vouched(stride_y, MULTIPLE)
+    if BLOCK >= WIDTH:
+        WHOLE: tl.constexpr = MULTIPLE % WIDTH == 0
+        column = tl.arange(0, WIDTH)[None, :]
+        x = load_columns(x_ptr, column, width, 0.0, WHOLE)
+        weight = load_columns(weight_ptr, column, width, 0.0, WHOLE)
+        bias = load_columns(bias_ptr, column, width, 0.0, WHOLE)
+        mean = tl.sum(x, 1) / width
+        off = tl.where(column < width, x - mean[:, None], 0.0)
+        rstd = tl.rsqrt(tl.sum(off * off, 1) / width + eps)
+        store_columns(y_ptr, column, width, off * rstd[:, None] * weight + bias, WHOLE)
+    else:
+        FULL: tl.constexpr = MULTIPLE % BLOCK == 0
+        mean, variance = moments(x_ptr, width, FULL, ROWS, BLOCK, STAGES)
+        rstd = tl.rsqrt(variance + eps)
+        for start in tl.range(0, width, BLOCK, num_stages=STAGES):
+            column = start + tl.arange(0, BLOCK)[None, :]
+            x = load_columns(x_ptr, column, width, 0.0, FULL)
+            weight = load_columns(weight_ptr, column, width, 0.0, FULL)
+            bias = load_columns(bias_ptr, column, width, 0.0, FULL)
+            y = (x - mean[:, None]) * rstd[:, None] * weight + bias
+            store_columns(y_ptr, column, width, y, FULL)
+    tl.store(mean_ptr + row, mean)
+    tl.store(rstd_ptr + row, rstd)
+
+
+OUTPUTS = ("y_ptr", "mean_ptr", "rstd_ptr")
+
+DTYPES = FLOATS
+
+SHAPES = (
+    {"rows": 1151, "cols": 8192},
+    {"rows": 8192, "cols": 4096},
+    {"rows": 32768, "cols": 768},
+    {"rows": 4096, "cols": 1000},
+    {"rows": 512, "cols": 65536},
+)
+
+EPS = 1e-5
+
+DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
+"""16 elements a thread."""
+
+
+def space() -> Space:
+    """Rows a program, the widest row that is held whole, stages of longer ones, and warps."""
+    return row_axes(DEFAULT)
+
+
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Random arguments of `layernorm` by name."""
+    extents = {"x": (shape["rows"], shape["cols"]), "weight": (shape["cols"],)}
+    extents["bias"] = extents["weight"]
+    kind = torch_dtype(dtype)
+    return {name: torch.randn(size, device=device).to(kind) for name, size in extents.items()}
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """One launch on a random matrix of rows x cols."""
+    arguments = _arguments(**inputs(shape, dtype, device), eps=EPS)
+    return Problem(kernel, arguments, row_grid, shape, "layernorm")
+
+
+def baseline(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS
+) -> torch.Tensor:
+    """What it computes, in PyTorch."""
+    off = x - x.mean(-1, keepdim=True)
+    return off * torch.rsqrt(off.square().mean(-1, keepdim=True) + eps) * weight + bias
+
+
+def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+    """The result, mean and rstd in float64 from a problem's arguments."""
+    x, weight, bias = (arguments[name].double() for name in ("x_ptr", "weight_ptr", "bias_ptr"))
+    rstd = torch.rsqrt(x.var(-1, correction=0) + arguments["eps"])
+    return baseline(x, weight, bias, arguments["eps"]), x.mean(-1), rstd
+
+
+class _LayerNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
+    ) -> torch.Tensor:
+        arguments = _arguments(as_rows(x), weight.contiguous(), bias.contiguous(), eps)
+        if x.numel():
+            _tuned[row_grid](**arguments)
+        kept = [arguments[name] for name in ("x_ptr", "weight_ptr", "mean_ptr", "rstd_ptr")]
+        ctx.save_for_backward(*kept)
+        y: torch.Tensor = arguments["y_ptr"].view(x.shape)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        dx, *rest = layernorm_backward(as_rows(grad), *ctx.saved_tensors)
+        return dx.view(grad.shape), *rest, None
+
+
+def layernorm(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS
+) -> torch.Tensor:
+    """LayerNorm over the last axis by the tuned kernel, with its gradients.
+
+    Args:
+        x: (..., cols), of a dtype of DTYPES, on a GPU.
+        weight: (cols,), of the same dtype.
+        bias: likewise.
+        eps: added to the variance.
+
+    Returns:
+        Of x's shape and dtype.
+
+    Raises:
+        ValueError: shapes, dtypes or devices differ, or rows are empty.
+    """
+    check_tensors("layernorm", {"x": x, "weight": weight, "bias": bias}, DTYPES)
+    check_rows("layernorm", x)
+    check_shape("layernorm", "weight", weight, x.shape[-1:])
+    check_shape("layernorm", "bias", bias, x.shape[-1:])
+    y: torch.Tensor = _LayerNorm.apply(x, weight, bias, eps)
+    return y
+
+
+def _arguments(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
+) -> dict[str, Any]:
+    """By name, with room for the results."""
+    (rows, cols), y = x.shape, torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    mean, rstd = torch.empty((2, rows), dtype=torch.float32, device=x.device)
+    tensors = {"x_ptr": x, "weight_ptr": weight, "bias_ptr": bias, "y_ptr": y}
+    strides = {"stride_x": x.stride(0), "stride_y": y.stride(0)}
+    sizes = {"rows": rows, "cols": cols, "eps": eps, **strides, "WIDTH": next_power_of_2(cols)}
+    contract = {"MULTIPLE": multiple(cols, *strides.values())}
+    return {**tensors, "mean_ptr": mean, "rstd_ptr": rstd, **sizes, **contract}
+
+
+_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)

@@ -1,0 +1,184 @@
+"""RMSNorm over the last axis, forward, with 1 / root mean square kept for backward.
+
+A row that fits a block is read once, a longer one twice.
+
+Shapes: x is (..., cols), weight is (cols,).
+Dtypes: fp32, fp16, bf16, the same for both; computed in fp32, which rstd stays.
+Layout: rows at any stride; x is copied where its last axis has gaps.
+Errors: ValueError where shapes, dtypes or devices differ, or rows are empty.
+Source: Zhang and Sennrich, Root mean square layer normalization, arXiv:1910.07467.
+Backward: `rmsnorm_backward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton import next_power_of_2
+
+from asmtune.config import Config
+from asmtune.dispatch import asm_autotune
+from asmtune.dtypes import torch_dtype
+from asmtune.kernels._common import (
+    FLOATS,
+    as_rows,
+    check_rows,
+    check_shape,
+    check_tensors,
+    load_columns,
+    multiple,
+    store_columns,
+    vouched,
+)
+from asmtune.kernels._rows import row_axes, row_grid
+from asmtune.kernels.rmsnorm_backward import rmsnorm_backward
+from asmtune.keys import pow2
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
+def kernel(
+    x_ptr,
+    weight_ptr,
+    y_ptr,
+    rstd_ptr,
+    rows,
+    cols,
+    stride_x,
+    stride_y,
+    eps,
+    MULTIPLE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """ROWS rows a program; whole where WIDTH, the next power of two of cols, fits BLOCK."""
+    width = vouched(cols, MULTIPLE)
+    # Programs past the last row do it again: no mask is needed along the rows.
+    row = tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), rows - 1).to(tl.int64)
+    x_ptr += row[:, None] * vouched(stride_x, MULTIPLE)
+    y_ptr += row[:, None] * vouched(stride_y, MULTIPLE)
+    if BLOCK >= WIDTH:
+        WHOLE: tl.constexpr = MULTIPLE % WIDTH == 0
+        column = tl.arange(0, WIDTH)[None, :]
+        x = load_columns(x_ptr, column, width, 0.0, WHOLE)
+        weight = load_columns(weight_ptr, column, width, 0.0, WHOLE)
+        rstd = tl.rsqrt(tl.sum(x * x, 1) / width + eps)
+        store_columns(y_ptr, column, width, x * rstd[:, None] * weight, WHOLE)
+    else:
+        FULL: tl.constexpr = MULTIPLE % BLOCK == 0
+        square = tl.zeros((ROWS, BLOCK), tl.float32)
+        for start in tl.range(0, width, BLOCK, num_stages=STAGES):
+            column = start + tl.arange(0, BLOCK)[None, :]
+            x = load_columns(x_ptr, column, width, 0.0, FULL)
+            square += x * x
+        rstd = tl.rsqrt(tl.sum(square, 1) / width + eps)
+        for start in tl.range(0, width, BLOCK, num_stages=STAGES):
+            column = start + tl.arange(0, BLOCK)[None, :]
+            x = load_columns(x_ptr, column, width, 0.0, FULL)
+            weight = load_columns(weight_ptr, column, width, 0.0, FULL)
+            store_columns(y_ptr, column, width, x * rstd[:, None] * weight, FULL)
+    tl.store(rstd_ptr + row, rstd)
+
+
+OUTPUTS = ("y_ptr", "rstd_ptr")
+
+DTYPES = FLOATS
+
+SHAPES = (
+    {"rows": 8192, "cols": 4096},
+    {"rows": 32768, "cols": 768},
+    {"rows": 4096, "cols": 1000},
+    {"rows": 512, "cols": 65536},
+)
+
+EPS = 1e-6
+
+DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
+"""16 elements a thread."""
+
+
+def space() -> Space:
+    """Rows a program, the widest row that is held whole, stages of longer ones, and warps."""
+    return row_axes(DEFAULT)
+
+
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Random arguments of `rmsnorm` by name."""
+    kind = torch_dtype(dtype)
+    x = torch.randn(shape["rows"], shape["cols"], device=device).to(kind)
+    return {"x": x, "weight": torch.randn(shape["cols"], device=device).to(kind)}
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """One launch on a random matrix of rows x cols."""
+    arguments = _arguments(**inputs(shape, dtype, device), eps=EPS)
+    return Problem(kernel, arguments, row_grid, shape, "rmsnorm")
+
+
+def baseline(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Tensor:
+    """What it computes, in PyTorch."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+
+
+def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+    """The result and rstd in float64 from a problem's arguments."""
+    x, weight = arguments["x_ptr"].double(), arguments["weight_ptr"].double()
+    rstd = torch.rsqrt(x.square().mean(-1) + arguments["eps"])
+    return baseline(x, weight, arguments["eps"]), rstd
+
+
+class _RMSNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        arguments = _arguments(as_rows(x), weight.contiguous(), eps)
+        if x.numel():
+            _tuned[row_grid](**arguments)
+        ctx.save_for_backward(*(arguments[name] for name in ("x_ptr", "weight_ptr", "rstd_ptr")))
+        y: torch.Tensor = arguments["y_ptr"].view(x.shape)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        dx, dweight = rmsnorm_backward(as_rows(grad), *ctx.saved_tensors)
+        return dx.view(grad.shape), dweight, None
+
+
+def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Tensor:
+    """RMSNorm over the last axis by the tuned kernel, with its gradients.
+
+    Args:
+        x: (..., cols), of a dtype of DTYPES, on a GPU.
+        weight: (cols,), of the same dtype.
+        eps: added to the mean square.
+
+    Returns:
+        Of x's shape and dtype.
+
+    Raises:
+        ValueError: shapes, dtypes or devices differ, or rows are empty.
+    """
+    check_tensors("rmsnorm", {"x": x, "weight": weight}, DTYPES)
+    check_rows("rmsnorm", x)
+    check_shape("rmsnorm", "weight", weight, x.shape[-1:])
+    y: torch.Tensor = _RMSNorm.apply(x, weight, eps)
+    return y
+
+
+def _arguments(x: torch.Tensor, weight: torch.Tensor, eps: float) -> dict[str, Any]:
+    """By name, with room for the results."""
+    (rows, cols), y = x.shape, torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
+    strides = {"stride_x": x.stride(0), "stride_y": y.stride(0)}
+    sizes = {"rows": rows, "cols": cols, "eps": eps, **strides, "WIDTH": next_power_of_2(cols)}
+    contract = {"MULTIPLE": multiple(cols, *strides.values())}
+    return {"x_ptr": x, "weight_ptr": weight, "y_ptr": y, "rstd_ptr": rstd, **sizes, **contract}
+
+
+_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)

@@ -1,0 +1,238 @@
+"""RMSNorm backward: gradients of x and weight in one pass over x and dy.
+
+As `layernorm_backward`: a few programs an SM walk the rows and keep their sums for the
+weight's gradient, in registers where a row fits a block, in memory of their own where it
+does not. The order of every sum is fixed, so that results repeat.
+
+Shapes: dy and x are (rows, cols), weight is (cols,), rstd is (rows,), as `rmsnorm` keeps it.
+Dtypes: fp32, fp16, bf16, the same for dy, x and weight; rstd fp32; computed in fp32.
+Layout: rows of dy and x at any stride, without gaps.
+Errors: ValueError where shapes, dtypes or devices differ.
+Source: the derivative of Zhang and Sennrich's definition, arXiv:1910.07467.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.config import Config
+from asmtune.dispatch import asm_autotune
+from asmtune.dtypes import torch_dtype
+from asmtune.kernels._common import (
+    FLOATS,
+    as_rows,
+    check_shape,
+    check_tensors,
+    load_columns,
+    multiple,
+    store_columns,
+    vouched,
+    walkers,
+)
+from asmtune.kernels._rows import load_tile, store_tile, walk_axes
+from asmtune.keys import pow2
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit
+def row_in_blocks(
+    dy_row,
+    x_row,
+    weight_ptr,
+    dx_row,
+    parts_ptr,
+    rstd,
+    width,
+    known,
+    FULL: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One row that is read twice; adds to its program's parts, of which `known` columns exist."""
+    block = tl.arange(0, BLOCK)[None, :]
+    sums = tl.zeros((1, BLOCK), tl.float32)
+    for start in range(0, width, BLOCK):
+        column = start + block
+        hat = load_columns(x_row, column, width, 0.0, FULL) * rstd
+        g = load_columns(dy_row, column, width, 0.0, FULL)
+        sums += g * load_columns(weight_ptr, column, width, 0.0, FULL) * hat
+    both = (tl.sum(sums, 1) / width)[:, None]
+    for start in range(0, width, BLOCK):
+        column = start + block
+        hat = load_columns(x_row, column, width, 0.0, FULL) * rstd
+        dy = load_columns(dy_row, column, width, 0.0, FULL)
+        g = dy * load_columns(weight_ptr, column, width, 0.0, FULL)
+        store_columns(dx_row, column, width, (g - hat * both) * rstd, FULL)
+        dweight = tl.load(parts_ptr + column, mask=column < known, other=0.0) + dy * hat
+        store_columns(parts_ptr, column, width, dweight, FULL)
+
+
+@triton.jit(do_not_specialize=["rows", "cols", "programs", "stride_dy", "stride_x", "stride_dx"])
+def kernel(
+    dy_ptr,
+    x_ptr,
+    weight_ptr,
+    rstd_ptr,
+    dx_ptr,
+    parts_ptr,
+    rows,
+    cols,
+    programs,
+    stride_dy,
+    stride_x,
+    stride_dx,
+    MULTIPLE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Every programs-th row, ROWS at once; parts are (programs, cols) in fp32."""
+    tl.static_assert(ROWS == 1 or BLOCK >= WIDTH, "rows in blocks come one at a time")
+    TILE: tl.constexpr = WIDTH if BLOCK >= WIDTH else BLOCK
+    FULL: tl.constexpr = MULTIPLE % TILE == 0
+    width = vouched(cols, MULTIPLE)
+    begin = tl.program_id(0)
+    parts_ptr += tl.program_id(0).to(tl.int64) * width
+    column = tl.arange(0, TILE)[None, :]
+    dweight = tl.zeros((ROWS, TILE), tl.float32)
+    for first in range(begin, rows, programs * ROWS):
+        row = first + programs * tl.arange(0, ROWS)
+        inside = (row < rows)[:, None]
+        dy_row = dy_ptr + row.to(tl.int64)[:, None] * vouched(stride_dy, MULTIPLE)
+        x_row = x_ptr + row.to(tl.int64)[:, None] * vouched(stride_x, MULTIPLE)
+        dx_row = dx_ptr + row.to(tl.int64)[:, None] * vouched(stride_dx, MULTIPLE)
+        rstd = tl.load(rstd_ptr + row, mask=row < rows, other=0.0)[:, None]
+        if BLOCK >= WIDTH:
+            dy = load_tile(dy_row, column, width, inside, FULL, ROWS)
+            hat = load_tile(x_row, column, width, inside, FULL, ROWS) * rstd
+            g = dy * load_columns(weight_ptr, column, width, 0.0, FULL)
+            both = (tl.sum(g * hat, 1) / width)[:, None]
+            store_tile(dx_row, column, width, inside, (g - hat * both) * rstd, FULL, ROWS)
+            dweight += dy * hat
+        else:
+            known = width * tl.minimum(first - begin, 1)  # none for the first row, then all
+            row_in_blocks(
+                *(dy_row, x_row, weight_ptr, dx_row, parts_ptr, rstd),
+                *(width, known, FULL, BLOCK),
+            )
+            tl.debug_barrier()  # other threads may read these parts for the next rows
+    if BLOCK >= WIDTH:
+        tl.store(parts_ptr + column, tl.sum(dweight, 0)[None, :], mask=column < width)
+
+
+OUTPUTS = ("dx_ptr", "parts_ptr")
+
+DTYPES = FLOATS
+
+SHAPES = (
+    {"rows": 8192, "cols": 4096},
+    {"rows": 32768, "cols": 768},
+    {"rows": 4096, "cols": 1000},
+    {"rows": 512, "cols": 65536},
+)
+
+EPS = 1e-6
+
+DEFAULT = Config({"ROWS": 1, "BLOCK": 4096}, num_warps=8)
+"""16 elements a thread, of each of four tiles."""
+
+
+def space() -> Space:
+    """Rows at once, the widest row that is held whole, and warps."""
+    return walk_axes(DEFAULT)
+
+
+def _grid(values: Mapping[str, Any]) -> tuple[int]:
+    return (values["programs"],)
+
+
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Random arguments of `rmsnorm_backward` by name."""
+    rows, cols, kind = shape["rows"], shape["cols"], torch_dtype(dtype)
+    dy, x = (torch.randn(rows, cols, device=device).to(kind) for _ in range(2))
+    rstd = torch.rsqrt(x.float().square().mean(1) + EPS)
+    return {"dy": dy, "x": x, "weight": torch.randn(cols, device=device).to(kind), "rstd": rstd}
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """One launch on random matrices of rows x cols."""
+    arguments = _arguments(**inputs(shape, dtype, device))
+    return Problem(kernel, arguments, _grid, shape, "rmsnorm_backward")
+
+
+def baseline(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """What it computes, in PyTorch."""
+    hat, g = x * rstd[:, None], dy * weight
+    both = (g * hat).mean(1, keepdim=True)
+    return (g - hat * both) * rstd[:, None], (dy * hat).sum(0)
+
+
+def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+    """The gradient of x and the parts in float64 from a problem's arguments."""
+    names = ("dy_ptr", "x_ptr", "weight_ptr", "rstd_ptr")
+    dy, x, weight, rstd = (arguments[name].double() for name in names)
+    owner = torch.arange(x.shape[0], device=x.device) % arguments["programs"]
+    parts = torch.zeros((arguments["programs"], x.shape[1]), dtype=x.dtype, device=x.device)
+    parts.index_add_(0, owner, dy * x * rstd[:, None])
+    return baseline(dy, x, weight, rstd)[0], parts
+
+
+def rmsnorm_backward(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of `rmsnorm` by the tuned kernel.
+
+    Args:
+        dy: (rows, cols), the gradient of the result, of a dtype of DTYPES, on a GPU.
+        x: (rows, cols), what was normalised, of the same dtype.
+        weight: (cols,), of the same dtype.
+        rstd: (rows,), in fp32.
+
+    Returns:
+        Gradients of x and weight, of x's dtype.
+
+    Raises:
+        ValueError: shapes, dtypes or devices differ.
+    """
+    what = "rmsnorm_backward"
+    check_tensors(what, {"x": x, "dy": dy, "weight": weight}, DTYPES)
+    check_tensors(what, {"rstd": rstd}, ("fp32",))
+    wanted = {"dy": (dy, x.shape), "weight": (weight, x.shape[-1:]), "rstd": (rstd, x.shape[:1])}
+    for name, (tensor, shape) in wanted.items():
+        check_shape(what, name, tensor, shape)
+    if not x.numel():
+        return torch.empty_like(x), torch.zeros_like(weight)
+    arguments = _arguments(as_rows(dy), as_rows(x), weight.contiguous(), rstd.contiguous())
+    _tuned[_grid](**arguments)
+    return arguments["dx_ptr"], arguments["parts_ptr"].sum(0).to(weight.dtype)
+
+
+def _arguments(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
+) -> dict[str, Any]:
+    """By name, with room for the results."""
+    (rows, cols), dx = x.shape, torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    programs = walkers(x)
+    parts = torch.empty((programs, cols), dtype=torch.float32, device=x.device)
+    tensors = {"dy_ptr": dy, "x_ptr": x, "weight_ptr": weight, "rstd_ptr": rstd}
+    strides = {"stride_dy": dy.stride(0), "stride_x": x.stride(0), "stride_dx": dx.stride(0)}
+    sizes = {
+        "rows": rows,
+        "cols": cols,
+        "programs": programs,
+        **strides,
+        "WIDTH": triton.next_power_of_2(cols),
+    }
+    contract = {"MULTIPLE": multiple(cols, *strides.values())}
+    return {**tensors, "dx_ptr": dx, "parts_ptr": parts, **sizes, **contract}
+
+
+# Its programs walk the rows, so that its tiles would be held at the default's.
+_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"], tiles=True)(kernel)

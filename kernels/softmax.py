@@ -1,0 +1,153 @@
+"""Softmax over the last axis: exp(x - max) / sum, of rows of any width.
+
+A row that fits a block is read once and stays in registers, several short rows a program.
+A longer one is read twice: a first pass keeps, for every fourth column of a block, the
+maximum so far and the sum relative to it, so that nothing is reduced across threads
+before the row ends.
+
+Shapes: any of one axis or more. Dtypes: fp32, fp16, bf16; computed in fp32.
+Layout: rows at any stride; x is copied where its last axis has gaps.
+Errors: ValueError for another dtype, an empty row, or where a gradient is asked for.
+Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867;
+Triton's tutorial 02.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.config import Config
+from asmtune.dispatch import asm_autotune
+from asmtune.dtypes import torch_dtype
+from asmtune.kernels._common import (
+    FLOATS,
+    as_rows,
+    check_rows,
+    check_tensors,
+    forward_only,
+    load_columns,
+    multiple,
+    store_columns,
+    vouched,
+)
+from asmtune.kernels._rows import online_sum, row_axes, row_grid
+from asmtune.keys import pow2
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+
+@triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
+def kernel(
+    x_ptr,
+    y_ptr,
+    rows,
+    cols,
+    stride_x,
+    stride_y,
+    MULTIPLE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """ROWS rows a program; whole where WIDTH, the next power of two of cols, fits BLOCK."""
+    width = vouched(cols, MULTIPLE)
+    # Programs past the last row do it again: no mask is needed along the rows.
+    row = tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), rows - 1).to(tl.int64)
+    x_ptr += row[:, None] * vouched(stride_x, MULTIPLE)
+    y_ptr += row[:, None] * vouched(stride_y, MULTIPLE)
+    if BLOCK >= WIDTH:
+        WHOLE: tl.constexpr = MULTIPLE % WIDTH == 0
+        column = tl.arange(0, WIDTH)[None, :]
+        x = load_columns(x_ptr, column, width, float("-inf"), WHOLE)
+        e = tl.exp(x - tl.max(x, 1)[:, None])
+        store_columns(y_ptr, column, width, e * (1.0 / tl.sum(e, 1))[:, None], WHOLE)
+    else:
+        FULL: tl.constexpr = MULTIPLE % BLOCK == 0
+        top, total = online_sum(x_ptr, width, MULTIPLE, ROWS, BLOCK, STAGES)
+        share = (1.0 / total)[:, None]
+        for start in tl.range(0, width, BLOCK, num_stages=STAGES):
+            column = start + tl.arange(0, BLOCK)[None, :]
+            x = load_columns(x_ptr, column, width, float("-inf"), FULL)
+            store_columns(y_ptr, column, width, tl.exp(x - top[:, None]) * share, FULL)
+
+
+OUTPUTS = ("y_ptr",)
+
+DTYPES = FLOATS
+
+SHAPES = (
+    {"rows": 1823, "cols": 781},
+    {"rows": 8192, "cols": 4096},
+    {"rows": 65536, "cols": 128},
+    {"rows": 4096, "cols": 1000},
+    {"rows": 512, "cols": 128256},
+)
+
+DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
+"""16 elements a thread."""
+
+
+def space() -> Space:
+    """Rows a program, the widest row that is held whole, stages of longer ones, and warps."""
+    return row_axes(DEFAULT)
+
+
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Random arguments of `softmax` by name."""
+    x = torch.randn(shape["rows"], shape["cols"], device=device)
+    return {"x": x.to(torch_dtype(dtype))}
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """One launch on a random matrix of rows x cols."""
+    x = inputs(shape, dtype, device)["x"]
+    return Problem(kernel, _arguments(x, torch.empty_like(x)), row_grid, shape, "softmax")
+
+
+def baseline(x: torch.Tensor) -> torch.Tensor:
+    """What it computes, in PyTorch."""
+    e = torch.exp(x - x.amax(-1, keepdim=True))
+    return e / e.sum(-1, keepdim=True)
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The result in float64 from a problem's arguments."""
+    return baseline(arguments["x_ptr"].double())
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Softmax over the last axis by the tuned kernel.
+
+    Args:
+        x: of a dtype of DTYPES, on a GPU.
+
+    Returns:
+        Of x's shape and dtype. A row with NaN or +inf, or of -inf alone, is NaN throughout.
+
+    Raises:
+        ValueError: the dtype is none of those, rows are empty, or a gradient is asked for.
+    """
+    forward_only("softmax", x)
+    check_tensors("softmax", {"x": x}, DTYPES)
+    check_rows("softmax", x)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if x.numel():
+        rows = as_rows(x)
+        _tuned[row_grid](**_arguments(rows, y.view(rows.shape)))
+    return y
+
+
+def _arguments(x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
+    (rows, cols), strides = x.shape, (x.stride(0), y.stride(0))
+    sizes = {"rows": rows, "cols": cols, "stride_x": strides[0], "stride_y": strides[1]}
+    contract = {"MULTIPLE": multiple(cols, *strides), "WIDTH": triton.next_power_of_2(cols)}
+    return {"x_ptr": x, "y_ptr": y, **sizes, **contract}
+
+
+_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)

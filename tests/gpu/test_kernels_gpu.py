@@ -1,0 +1,52 @@
+"""The accuracy check of every kernel on a GPU, on the same cases as under the interpreter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.kernels.accuracy import KERNELS, case_of, differences, launched_with, module_of
+from tests.kernels.tolerances import excess
+
+PAIRS = [(name, dtype) for name in KERNELS for dtype in module_of(name).DTYPES]
+
+
+@pytest.mark.parametrize(("name", "dtype"), PAIRS)
+def test_small_cases(name: str, dtype: str) -> None:
+    """Every shape, config, layout, value and gradient of the case is within its tolerance."""
+    found = differences(name, dtype, "cuda")
+    assert {what: error for what, error in found.items() if not error <= 1} == {}
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if case_of(name).extra is not None])
+def test_extras(name: str) -> None:
+    """What a case compares besides holds on a GPU as well."""
+    extra = case_of(name).extra
+    assert extra is not None
+    assert {what: error for what, error in extra("cuda").items() if not error <= 1} == {}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_shapes_of_the_module(name: str) -> None:
+    """The shapes that a kernel is tuned for are right with its default config, at their size."""
+    module, case = module_of(name), case_of(name)
+    for shape in module.SHAPES:
+        problem = module.problem(shape, module.DTYPES[0], "cuda")
+        with launched_with(module.DEFAULT, name):
+            module._tuned[problem.grid](**problem.arguments)
+        wanted = module.reference(problem.arguments)
+        exact = (wanted,) if isinstance(wanted, torch.Tensor) else wanted
+        for output, want in zip(module.OUTPUTS, exact, strict=True):
+            assert excess(problem.arguments[output], want, case.on_gpu) <= 1, (shape, output)
+        del problem, wanted, exact
+
+
+@pytest.mark.parametrize("name", ["layernorm_backward", "rmsnorm_backward"])
+def test_sums_repeat(name: str) -> None:
+    """Two runs of a backward pass give the same bits: no sum's order is left to chance."""
+    module = module_of(name)
+    inputs = module.inputs({"rows": 1151, "cols": 1000}, "bf16", "cuda")
+    public = getattr(module, name)
+    with launched_with(module.DEFAULT, name):
+        first, second = public(**inputs), public(**inputs)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

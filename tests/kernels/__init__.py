@@ -1,0 +1,1 @@
+"""Checks of the kernels that come with asmtune."""

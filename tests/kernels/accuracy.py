@@ -1,0 +1,253 @@
+"""The accuracy check of a kernel: every way of calling it, against float64.
+
+The same code runs under Triton's interpreter, on a GPU, and before any timing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from asmtune.config import Config
+from asmtune.dispatch import asm_autotune
+from asmtune.dtypes import torch_dtype
+from asmtune.kernel_module import kernel_names
+from tests.kernels.tolerances import excess
+
+Shape = Mapping[str, Any]
+Inputs = dict[str, Any]
+
+KERNELS = kernel_names()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What one kernel is checked on.
+
+    Attributes:
+        shapes: small and odd ones; the first is used for values, layouts and gradients.
+        configs: to launch with, besides the module's default.
+        varied: inputs that come with special values and in other layouts.
+        gradients: inputs whose gradients are compared.
+        keywords: further arguments of the public function, each on the first shape.
+        most: special values are no larger than this; squares of larger ones leave fp32.
+        also: other kernels that the public function launches.
+        on_gpu: rows of the table of tolerances by the result's dtype, where a GPU rounds more.
+        not_interpreted: dtypes that Triton's interpreter gets wrong, each with the reason.
+        extra: more comparisons on a device, by name; each is right up to 1.
+    """
+
+    shapes: Sequence[Shape]
+    configs: Sequence[Config]
+    varied: Sequence[str]
+    gradients: Sequence[str] = ()
+    keywords: Sequence[Mapping[str, Any]] = ()
+    most: float = float("inf")
+    also: Sequence[str] = ()
+    on_gpu: Mapping[str, str] = field(default_factory=dict)
+    not_interpreted: Mapping[str, str] = field(default_factory=dict)
+    extra: Callable[[str], dict[str, float]] | None = None
+
+
+def module_of(name: str) -> Any:
+    """A kernel's module."""
+    return importlib.import_module(f"asmtune.kernels.{name}")
+
+
+def case_of(name: str) -> Case:
+    """What a kernel is checked on."""
+    case = importlib.import_module(f"tests.kernels.cases.{name}").CASE
+    assert isinstance(case, Case)
+    return case
+
+
+@contextmanager
+def launched_with(config: Config, *names: str) -> Iterator[None]:
+    """Public functions of kernels launch with a config, or their defaults, and tune nothing."""
+    with ExitStack() as undo:
+        for place, name in enumerate(names):
+            module = module_of(name)
+            undo.callback(setattr, module, "_tuned", module._tuned)
+            chosen = config if place == 0 else module.DEFAULT
+            module._tuned = asm_autotune(configs=[chosen])(module.kernel)
+        yield
+
+
+def differences(name: str, dtype: str, device: str) -> dict[str, float]:
+    """The excess of every comparison of a kernel, by what was compared."""
+    torch.manual_seed(0)
+    check = _Check(name, dtype, device)
+    found = check.shapes() | check.problems() | check.keywords() | check.layouts()
+    if dtype in ("fp32", "fp16", "bf16"):
+        found |= check.values()
+    found |= check.gradients()
+    return found
+
+
+class _Check:
+    """The comparisons of one kernel with one dtype on one device."""
+
+    def __init__(self, name: str, dtype: str, device: str) -> None:
+        self._name, self._dtype, self._device = name, dtype, device
+        self._module, self._case = module_of(name), case_of(name)
+        self._public = getattr(self._module, name)
+        self._rows = self._case.on_gpu if device == "cuda" else {"bf16": "bf16 cut"}
+
+    def shapes(self) -> dict[str, float]:
+        """All shapes with all configs, through the public function."""
+        return {
+            f"{_text(shape)} by {config}": self._call(self._inputs(shape), config)
+            for shape in self._case.shapes
+            for config in (self._module.DEFAULT, *self._case.configs)
+        }
+
+    def problems(self) -> dict[str, float]:
+        """All outputs of a problem's launch, against its reference; without the contract too."""
+        found = {}
+        for shape in self._case.shapes[:2]:
+            problem = self._module.problem(shape, self._dtype, self._device)
+            contracts: list[dict[str, int]] = [{}]
+            contracts += [{"MULTIPLE": 1}] * ("MULTIPLE" in problem.arguments)
+            for contract in contracts:
+                arguments = {**problem.arguments, **contract}
+                config = self._module.DEFAULT.all_kwargs()
+                problem.kernel[problem.grid](**arguments, **config)
+                wanted = _tuple(self._module.reference(arguments))
+                got = tuple(arguments[output] for output in self._module.OUTPUTS)
+                found[f"problem {_text(shape)} {contract}"] = self._worst(got, wanted)
+        return found
+
+    def keywords(self) -> dict[str, float]:
+        """Further arguments of the public function."""
+        shape = self._case.shapes[0]
+        return {
+            f"with {_text(more)}": self._call({**self._inputs(shape), **more})
+            for more in self._case.keywords
+        }
+
+    def layouts(self) -> dict[str, float]:
+        """Inputs that are not contiguous, or lie where vectors cannot be loaded."""
+        found = {}
+        for name in self._case.varied:
+            for layout, laid in LAYOUTS.items():
+                inputs = self._inputs(self._case.shapes[0])
+                if inputs[name].ndim > 1 or layout in FLAT:
+                    inputs[name] = laid(inputs[name])
+                    found[f"{name} {layout}"] = self._call(inputs)
+        return found
+
+    def values(self) -> dict[str, float]:
+        """Zeros, huge, tiny, offset, NaN and infinite values in each input."""
+        limits = torch.finfo(torch_dtype(self._dtype))
+        huge = min(limits.max / 8, self._case.most)
+        fills: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+            "zeros": torch.zeros_like,
+            "huge": lambda x: x * huge / 4,
+            "tiny": lambda x: torch.copysign(1 + x.abs(), x) * limits.tiny * 4,
+            "offset": lambda x: x + 100,
+            "nan": lambda x: _sprinkled(x, float("nan")),
+            "inf": lambda x: _sprinkled(x, float("inf")),
+            "minus inf": lambda x: _sprinkled(x, float("-inf")),
+        }
+        found = {}
+        for name in self._case.varied:
+            for what, fill in fills.items():
+                for config in (self._module.DEFAULT, *self._case.configs[:1]):
+                    inputs = self._inputs(self._case.shapes[0])
+                    inputs[name] = fill(inputs[name].double()).to(inputs[name].dtype)
+                    found[f"{name} {what} by {config}"] = self._call(inputs, config)
+        return found
+
+    def gradients(self) -> dict[str, float]:
+        """What autograd gives, against autograd of the baseline."""
+        found = {}
+        if self._case.gradients:
+            for shape in self._case.shapes:
+                inputs = self._inputs(shape)
+                exact = _doubled(inputs)
+                got = self._differentiated(self._public, inputs, None)
+                want = self._differentiated(self._module.baseline, exact, got[0])
+                found[f"gradients at {_text(shape)}"] = self._worst(got[1:], want[1:])
+        return found
+
+    def _differentiated(
+        self, function: Callable[..., Any], inputs: Inputs, like: torch.Tensor | None
+    ) -> tuple[torch.Tensor, ...]:
+        """The gradient that went in, and those that came out."""
+        for name in self._case.gradients:
+            inputs[name].requires_grad_()
+        with launched_with(self._module.DEFAULT, self._name, *self._case.also):
+            result = function(**inputs)
+            grad = torch.randn_like(result) if like is None else like.to(result.dtype)
+            result.backward(grad)
+        return grad, *(inputs[name].grad for name in self._case.gradients)
+
+    def _inputs(self, shape: Shape) -> Inputs:
+        made: Inputs = self._module.inputs(shape, self._dtype, self._device)
+        return made
+
+    def _call(self, inputs: Inputs, config: Config | None = None) -> float:
+        with torch.no_grad(), launched_with(config or self._module.DEFAULT, self._name):
+            got = _tuple(self._public(**inputs))
+        return self._worst(got, _tuple(self._module.baseline(**_doubled(inputs))))
+
+    def _worst(self, got: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> float:
+        pairs = zip(got, want, strict=True)
+        return max(excess(mine, exact, self._rows) for mine, exact in pairs)
+
+
+def _tuple(result: Any) -> tuple[torch.Tensor, ...]:
+    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _doubled(inputs: Inputs) -> Inputs:
+    """The same in float64; class numbers stay what they are."""
+    return {
+        name: value.detach().double()
+        if isinstance(value, torch.Tensor) and value.dtype != torch.int64
+        else value
+        for name, value in inputs.items()
+    }
+
+
+def _sprinkled(x: torch.Tensor, value: float) -> torch.Tensor:
+    """One value at the first element and at every 37th after the second."""
+    x = x.contiguous()
+    x.view(-1)[:1] = value
+    x.view(-1)[2::37] = value
+    return x
+
+
+def _spaced(x: torch.Tensor) -> torch.Tensor:
+    wide = torch.empty((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype, device=x.device)
+    return wide[..., ::2].copy_(x)
+
+
+def _inner(x: torch.Tensor) -> torch.Tensor:
+    wide = torch.empty((*x.shape[:-1], x.shape[-1] + 3), dtype=x.dtype, device=x.device)
+    return wide[..., 1:-2].copy_(x)
+
+
+def _repeated(x: torch.Tensor) -> torch.Tensor:
+    return x[:1].expand(x.shape)
+
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "every other element": _spaced,
+    "inner block": _inner,
+    "transposed": lambda x: x.mT.contiguous().mT,
+    "every other row": lambda x: x.repeat_interleave(2, 0)[::2],
+    "one row repeated": _repeated,
+}
+
+FLAT = ("every other element", "inner block")
+"""Layouts that a vector can have."""

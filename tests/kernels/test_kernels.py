@@ -1,0 +1,260 @@
+"""Every kernel that comes with asmtune: its parts, its three checks, and its results."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.compile import Lowering, Request, compile_one
+from asmtune.kernel_module import kernel_names, load_kernel_module
+from asmtune.records import Artifact
+from asmtune.settings import Settings
+from asmtune.target import Target
+from benchmarks.kernels.entry import entry_of
+from tests.kernels.accuracy import KERNELS, case_of, module_of
+from tests.kernels.tolerances import TOLERANCES, excess
+
+ROOT = Path(__file__).parent.parent.parent
+PAIRS = [(name, dtype) for name in KERNELS for dtype in module_of(name).DTYPES]
+PARTS = (
+    *("kernel", "space", "SHAPES", "DTYPES", "DEFAULT", "OUTPUTS"),
+    *("inputs", "problem", "baseline", "reference", "_tuned"),
+)
+FORWARD_ONLY = ("vector_add", "broadcast_relu", "gelu", "softmax")
+
+AIBENCH8 = {
+    "softmax": {"rows": 1823, "cols": 781},
+    "layernorm": {"rows": 1151, "cols": 8192},
+    "dropout": {"n": 1_048_576},
+}
+
+
+@functools.cache
+def interpreted(name: str, folder: Path) -> dict[str, dict[str, float]]:
+    """The accuracy check of a kernel under Triton's interpreter, in a process of its own."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(folder)}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.kernels.interpreted_kernel", name]
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(("name", "dtype"), PAIRS)
+def test_accuracy(name: str, dtype: str, session_cache: Path) -> None:
+    """Every shape, config, layout, value and gradient of the case is within its tolerance."""
+    reason = case_of(name).not_interpreted.get(dtype)
+    if reason is not None:
+        pytest.xfail(reason)
+    found = interpreted(name, session_cache)[dtype]
+    assert len(found) >= 10
+    assert {what: error for what, error in found.items() if not error <= 1} == {}
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if case_of(name).extra is not None])
+def test_extras(name: str, session_cache: Path) -> None:
+    """What a case compares besides is within its bounds."""
+    found = interpreted(name, session_cache)["extra"]
+    assert {what: error for what, error in found.items() if not error <= 1} == {}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_parts_and_checks(name: str) -> None:
+    """A kernel has all parts, a baseline of its own interface, a case, and an entry to time."""
+    module, case, entry = module_of(name), case_of(name), entry_of(name)
+    assert [part for part in (*PARTS, name) if not hasattr(module, part)] == []
+    public = inspect.signature(getattr(module, name)).parameters.values()
+    baseline = inspect.signature(module.baseline).parameters.values()
+    assert [(p.name, p.default) for p in public] == [(p.name, p.default) for p in baseline]
+    made = module.inputs(module.SHAPES[0], module.DTYPES[0], "meta")
+    assert {*case.varied, *case.gradients} <= made.keys() <= {p.name for p in public}
+    assert len(case.shapes) >= 4
+    assert callable(entry.vendor)
+    assert set(entry.dtypes) <= set(module.DTYPES)
+    assert entry.flops is None or set(entry.rates) == set(entry.dtypes or module.DTYPES)
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "dropout"])
+def test_vendor_computes_the_same(name: str) -> None:
+    """What a kernel is timed against gives the same results; only dropout draws other numbers."""
+    torch.manual_seed(0)
+    module = module_of(name)
+    for shape in case_of(name).shapes[:2]:
+        inputs = module.inputs(shape, "fp32", "cpu")
+        got, want = entry_of(name).vendor(inputs)(), module.baseline(**inputs)
+        wanted = (want,) if isinstance(want, torch.Tensor) else want
+        found = (got,) if isinstance(got, torch.Tensor) else got[: len(wanted)]
+        for mine, exact in zip(found, wanted, strict=True):
+            torch.testing.assert_close(mine, exact, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_docstrings(name: str) -> None:
+    """A kernel's module says shapes, dtypes, layout, errors and where the algorithm is from."""
+    words = str(module_of(name).__doc__)
+    assert [
+        part
+        for part in ("Shapes", "Dtypes", "Layout", "Errors", "Source")
+        if f"{part}: " not in words
+    ] == []
+
+
+def test_helpers_are_no_kernels() -> None:
+    """Modules that kernels share are not listed among them."""
+    assert (ROOT / "kernels" / "_common.py").exists()
+    assert not [name for name in kernel_names() if name.startswith("_")]
+
+
+@pytest.mark.parametrize(("name", "dtype"), PAIRS)
+def test_problem_without_memory(name: str, dtype: str) -> None:
+    """At all shapes a meta problem has programs, and its space a default that it may take."""
+    module = load_kernel_module(name)
+    for shape in module.shapes:
+        problem = module.problem(shape, dtype, "meta")
+        tensors = [v for v in problem.arguments.values() if isinstance(v, torch.Tensor)]
+        assert all(tensor.is_meta for tensor in tensors)
+        space = module.space()
+        default = space.first(**shape)
+        assert default in list(space.configs(**shape))
+        assert min(problem.programs(default)) >= 1
+        assert problem.name == name
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_spaces_are_worth_searching(name: str) -> None:
+    """Every shape leaves 12 configs or more, and none that the kernel cannot be bound to."""
+    module = load_kernel_module(name)
+    for shape in module.shapes:
+        problem = module.problem(shape, module.dtypes[0], "meta")
+        configs = list(module.space().configs(**shape))
+        assert len(configs) >= 12, shape
+        for config in configs:
+            problem.bind(config)
+
+
+@pytest.mark.parametrize("name", sorted(AIBENCH8))
+def test_shapes_of_aibench8(name: str) -> None:
+    """The shapes of AI-Bench8 are among those that a kernel is tuned for."""
+    assert AIBENCH8[name] in module_of(name).SHAPES
+
+
+def test_dropout_of_aibench8() -> None:
+    """Dropout's problem drops a half by seed 123."""
+    arguments = module_of("dropout").problem(AIBENCH8["dropout"], "fp32", "meta").arguments
+    assert (arguments["seed"], arguments["scale"]) == (123, 2.0)
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "matmul"])
+def test_vectors_are_loaded(name: str, settings: Settings, target: Target) -> None:
+    """Rows of 1000 halves and vectors of odd length move 16 bytes at once, and spill nothing."""
+    module = load_kernel_module(name)
+    shape = {
+        size: {"cols": 1000, "rows": 64, "n": 10_007, "tanh": 1}[size] for size in module.shapes[0]
+    }
+    problem = module.problem(shape, "bf16", "meta")
+    config = module_of(name).DEFAULT
+    if "ROWS" in config.kwargs or "BLOCK_M" in config.kwargs:
+        rows = {k: 16 for k in ("ROWS", "BLOCK_M") if k in config.kwargs}
+        config = type(config)({**config.kwargs, **rows}, num_warps=8)
+    request = Lowering(problem, target, 60).request(config)
+    assert isinstance(request, Request), request
+    artifact = compile_one(request, settings)
+    assert isinstance(artifact, Artifact), artifact
+    assert "ld.global.v4.b32" in artifact.outputs["ptx"]
+    if name != "cross_entropy":  # which writes two numbers a row
+        assert "st.global.v4.b32" in artifact.outputs["ptx"]
+
+
+def call(name: str, **changed: Any) -> Any:
+    """The public function on small CPU tensors, some arguments changed."""
+    module = module_of(name)
+    inputs = module.inputs(case_of(name).shapes[0], module.DTYPES[0], "cpu")
+    return getattr(module, name)(**{**inputs, **changed})
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "matmul"])
+def test_refused_dtypes(name: str) -> None:
+    """float64 is refused by name, in one line that says what is taken."""
+    module = module_of(name)
+    first = case_of(name).varied[0]
+    inputs = module.inputs(case_of(name).shapes[0], "fp32", "cpu")
+    with pytest.raises(ValueError, match=rf"^{name}: \w+ is torch.float.*(must be|convert)"):
+        call(name, **{first: inputs[first].double()})
+
+
+@pytest.mark.parametrize("name", FORWARD_ONLY)
+def test_refused_gradients(name: str) -> None:
+    """A function without a backward pass refuses to lose a gradient."""
+    first = case_of(name).varied[0]
+    inputs = module_of(name).inputs(case_of(name).shapes[0], "fp32", "cpu")
+    with pytest.raises(ValueError, match=f"{name} has no backward: call it under torch.no_grad"):
+        call(name, **{first: inputs[first].requires_grad_()})
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "message"),
+    [
+        ("vector_add", {"y": torch.zeros(3)}, r"y is \(3,\); it must be \(1000,\)"),
+        ("broadcast_relu", {"bias": torch.zeros(3)}, r"bias is \(3,\); it must be \(70,\)"),
+        ("gelu", {"approximate": "erf"}, "approximate is 'erf'; it must be one of"),
+        ("dropout", {"p": 1.5}, "p is 1.5; it must lie between 0 and 1"),
+        ("dropout", {"p": float("nan")}, "p is nan; it must lie between 0 and 1"),
+        ("dropout", {"seed": -1}, "seed is -1; it must lie between 0 and 2"),
+        ("softmax", {"x": torch.zeros(3, 0)}, r"x is \(3, 0\); it must have one element"),
+        ("layernorm", {"weight": torch.zeros(3)}, r"weight is \(3,\); it must be \(70,\)"),
+        ("rmsnorm", {"weight": torch.zeros(70).half()}, "weight is torch.float16 on cpu, and x"),
+        ("layernorm_backward", {"mean": torch.zeros(3)}, r"mean is \(3,\); it must be \(5,\)"),
+        ("rmsnorm_backward", {"dy": torch.zeros(5, 3)}, r"dy is \(5, 3\); it must be \(5, 70\)"),
+        ("cross_entropy", {"target": torch.zeros(5)}, "target is torch.float32; it must be one"),
+        ("cross_entropy", {"reduction": "max"}, "reduction is 'max'; it must be one of"),
+        ("cross_entropy_backward", {"lse": torch.zeros(3)}, r"lse is \(3,\); it must be \(5,\)"),
+    ],
+)
+def test_refused_arguments(name: str, changed: dict[str, Any], message: str) -> None:
+    """What does not fit is refused: which argument, what it is, and what it must be."""
+    with pytest.raises(ValueError, match=f"^{name}: .*{message}"):
+        call(name, **changed)
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "right"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], True),
+        ([1.0, 2.0001], [1.0, 2.0], False),
+        ([1.0, float("nan")], [1.0, float("nan")], True),
+        ([1.0, 2.0], [1.0, float("nan")], False),
+        ([1.0, float("nan")], [1.0, 2.0], False),
+        ([1.0, float("inf")], [1.0, float("inf")], True),
+        ([1.0, float("-inf")], [1.0, float("inf")], False),
+        ([1.0, float("inf")], [1.0, 1e39], True),
+        ([1.0, 3e38], [1.0, 1e39], False),
+        ([1.0], [1.0, 2.0], False),
+        ([0.0, 0.0], [0.0, 1e-39], True),
+    ],
+)
+def test_excess_tells_right_from_wrong(got: list[float], want: list[float], right: bool) -> None:
+    """Values, NaN, infinities with their signs, what overflows, and shapes all count."""
+    exact = torch.tensor(want, dtype=torch.float64)
+    assert (excess(torch.tensor(got), exact) <= 1) is right
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_excess_allows_rounding_once(dtype: str) -> None:
+    """A halved float may be rounded, and be no further off than that."""
+    kind = {"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    exact = torch.linspace(1, 2, 1001, dtype=torch.float64)
+    rounded = exact.to(kind)
+    assert excess(rounded, exact) <= 1
+    assert excess(rounded * (1 + 2 * torch.finfo(kind).eps), exact) > 1
+    assert TOLERANCES[dtype].relative < torch.finfo(kind).eps

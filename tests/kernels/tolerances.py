@@ -1,0 +1,74 @@
+"""How far a result may lie from the exact one: one table, by the dtype of the result.
+
+An error is held against `relative` of the exact value, plus `share` of the largest value
+of its tensor (sums of many terms, some of which cancel), plus `least`. The fp32 figures are
+some tens of its epsilon (1.2e-7), as sums of thousands of terms need; those of fp16 and
+bf16 are 0.6 of their epsilon, which rounding once takes half of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import torch
+
+from asmtune.dtypes import dtype_of
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What an error may be.
+
+    Attributes:
+        relative: of the exact value.
+        share: of the largest finite exact value of the tensor.
+        least: whatever the values are: where the dtype's normal numbers end.
+    """
+
+    relative: float
+    share: float
+    least: float
+
+
+TOLERANCES: Final = {
+    "fp32": Tolerance(4e-6, 8e-6, 1.2e-38),
+    "fp16": Tolerance(5.9e-4, 8e-6, 6.0e-8),
+    "bf16": Tolerance(4.7e-3, 8e-6, 1.2e-38),
+    # Triton's interpreter cuts digits off where a GPU rounds, and loses subnormal numbers.
+    "bf16 cut": Tolerance(8.0e-3, 8e-6, 3.0e-38),
+    # fp32 in tensor cores: operands lose 13 of their 23 bits.
+    "tf32": Tolerance(2e-3, 1e-3, 1.2e-38),
+    "i32": Tolerance(0.0, 0.0, 0.0),
+}
+
+
+def excess(
+    got: torch.Tensor, want: torch.Tensor, named: Mapping[str, str] = MappingProxyType({})
+) -> float:
+    """The largest error by what is allowed: up to 1 is right; inf for a wrong shape or NaN.
+
+    Args:
+        got: a result.
+        want: the exact one; where it is beyond the result's dtype, that is to be infinite.
+        named: rows of the table, by dtypes of results that have another than their own.
+    """
+    dtype = str(dtype_of(got))
+    tolerance = TOLERANCES[named.get(dtype, dtype)]
+    if got.shape != want.shape:
+        return float("inf")
+    exact, rounded = want.double(), want.to(got.dtype).double()
+    found, finite = got.double(), rounded.isfinite()
+    if not torch.equal(found[~finite].nan_to_num(nan=0.5), rounded[~finite].nan_to_num(nan=0.5)):
+        return float("inf")
+    exact, found = exact[finite], found[finite]
+    if not exact.numel():
+        return 0.0
+    if not found.isfinite().all():
+        return float("inf")
+    error, size = (found - exact).abs(), exact.abs()
+    allowed = tolerance.relative * size + tolerance.share * size.max() + tolerance.least
+    # Exact results have no error to divide, be nothing allowed.
+    return float(torch.where(error == 0, 0.0, error / allowed).max())
