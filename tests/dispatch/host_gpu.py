@@ -20,6 +20,7 @@ from asmtune.bench import BenchSetup, Distinct, LocalBench
 from asmtune.compile.load import Binary, Launch
 from asmtune.config import Config
 from asmtune.tuning import EFFORTS, Workshop
+from tests.dispatch.case_kernels import copy_as, fill_either, increment, staged
 from tests.tuning_support import DEVICE, HostMachine
 
 Effect = Callable[[Mapping[str, Any]], None]
@@ -33,40 +34,6 @@ def copy(x_ptr, out_ptr, n, scale=1, BLOCK: tl.constexpr = 32):
     """Multiplies by `scale`."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
-
-
-@triton.jit
-def copy_as(x_ptr, out_ptr, n, DTYPE: tl.constexpr, BLOCK: tl.constexpr):
-    """Copies by way of a dtype."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n).to(DTYPE), mask=at < n)
-
-
-@triton.jit
-def increment(x_ptr, n, BLOCK: tl.constexpr):
-    """Adds one in place."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1, mask=at < n)
-
-
-@triton.jit
-def fill_either(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Ones into `x_ptr`, or into `out_ptr` where there is none."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    ones = tl.full([BLOCK], 1.0, tl.float32)
-    if x_ptr is not None:
-        tl.store(x_ptr + at, ones, mask=at < n)
-    else:
-        tl.store(out_ptr + at, ones, mask=at < n)
-
-
-@triton.jit
-def staged(x_ptr, n, STAGES: tl.constexpr, BLOCK: tl.constexpr):
-    """Copies in place in a pipelined loop."""
-    at = tl.arange(0, BLOCK)
-    for _ in tl.range(tl.cdiv(n, BLOCK), num_stages=STAGES):
-        tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
-        at += BLOCK
 
 
 def _copied(values: Mapping[str, Any]) -> None:
