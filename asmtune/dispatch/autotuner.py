@@ -6,7 +6,7 @@ import functools
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import triton
 from triton.runtime.autotuner import Autotuner
@@ -20,7 +20,7 @@ from asmtune.dispatch.misses import Choice
 from asmtune.dispatch.options import DecoratorOptions
 from asmtune.dispatch.triton_configs import as_triton, timings_ms
 from asmtune.errors import InputError
-from asmtune.launch import Backend, Launcher, Layout, backend, layout_of, plan_of
+from asmtune.launch import Backend, Launcher, Layout, backend, layout_of, plain, plan_of
 from asmtune.launch.kinds import kinds, machine
 from asmtune.launch.planning import Launched, quiet_lists
 from asmtune.space import Space
@@ -167,7 +167,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @functools.cached_property
     def _part(self) -> Backend:
-        return backend()
+        """Where every launch is slow, the interpreter's above all, no C part need be built."""
+        return backend() if self._layout().names else cast(Backend, plain)
 
     @functools.cached_property
     def _launcher(self) -> Launcher:

@@ -37,6 +37,9 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             **os.environ,
             "TRITON_INTERPRET": "1",
             "ASMTUNE_CACHE_DIR": str(folder),
+            # No C part is built: this would tell that there is no compiler.
+            "TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton")),
+            "CC": "no-such-compiler",
             "PYTHONPATH": str(Path(__file__).parents[2]),
         },
         capture_output=True,

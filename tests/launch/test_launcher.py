@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.launch import Launcher, Layout, plain
-from asmtune.launch.kinds import Machine
+from asmtune.launch.kinds import Machine, machine
 from asmtune.launch.layout import CONSTEXPR, KEYED, RUNTIME
 from tests.launch.fakes import FakeDriver, Slow, launcher
 
@@ -361,3 +361,16 @@ def test_an_error_in_the_machine_comes_out(part: Any) -> None:
     made: Callable[..., Any] = launcher(part, LAYOUT, Slow(), machine=Machine(broken, broken))[(1,)]
     with pytest.raises(RuntimeError, match="no device"):
         made(X, 1, 0.5, 128)
+
+
+def test_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PyTorch that could use CUDA is not asked for a device where there is none."""
+
+    def no_driver() -> int:
+        raise RuntimeError("Found no NVIDIA driver on your system")
+
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", no_driver, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", no_driver, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    device, stream = machine()
+    assert (device(), stream(0)) == (-1, 0)
