@@ -35,6 +35,10 @@ AIBENCH8 = {
     "softmax": {"rows": 1823, "cols": 781},
     "layernorm": {"rows": 1151, "cols": 8192},
     "dropout": {"n": 1_048_576},
+    "rope": {"seq": 512, "batch": 16, "heads": 8, "dim": 1024},
+    "resize": {"channels": 3, "height": 512, "width": 512},
+    "warp": {"channels": 3, "height": 1024, "width": 1024},
+    "correlation": {"shifts": 5, "channels": 58, "height": 112, "width": 88, "out_shift": 0},
 }
 
 
@@ -155,13 +159,12 @@ def test_dropout_of_aibench8() -> None:
     assert (arguments["seed"], arguments["scale"]) == (123, 2.0)
 
 
-@pytest.mark.parametrize("name", [name for name in KERNELS if name != "matmul"])
+@pytest.mark.parametrize("name", [n for n, t in PAIRS if n != "matmul" and t == "bf16"])
 def test_vectors_are_loaded(name: str, settings: Settings, target: Target) -> None:
     """Rows of 1000 halves and vectors of odd length move 16 bytes at once, and spill nothing."""
     module = load_kernel_module(name)
-    shape = {
-        size: {"cols": 1000, "rows": 64, "n": 10_007, "tanh": 1}[size] for size in module.shapes[0]
-    }
+    sizes = {"cols": 1000, "rows": 64, "n": 10_007, "tanh": 1, "seq": 8, "batch": 2, "heads": 4}
+    shape = {size: {**sizes, "dim": 2000}[size] for size in module.shapes[0]}
     problem = module.problem(shape, "bf16", "meta")
     config = module_of(name).DEFAULT
     if "ROWS" in config.kwargs or "BLOCK_M" in config.kwargs:
@@ -218,6 +221,15 @@ def test_refused_gradients(name: str) -> None:
         ("rmsnorm_backward", {"dy": torch.zeros(5, 3)}, r"dy is \(5, 3\); it must be \(5, 70\)"),
         ("cross_entropy", {"target": torch.zeros(5)}, "target is torch.float32; it must be one"),
         ("cross_entropy", {"reduction": "max"}, "reduction is 'max'; it must be one of"),
+        ("rope", {"cos": torch.zeros(5, 3)}, r"cos is \(5, 3\); it must be \(5, 35\)"),
+        ("rope", {"x": torch.zeros(5, 2, 3, 71)}, r"with an even dim"),
+        ("resize", {"x": torch.zeros(3, 4).char()}, r"x is \(3, 4\); it must be \(channels"),
+        ("warp", {"offset": torch.zeros(7, 70)}, "offset is torch.float32; it must be one of i16"),
+        ("warp", {"offset": torch.zeros(7, 3).short()}, r"offset is \(7, 3\); it must be \(7, 70"),
+        ("correlation", {"src1": torch.zeros(3).char()}, r"src1 is \(3,\); it must be \(58, 5"),
+        ("correlation", {"shifts": 0}, "shifts is 0; it must be 1 or more"),
+        ("correlation", {"out_shift": 32}, "out_shift is 32; it must lie between 0 and 31"),
+        ("correlation", {"out": torch.zeros(5, 5, 9).char()}, r"out is \(5, 5, 9\); it must be"),
         ("cross_entropy_backward", {"lse": torch.zeros(3)}, r"lse is \(3,\); it must be \(5,\)"),
     ],
 )

@@ -42,6 +42,7 @@ TOLERANCES: Final = {
     # fp32 in tensor cores: operands lose 13 of their 23 bits.
     "tf32": Tolerance(2e-3, 1e-3, 1.2e-38),
     "i32": Tolerance(0.0, 0.0, 0.0),
+    "i8": Tolerance(0.0, 0.0, 0.0),
 }
 
 
