@@ -6,6 +6,8 @@ and what to do next, in one line: the command line prints it as it stands.
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class AsmtuneError(Exception):
     """Base of every error that asmtune raises on purpose."""
@@ -53,3 +55,15 @@ class MissError(AsmtuneError, LookupError):
 
 class GroupStoreError(AsmtuneError, RuntimeError):
     """The key-value store of a process group cannot be used; says why."""
+
+
+FOREIGN: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    TypeError,
+    ValueError,
+)
+"""What a predicate or a function of the user's raises for values that it does not fit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -184,14 +184,19 @@ def jit_function(kernel: Any) -> Any:
     return function
 
 
-def heuristic_values(kernel: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the `@triton.heuristics` around a kernel add to a launch's keywords."""
-    added: dict[str, Any] = {}
+def heuristic_rules(kernel: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Names and functions of the `@triton.heuristics` around a kernel, outermost first."""
     layer = kernel
     while not hasattr(layer, "params") and hasattr(layer, "fn"):
         rules = getattr(layer, "values", None)
         if isinstance(rules, Mapping):
-            for name, rule in rules.items():
-                added[name] = rule({**values, **added})
+            yield from rules.items()
         layer = layer.fn
+
+
+def heuristic_values(kernel: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the `@triton.heuristics` around a kernel add to a launch's keywords."""
+    added: dict[str, Any] = {}
+    for name, rule in heuristic_rules(kernel):
+        added[name] = rule({**values, **added})
     return added

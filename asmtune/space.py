@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from asmtune.config import OPTION_AXES, OPTION_DEFAULTS, Config
-from asmtune.errors import SpaceError
+from asmtune.errors import FOREIGN, SpaceError
 
 Predicate = Callable[..., bool]
 
@@ -53,15 +53,7 @@ class Constraint:
         """
         try:
             return bool(self.predicate(**{name: point[name] for name in self.needs}))
-        except (
-            ArithmeticError,
-            AssertionError,
-            AttributeError,
-            LookupError,
-            NameError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except FOREIGN as error:
             raise SpaceError(
                 f"constraint {self.name!r} failed at {dict(point)}: "
                 f"{type(error).__name__}: {error}; make it return True or False there"

@@ -23,6 +23,7 @@ from asmtune.errors import InputError
 from asmtune.launch import Backend, Launcher, Layout, backend, layout_of, plain, plan_of
 from asmtune.launch.kinds import kinds, machine
 from asmtune.launch.planning import Launched, quiet_lists
+from asmtune.problem import heuristic_rules
 from asmtune.space import Space
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @functools.cached_property
     def _prune_hook(self) -> PruneHook:
-        from asmtune.dispatch.compiled import TracedLaunches, heuristic_rules, prune_hook
+        from asmtune.dispatch.compiled import TracedLaunches, prune_hook
 
         # A program of `triton.autotune`'s expects Inductor to time its list; PyTorch drops what
         # would put arguments right between two timings.

@@ -168,19 +168,18 @@ class Chooser:
 
     def _missed(self, call: Call, values: Mapping[str, Any]) -> tuple[Miss | None, Choice]:
         """The config of a key that is not in memory, and what was looked up for it."""
-        space = self.searched(call)
-        heuristic = self.options.heuristic_config(space, call.arguments)
         if not hasattr(self._function, "params"):  # the interpreter's: it has no assembly to read
-            return None, Choice(heuristic, False, "heuristic")
+            return None, self._heuristic(self._pruned(call), call, final=False)
         start = time.perf_counter()
+        space = self.searched(call)
         miss, capturing = self._miss(call, values, space), is_capturing()
         name, arg_names = self._function.__name__, self._kernel.arg_names
         given = {**by_place(name, arg_names, call.args, call.kwargs), **call.kwargs}
         strict = self.options.strict
         if not check_launch(self._kernel, given, call.grid, space, strict=strict):
-            return None, Choice(heuristic, False, "heuristic")  # a grid of no programs
+            return None, self._heuristic(space, call, final=False)  # a grid of no programs
         if space.is_listed and space.size == 1:
-            return None, Choice(heuristic, True, "heuristic")
+            return None, self._heuristic(space, call, final=True)
         choice = resolve(self._resolver, miss, capturing=capturing)
         if capturing and not choice.final:
             self._notices.untuned(miss.key, choice.config, "capture")
@@ -188,6 +187,10 @@ class Chooser:
             choice = replace(choice, seconds=time.perf_counter() - start)
             self._tell(choice)
         return miss, choice
+
+    def _heuristic(self, space: Space, call: Call, *, final: bool) -> Choice:
+        config = self.options.heuristic_config(space, call.arguments)
+        return Choice(config, final, "heuristic")
 
     def _tell(self, choice: Choice) -> None:
         spent = Met(kernel=self.name, how=choice.how, seconds=choice.seconds)

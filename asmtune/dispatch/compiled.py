@@ -17,7 +17,7 @@ Read in PyTorch 2.11 and 2.13: `torch/_higher_order_ops/triton_kernel_wrap.py`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -56,16 +56,6 @@ class TracedLaunches:
     listed: Callable[[Arguments, Arguments], Sequence[Config]] | None = None
     rules: tuple[tuple[str, Callable[..., Any]], ...] = ()
     notices: Notices = field(default_factory=Notices)
-
-
-def heuristic_rules(kernel: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Names and functions of the `@triton.heuristics` around a kernel, outermost first."""
-    layer = kernel
-    while not hasattr(layer, "params") and hasattr(layer, "fn"):
-        rules = getattr(layer, "values", None)
-        if isinstance(rules, Mapping):
-            yield from rules.items()
-        layer = layer.fn
 
 
 def prune_hook(launches: TracedLaunches) -> PruneHook:

@@ -62,6 +62,27 @@ def asm_autotune(
         InputError: not exactly one of `configs` and `space` is given, an option is unknown or
             none of its forms, the kernel is none of Triton's, or a key names no parameter of it.
     """
+    made = decorator_options(configs, key, prune_configs_by, **options)
+
+    def decorate(kernel: Any) -> AsmAutotuner:
+        from asmtune.dispatch.autotuner import AsmAutotuner
+
+        return AsmAutotuner(kernel, made)
+
+    return decorate
+
+
+def decorator_options(
+    configs: Sequence[Any] | None = None,
+    key: KeySource = (),
+    prune_configs_by: Mapping[str, Any] | None = None,
+    **options: Unpack[Options],
+) -> DecoratorOptions:
+    """What `asm_autotune` makes of what it is given.
+
+    Raises:
+        InputError: as `asm_autotune`, but for what only a kernel can tell.
+    """
     rest: dict[str, Any] = dict(options)
     space = rest.pop("space", None)
     if (configs is None) == (space is None):
@@ -75,16 +96,9 @@ def asm_autotune(
     )
     of_launches = {name: rest.pop(name) for name in _OF_LAUNCHES if name in rest}
     _check_choices(rest)
-    made = DecoratorOptions(
+    return DecoratorOptions(
         space=source, key=key, prune=Pruning.of(prune_configs_by), choices=rest, **of_launches
     )
-
-    def decorate(kernel: Any) -> AsmAutotuner:
-        from asmtune.dispatch.autotuner import AsmAutotuner
-
-        return AsmAutotuner(kernel, made)
-
-    return decorate
 
 
 def _check_choices(choices: Mapping[str, Any]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
 from typing import Final
 
 from asmtune.config import Config
+from asmtune.frames import frames_inside
 from asmtune.records import TuneKey
 
 _ADVICE: Final = {
@@ -16,6 +16,9 @@ _ADVICE: Final = {
     "compile": "torch.compile traces it, where nothing can be timed; run one step before it "
     "compiles, under torch.compiler.set_stance('force_eager')",
 }
+
+THROUGH: Final = ("torch.", "contextlib", "threading")
+"""Modules that launch for a program."""
 
 
 class UntunedWarning(UserWarning):
@@ -43,7 +46,7 @@ class Notices:
             self._told.add((moment, spoken))
         if first:
             message = f"{spoken}: not tuned; {_ADVICE[moment]}; goes on with {config}"
-            warnings.warn(message, UntunedWarning, stacklevel=frames_inside())
+            warnings.warn(message, UntunedWarning, stacklevel=frames_inside(*THROUGH))
 
 
 def spoken_key(key: TuneKey) -> str:
@@ -51,12 +54,3 @@ def spoken_key(key: TuneKey) -> str:
     values = [f"{name}={value}" for name, value in key.shape.items()]
     values += [f"{name} {dtype}" for name, dtype in key.dtypes.items()]
     return f"kernel {key.kernel} at {', '.join(values) or 'any arguments'} on {key.device}"
-
-
-def frames_inside() -> int:
-    """How many frames the caller's caller is from the first that is not asmtune's or PyTorch's."""
-    frame, count = sys._getframe(1), 1
-    inside = ("asmtune.", "torch.", "contextlib", "threading")
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
-        frame, count = frame.f_back, count + 1
-    return count

@@ -17,7 +17,7 @@ def as_triton(config: Config) -> Any:
     return triton.Config(config.kwargs, *options, config.pre_hook, config.ir_override)
 
 
-def own_config(config: Config, listed: Sequence[Any]) -> Any:
+def as_listed(config: Config, listed: Sequence[Any]) -> Any:
     """The one of a program's own configs that means the same, else a new `triton.Config`.
 
     Programs compare `best_config` with what they listed, and look it up among it.

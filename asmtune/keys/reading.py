@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from asmtune.dtypes import dtype_name, dtype_of
-from asmtune.errors import InputError
+from asmtune.errors import FOREIGN, InputError
 from asmtune.keys.buckets import KINDS, bucket_of
 from asmtune.keys.parts import KeyPart
 
@@ -22,16 +22,6 @@ _FUNCTION: Final = re.compile(r"(\w+)\(([^\W\d]\w*(?:, [^\W\d]\w*)*)\)")
 _USUAL: Final = (bool, str)
 _WHOLE: Final = range(-(1 << 63), 1 << 64)
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-_FOREIGN: Final = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NameError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)  # what a function of the user's may raise for arguments that it does not fit
 
 
 def values(
@@ -94,7 +84,7 @@ def _value(part: KeyPart, known: Mapping[str, Any], kernel: str, strict: bool) -
     where = f"{where} at {given}"
     try:
         made = part.function(*(known[name] for name in part.needs))
-    except _FOREIGN as error:
+    except (*FOREIGN, RuntimeError) as error:
         said = " ".join(str(error).split())
         raise InputError(
             f"{where}: {type(error).__name__}: {said}; "

@@ -13,6 +13,7 @@ from asmtune.errors import AsmtuneError
 from asmtune.guard import guarded
 from asmtune.launch.kinds import Kinds, Machine
 from asmtune.launch.layout import CONSTEXPR, KEYED
+from asmtune.problem import GRID_LIMITS
 from asmtune.records import Failure
 
 GIVEN: Final = object()
@@ -21,7 +22,6 @@ GIVEN: Final = object()
 MOST_ENTRIES: Final = 4096
 _INT32: Final = range(-(1 << 31), 1 << 31)
 _INT64: Final = range(-(1 << 63), 1 << 63)
-_MOST_PROGRAMS: Final = ((1 << 31) - 1, 65535, 65535)
 
 
 class Plan(NamedTuple):
@@ -182,7 +182,7 @@ class Launcher:
             grid = grid(self._named(values))
         if type(grid) not in (tuple, list) or not 1 <= len(grid) <= 3:
             return None
-        for size, most in zip(grid, _MOST_PROGRAMS, strict=False):
+        for size, most in zip(grid, GRID_LIMITS, strict=False):
             if type(size) is not int or not 1 <= size <= most:
                 return None
         return (*grid, 1, 1)[:3]

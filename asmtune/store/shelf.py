@@ -11,7 +11,6 @@ else: record = flight.finish(tune())        # use what it gives back
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable
@@ -20,6 +19,7 @@ from typing import Final, TypeVar
 
 from asmtune.config import Config
 from asmtune.errors import InputError, StoreError
+from asmtune.frames import frames_inside
 from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.settings import Settings
 from asmtune.store.claims import Request
@@ -172,15 +172,7 @@ class Shelf:
     def _tell(self, message: str) -> None:
         if message not in self._told:
             self._told.add(message)
-            warnings.warn(message, StoreWarning, stacklevel=_frames_inside())
-
-
-def _frames_inside() -> int:
-    """How many frames the caller's caller is from the first that is not asmtune's."""
-    frame, count = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("asmtune."):
-        frame, count = frame.f_back, count + 1
-    return count
+            warnings.warn(message, StoreWarning, stacklevel=frames_inside())
 
 
 def open_user_store(settings: Settings) -> Shelf:

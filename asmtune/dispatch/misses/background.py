@@ -19,6 +19,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final
@@ -99,15 +100,16 @@ class Line:
 
     def _run(self) -> None:
         _allow_captures()
-        try:
-            while (work := self._next()) is not None:
-                work()
-        except StoppedError:
-            return
-        except BaseException:
-            with self._lock:
-                self._thread = None
-            raise
+        with ExitStack() as unforeseen:
+            unforeseen.callback(self._lose_thread)
+            with suppress(StoppedError):
+                while (work := self._next()) is not None:
+                    work()
+            unforeseen.pop_all()
+
+    def _lose_thread(self) -> None:
+        with self._lock:
+            self._thread = None
 
     def _next(self) -> Callable[[], None] | None:
         with self._lock:

@@ -8,8 +8,9 @@ from typing import Any
 
 from asmtune.config import Config
 from asmtune.dispatch.autotuner import AsmAutotuner
-from asmtune.dispatch.decorator import asm_autotune
-from asmtune.dispatch.triton_configs import own_config
+from asmtune.dispatch.decorator import decorator_options
+from asmtune.dispatch.options import DecoratorOptions
+from asmtune.dispatch.triton_configs import as_listed
 from asmtune.space import Space
 
 
@@ -20,9 +21,9 @@ class ConvertedAutotuner(AsmAutotuner):
     do that pin one.
     """
 
-    def __init__(self, made: AsmAutotuner, listed: Sequence[Any]) -> None:
+    def __init__(self, kernel: Any, options: DecoratorOptions, listed: Sequence[Any]) -> None:
         self._given: Sequence[Any] | None = None
-        super().__init__(made.fn, made.options)
+        super().__init__(kernel, options)
         self._given = listed
         self._shown: tuple[Config | None, Any] = (None, None)
 
@@ -47,7 +48,7 @@ class ConvertedAutotuner(AsmAutotuner):
         """Of the last launch, as a `triton.Config`; None before the first."""
         best = super().best_config
         if best is not self._shown[0]:  # else no hash need be made at each launch
-            self._shown = (best, best and own_config(best, self._given or ()))
+            self._shown = (best, best and as_listed(best, self._given or ()))
         return self._shown[1]
 
     @best_config.setter
@@ -78,8 +79,8 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     }
     # Triton drops a key that is no parameter without a word, until 3.9 refuses it when decorating.
     keys = [key for key in instance.keys or () if key in names]
-    made = asm_autotune(list(instance.configs), keys, strict=False, **keywords)(instance.fn)
-    return ConvertedAutotuner(made, instance.configs)
+    made = decorator_options(list(instance.configs), keys, strict=False, **keywords)
+    return ConvertedAutotuner(instance.fn, made, instance.configs)
 
 
 def _pruning(instance: Any) -> dict[str, Any] | None:

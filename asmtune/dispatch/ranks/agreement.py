@@ -26,10 +26,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from asmtune.config import Config
-from asmtune.dispatch.notices import frames_inside, spoken_key
+from asmtune.dispatch.notices import THROUGH, spoken_key
 from asmtune.dispatch.ranks.words import GroupStore, Turn, Words, read_config, written
 from asmtune.errors import GroupStoreError
 from asmtune.fingerprint import canonical, digest
+from asmtune.frames import frames_inside
 from asmtune.records import Provenance, TuneKey
 
 
@@ -217,4 +218,4 @@ class _Talk:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, RankWarning, stacklevel=frames_inside())
+    warnings.warn(message, RankWarning, stacklevel=frames_inside(*THROUGH))
