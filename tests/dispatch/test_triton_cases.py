@@ -29,6 +29,7 @@ from asmtune import asm_autotune
 from asmtune.dispatch import calls
 from asmtune.dispatch.patching import patch
 from asmtune.errors import InputError
+from tests.dispatch.case_kernels import check_listener
 from tests.dispatch.host_gpu import (
     EFFORT,
     HostGpu,
@@ -378,20 +379,7 @@ def test_listener(
     heard: list[dict[str, Any]] = []
     monkeypatch.setattr(triton.knobs.autotuning, "listener", lambda **told: heard.append(told))
     kernel = autotune(configs(*blocks), ["n"], do_bench=UsersClock(1.0, 2.0))(copy)
-    for _ in range(2):
-        kernel[grid](*vectors(), n=N)
-    if len(blocks) == 1:
-        assert heard == []
-        return
-    (told,) = heard
-    assert isinstance(told["fn"], triton.JITFunction)
-    assert told["best_config"] in told["configs_timings"]
-    assert len(told["configs_timings"]) == 2
-    assert told["duration"] > 0
-    assert not told["cache_hit"]
-    kernel.cache.clear()
-    kernel[grid](*vectors(), n=N)
-    assert (heard[1]["cache_hit"], heard[1]["duration"]) == (True, None)
+    check_listener(kernel, lambda: kernel[grid](*vectors(), n=N), heard, alone=len(blocks) == 1)
 
 
 @pytest.mark.skipif(

@@ -24,7 +24,7 @@ import triton.language as tl
 from asmtune import asm_autotune
 from asmtune.dispatch.patching import patch
 from asmtune.errors import InputError
-from tests.dispatch.case_kernels import copy_as, fill_either, increment, staged
+from tests.dispatch.case_kernels import check_listener, copy_as, fill_either, increment, staged
 
 N = 1024
 BLOCKS = (32, 128)
@@ -342,20 +342,7 @@ def test_listener(
     monkeypatch.setattr(triton.knobs.autotuning, "listener", lambda **told: heard.append(told))
     kernel = autotune(configs(*blocks), ["n"], do_bench=briefly)(copy)
     x, out = vectors()
-    for _ in range(2):
-        kernel[grid](x, out, n=N)
-    if len(blocks) == 1:
-        assert heard == []
-        return
-    (told,) = heard
-    assert isinstance(told["fn"], triton.JITFunction)
-    assert told["best_config"] in told["configs_timings"]
-    assert len(told["configs_timings"]) == 2
-    assert told["duration"] > 0
-    assert not told["cache_hit"]
-    kernel.cache.clear()
-    kernel[grid](x, out, n=N)
-    assert (heard[1]["cache_hit"], heard[1]["duration"]) == (True, None)
+    check_listener(kernel, lambda: kernel[grid](x, out, n=N), heard, alone=len(blocks) == 1)
 
 
 def test_threads_tune_one_key_once(autotune: Decorator) -> None:
