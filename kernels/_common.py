@@ -30,6 +30,17 @@ def multiple(*numbers: int) -> int:
     return math.gcd(_MOST, *numbers)
 
 
+def row_sizes(**matrices: torch.Tensor) -> dict[str, int]:
+    """Sizes, strides and contract of kernels over rows, by the kernels' names.
+
+    Args:
+        matrices: by their names in the kernel, of one shape, without gaps in their rows.
+    """
+    rows, cols = next(iter(matrices.values())).shape
+    strides = {f"stride_{name}": matrix.stride(0) for name, matrix in matrices.items()}
+    return {"rows": rows, "cols": cols, **strides, "MULTIPLE": multiple(cols, *strides.values())}
+
+
 @triton.jit
 def vouched(number, MULTIPLE: tl.constexpr):
     """The number, written so that the compiler sees that MULTIPLE divides it."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.kernels._common import load_columns
+from asmtune.kernels._common import load_columns, row_sizes
 from asmtune.space import Space
 
 _NARROWEST = 1024
@@ -126,6 +127,12 @@ def _fits_threads(ROWS: int, BLOCK: int, num_warps: int, cols: int) -> bool:
 def _fits_walkers(ROWS: int, BLOCK: int, num_warps: int, cols: int) -> bool:
     across = min(BLOCK, triton.next_power_of_2(cols))
     return _fits_threads(ROWS, BLOCK, num_warps, cols) and ROWS * across <= num_warps * 1024
+
+
+def whole_row_sizes(**matrices: torch.Tensor) -> dict[str, int]:
+    """As `row_sizes`, with the width of a block that holds a whole row."""
+    sizes = row_sizes(**matrices)
+    return {**sizes, "WIDTH": triton.next_power_of_2(sizes["cols"])}
 
 
 def row_grid(values: Mapping[str, Any]) -> tuple[int]:

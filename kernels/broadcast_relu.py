@@ -27,7 +27,7 @@ from asmtune.kernels._common import (
     check_tensors,
     forward_only,
     load_columns,
-    multiple,
+    row_sizes,
     store_columns,
     vouched,
 )
@@ -152,10 +152,7 @@ def broadcast_relu(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
 
 
 def _arguments(x: torch.Tensor, bias: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
-    (rows, cols), strides = x.shape, (x.stride(0), y.stride(0))
-    tensors = {"x_ptr": x, "bias_ptr": bias, "y_ptr": y}
-    sizes = {"rows": rows, "cols": cols, "stride_x": strides[0], "stride_y": strides[1]}
-    return {**tensors, **sizes, "MULTIPLE": multiple(cols, *strides)}
+    return {"x_ptr": x, "bias_ptr": bias, "y_ptr": y, **row_sizes(x=x, y=y)}
 
 
 _tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)

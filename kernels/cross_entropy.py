@@ -31,10 +31,9 @@ from asmtune.kernels._common import (
     check_shape,
     check_tensors,
     load_columns,
-    multiple,
     vouched,
 )
-from asmtune.kernels._rows import online_sum, row_axes, row_grid
+from asmtune.kernels._rows import online_sum, row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.cross_entropy_backward import cross_entropy_backward
 from asmtune.keys import pow2
 from asmtune.problem import Problem
@@ -198,12 +197,9 @@ def _reduced(losses: torch.Tensor, kept: torch.Tensor, reduction: str) -> torch.
 
 def _arguments(x: torch.Tensor, target: torch.Tensor, ignored: int) -> dict[str, Any]:
     """By name, with room for the results."""
-    rows, cols = x.shape
-    loss, lse = torch.empty((2, rows), dtype=torch.float32, device=x.device)
+    loss, lse = torch.empty((2, x.shape[0]), dtype=torch.float32, device=x.device)
     tensors = {"x_ptr": x, "target_ptr": target, "loss_ptr": loss, "lse_ptr": lse}
-    sizes = {"rows": rows, "cols": cols, "stride_x": x.stride(0), "ignored": ignored}
-    contract = {"MULTIPLE": multiple(cols, x.stride(0)), "WIDTH": triton.next_power_of_2(cols)}
-    return {**tensors, **sizes, **contract}
+    return {**tensors, "ignored": ignored, **whole_row_sizes(x=x)}
 
 
 _tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)

@@ -29,7 +29,7 @@ from asmtune.kernels._common import (
     check_shape,
     check_tensors,
     load_columns,
-    multiple,
+    row_sizes,
     store_columns,
     vouched,
 )
@@ -190,13 +190,10 @@ def _arguments(
     grad: torch.Tensor, logits: torch.Tensor, target: torch.Tensor, lse: torch.Tensor, ignored: int
 ) -> dict[str, Any]:
     """By name, with room for the result."""
-    (rows, cols), device = logits.shape, logits.device
-    dx = torch.empty((rows, cols), dtype=logits.dtype, device=device)
+    dx = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     tensors = {"grad_ptr": grad, "x_ptr": logits, "target_ptr": target, "lse_ptr": lse}
-    strides = {"stride_x": logits.stride(0), "stride_dx": dx.stride(0)}
-    sizes = {"rows": rows, "cols": cols, "stride_grad": grad.stride(0), **strides}
-    contract = {"MULTIPLE": multiple(cols, *strides.values())}
-    return {**tensors, "dx_ptr": dx, **sizes, "ignored": ignored, **contract}
+    sizes = {"stride_grad": grad.stride(0), **row_sizes(x=logits, dx=dx)}
+    return {**tensors, "dx_ptr": dx, **sizes, "ignored": ignored}
 
 
 _tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)

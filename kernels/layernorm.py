@@ -20,7 +20,6 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from triton import next_power_of_2
 
 from asmtune.config import Config
 from asmtune.dispatch import asm_autotune
@@ -32,11 +31,10 @@ from asmtune.kernels._common import (
     check_shape,
     check_tensors,
     load_columns,
-    multiple,
     store_columns,
     vouched,
 )
-from asmtune.kernels._rows import row_axes, row_grid
+from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.layernorm_backward import layernorm_backward
 from asmtune.keys import pow2
 from asmtune.problem import Problem
@@ -216,13 +214,11 @@ def _arguments(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
 ) -> dict[str, Any]:
     """By name, with room for the results."""
-    (rows, cols), y = x.shape, torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    mean, rstd = torch.empty((2, rows), dtype=torch.float32, device=x.device)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    mean, rstd = torch.empty((2, x.shape[0]), dtype=torch.float32, device=x.device)
     tensors = {"x_ptr": x, "weight_ptr": weight, "bias_ptr": bias, "y_ptr": y}
-    strides = {"stride_x": x.stride(0), "stride_y": y.stride(0)}
-    sizes = {"rows": rows, "cols": cols, "eps": eps, **strides, "WIDTH": next_power_of_2(cols)}
-    contract = {"MULTIPLE": multiple(cols, *strides.values())}
-    return {**tensors, "mean_ptr": mean, "rstd_ptr": rstd, **sizes, **contract}
+    results = {"mean_ptr": mean, "rstd_ptr": rstd}
+    return {**tensors, **results, "eps": eps, **whole_row_sizes(x=x, y=y)}
 
 
 _tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)

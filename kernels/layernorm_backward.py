@@ -31,12 +31,11 @@ from asmtune.kernels._common import (
     check_shape,
     check_tensors,
     load_columns,
-    multiple,
     store_columns,
     vouched,
     walkers,
 )
-from asmtune.kernels._rows import load_tile, store_tile, walk_axes
+from asmtune.kernels._rows import load_tile, store_tile, walk_axes, whole_row_sizes
 from asmtune.keys import pow2
 from asmtune.problem import Problem
 from asmtune.space import Space
@@ -255,21 +254,13 @@ def _arguments(
     rstd: torch.Tensor,
 ) -> dict[str, Any]:
     """By name, with room for the results."""
-    (rows, cols), dx = x.shape, torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     programs = walkers(x)
-    parts = torch.empty((2, programs, cols), dtype=torch.float32, device=x.device)
+    parts = torch.empty((2, programs, x.shape[1]), dtype=torch.float32, device=x.device)
     tensors = {"dy_ptr": dy, "x_ptr": x, "weight_ptr": weight, "mean_ptr": mean}
-    strides = {"stride_dy": dy.stride(0), "stride_x": x.stride(0), "stride_dx": dx.stride(0)}
-    sizes = {
-        "rows": rows,
-        "cols": cols,
-        "programs": programs,
-        **strides,
-        "WIDTH": triton.next_power_of_2(cols),
-    }
-    contract = {"MULTIPLE": multiple(cols, *strides.values())}
+    sizes = {"programs": programs, **whole_row_sizes(dy=dy, x=x, dx=dx)}
     results = {"rstd_ptr": rstd, "dx_ptr": dx, "parts_ptr": parts}
-    return {**tensors, **results, **sizes, **contract}
+    return {**tensors, **results, **sizes}
 
 
 # Its programs walk the rows, so that its tiles would be held at the default's.

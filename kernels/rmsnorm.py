@@ -18,7 +18,6 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from triton import next_power_of_2
 
 from asmtune.config import Config
 from asmtune.dispatch import asm_autotune
@@ -30,11 +29,10 @@ from asmtune.kernels._common import (
     check_shape,
     check_tensors,
     load_columns,
-    multiple,
     store_columns,
     vouched,
 )
-from asmtune.kernels._rows import row_axes, row_grid
+from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.rmsnorm_backward import rmsnorm_backward
 from asmtune.keys import pow2
 from asmtune.problem import Problem
@@ -173,12 +171,10 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Te
 
 def _arguments(x: torch.Tensor, weight: torch.Tensor, eps: float) -> dict[str, Any]:
     """By name, with room for the results."""
-    (rows, cols), y = x.shape, torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
-    strides = {"stride_x": x.stride(0), "stride_y": y.stride(0)}
-    sizes = {"rows": rows, "cols": cols, "eps": eps, **strides, "WIDTH": next_power_of_2(cols)}
-    contract = {"MULTIPLE": multiple(cols, *strides.values())}
-    return {"x_ptr": x, "weight_ptr": weight, "y_ptr": y, "rstd_ptr": rstd, **sizes, **contract}
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    rstd = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
+    tensors = {"x_ptr": x, "weight_ptr": weight, "y_ptr": y, "rstd_ptr": rstd}
+    return {**tensors, "eps": eps, **whole_row_sizes(x=x, y=y)}
 
 
 _tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)

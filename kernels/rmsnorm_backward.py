@@ -29,12 +29,11 @@ from asmtune.kernels._common import (
     check_shape,
     check_tensors,
     load_columns,
-    multiple,
     store_columns,
     vouched,
     walkers,
 )
-from asmtune.kernels._rows import load_tile, store_tile, walk_axes
+from asmtune.kernels._rows import load_tile, store_tile, walk_axes, whole_row_sizes
 from asmtune.keys import pow2
 from asmtune.problem import Problem
 from asmtune.space import Space
@@ -218,20 +217,12 @@ def _arguments(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
 ) -> dict[str, Any]:
     """By name, with room for the results."""
-    (rows, cols), dx = x.shape, torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     programs = walkers(x)
-    parts = torch.empty((programs, cols), dtype=torch.float32, device=x.device)
+    parts = torch.empty((programs, x.shape[1]), dtype=torch.float32, device=x.device)
     tensors = {"dy_ptr": dy, "x_ptr": x, "weight_ptr": weight, "rstd_ptr": rstd}
-    strides = {"stride_dy": dy.stride(0), "stride_x": x.stride(0), "stride_dx": dx.stride(0)}
-    sizes = {
-        "rows": rows,
-        "cols": cols,
-        "programs": programs,
-        **strides,
-        "WIDTH": triton.next_power_of_2(cols),
-    }
-    contract = {"MULTIPLE": multiple(cols, *strides.values())}
-    return {**tensors, "dx_ptr": dx, "parts_ptr": parts, **sizes, **contract}
+    sizes = {"programs": programs, **whole_row_sizes(dy=dy, x=x, dx=dx)}
+    return {**tensors, "dx_ptr": dx, "parts_ptr": parts, **sizes}
 
 
 # Its programs walk the rows, so that its tiles would be held at the default's.

@@ -31,11 +31,10 @@ from asmtune.kernels._common import (
     check_tensors,
     forward_only,
     load_columns,
-    multiple,
     store_columns,
     vouched,
 )
-from asmtune.kernels._rows import online_sum, row_axes, row_grid
+from asmtune.kernels._rows import online_sum, row_axes, row_grid, whole_row_sizes
 from asmtune.keys import pow2
 from asmtune.problem import Problem
 from asmtune.space import Space
@@ -144,10 +143,7 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
 
 
 def _arguments(x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
-    (rows, cols), strides = x.shape, (x.stride(0), y.stride(0))
-    sizes = {"rows": rows, "cols": cols, "stride_x": strides[0], "stride_y": strides[1]}
-    contract = {"MULTIPLE": multiple(cols, *strides), "WIDTH": triton.next_power_of_2(cols)}
-    return {"x_ptr": x, "y_ptr": y, **sizes, **contract}
+    return {"x_ptr": x, "y_ptr": y, **whole_row_sizes(x=x, y=y)}
 
 
 _tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)
