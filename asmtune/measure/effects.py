@@ -39,6 +39,7 @@ class Effects:
     foreign: bool = False
     products: frozenset[str] = frozenset()
     stray: frozenset[str] = frozenset()
+    scratch: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, works: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
@@ -58,6 +59,11 @@ class Effects:
         """Effects of a launch of which nothing is known."""
         names = frozenset(tensor_parts(arguments))
         return cls(reads=names, writes=names, unknown=names)
+
+    def beside(self, default: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
+        """The same, knowing what the default config does: parts of a split sum are no output."""
+        own = Effects.of(default, arguments)
+        return replace(self, scratch=(self.writes | self.atomics) - own.writes - own.atomics)
 
     def with_strays(self, arguments: Mapping[str, Any]) -> Effects:
         """The same where some code was edited by hand: it may write what the IR does not."""

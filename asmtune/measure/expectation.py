@@ -37,6 +37,7 @@ class Expectation:
     ) -> None:
         self._saved = saved
         self._poisoned, self._strays = roles.poisoned, roles.stray
+        self._scratch = roles.scratch
         self._tolerance = tolerance
         self._chance: dict[Slot, float] = {}
         self.copies = [Copy(copy.region) for copy in saved]
@@ -174,6 +175,8 @@ class Expectation:
         return _equal(bits(before), bits(after))
 
     def _is_untouched(self, slot: Slot) -> bool:
+        if slot in self._scratch:
+            return True
         if slot not in self._poisoned:
             return False
         left = bits(self._view(self.copies, slot))

@@ -46,6 +46,7 @@ class Roles:
         zeroed: written ones that start from zeros.
         poisoned: written ones whose contents do not count.
         stray: written ones that no more than a stray write of edited code may change.
+        scratch: written ones that the default config leaves alone, by its IR.
     """
 
     inputs: list[Slot]
@@ -54,6 +55,7 @@ class Roles:
     zeroed: list[Slot]
     poisoned: list[Slot]
     stray: list[Slot]
+    scratch: list[Slot]
 
     @property
     def meant(self) -> list[Slot]:
@@ -79,7 +81,8 @@ class Roles:
         live = [s for s in written if s in inputs or s in stray or s in shared]
         kept = [slot for slot in live if slot not in zeroed]
         poisoned = [slot for slot in written if slot not in live and slot not in zeroed]
-        return cls(inputs, written, kept, zeroed, poisoned, stray)
+        scratch = [slot for slot in written if slot.name in effects.scratch]
+        return cls(inputs, written, kept, zeroed, poisoned, stray, scratch)
 
 
 def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:

@@ -28,7 +28,6 @@ from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.stages import Stages
 from asmtune.tuning.timing import BenchTimer
 from asmtune.tuning.watching import Audience, Nobody, RunWatch
-from asmtune.workload import Work
 
 Opener = Callable[[BenchSetup], Bench]
 
@@ -78,10 +77,9 @@ class Session:
             stack.enter_context(preserved(touched))
             with preserved(touched), watch.stage("foresee"):
                 state, known = self._state(job, space, funnel, front, watch)
-                works = front.works(state.configs)
+                effects = _effects(front, state.configs, default)
             with watch.stage("open"):
-                edited = any(config.ir_override for config in state.configs)
-                bench = stack.enter_context(closing(self._bench(front, works, edited=edited)))
+                bench = stack.enter_context(closing(self._bench(front, effects)))
             cache = ArtifactCache.of(funnel.settings)
             timer = BenchTimer(bench, cache, default, watch.measured)
             timer.measurements.update(known)
@@ -113,11 +111,8 @@ class Session:
             watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
         return State(verdicts, default, with_edited(known, configs)), measured
 
-    def _bench(self, front: Front, works: Sequence[Work], *, edited: bool) -> Bench:
+    def _bench(self, front: Front, effects: Effects) -> Bench:
         options, problem = self.options, front.problem
-        effects = Effects.of(works, problem.arguments)
-        if edited:
-            effects = effects.with_strays(problem.arguments)
         setup = BenchSetup(
             # Its own: the front's is busy in another thread while configs are timed.
             lowering=Lowering(problem, front.target, front.settings.compile_timeout_s),
@@ -143,6 +138,7 @@ class Session:
             strategy=effort.strategy,
             seed=self.options.seed,
             default=default,
+            sizes=None if job.reference is None else dict(job.problem.shape),
         )
 
     def _result(self, job: TuneJob, stages: Stages, decision: Decision, reason: str) -> TuneResult:
@@ -174,3 +170,13 @@ class Session:
             timed=state.trials,
             costs=decision.costs,
         )
+
+
+def _effects(front: Front, configs: Sequence[Config], default: Config) -> Effects:
+    """What launches of the configs do to the problem's arguments."""
+    arguments = front.problem.arguments
+    effects = Effects.of(front.works(configs), arguments)
+    effects = effects.beside(front.works([default]), arguments)
+    if any(config.ir_override for config in configs):
+        return effects.with_strays(arguments)
+    return effects

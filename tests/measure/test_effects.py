@@ -175,6 +175,20 @@ def test_effects_are_those_of_any_config() -> None:
     assert Effects.of([two, one, one], arguments) == Effects.of([one, two], arguments)
 
 
+def test_what_the_default_leaves_alone_is_scratch() -> None:
+    """What only other configs write, as the parts of a split sum, is told from the outputs."""
+    values = {"x_ptr": P, "y_ptr": P, "out_ptr": P, "n": 100}
+    arguments = {**values, "BLOCK": 64}
+    own = work(kernels.add, grid=(2,), **values, BLOCK=64)
+    other = work(kernels.scale_in_place, grid=(2,), x_ptr=P, n=100, BLOCK=64)
+    effects = Effects.of([own, other], arguments)
+    # y_ptr is no parameter of the other kernel, so that all may become of it there.
+    assert effects.beside([own], arguments).scratch == {"x_ptr", "y_ptr"}
+    assert effects.beside([own, other], arguments).scratch == frozenset()
+    # Of a default that could not be read nothing is known, and so nothing is scratch.
+    assert effects.beside([], arguments).scratch == frozenset()
+
+
 def test_what_could_not_be_read_may_do_anything() -> None:
     """One config of unknown work, or none at all, makes every tensor read and written."""
     values = {"x_ptr": P, "y_ptr": P, "out_ptr": P, "n": 100, "pair": (P, 3)}

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -473,6 +474,27 @@ def test_scratch_that_the_default_does_not_use_is_left_alone() -> None:
         assert rehearsed.notes == ("s is not checked: the default config writes nothing there",)
         assert rehearsed.set_reference(lambda: None) is None
         assert kind(rehearsed.check(other)) == "wrong_output at check"
+
+
+def test_scratch_that_is_read_as_well_is_told_by_the_defaults_code() -> None:
+    """Parts of a split sum, which other configs write and read, are not held to the default's."""
+    out, parts = torch.zeros(5), torch.arange(5.0)
+
+    def other() -> None:
+        parts.fill_(2)
+        out.copy_(parts - 1)
+
+    found = effects("p", "out p")
+    with rehearsal({"out": out, "p": parts}, found) as rehearsed:
+        assert rehearsed.set_reference(lambda: out.fill_(1)) is None
+        assert kind(rehearsed.check(other)) == "wrong_output at check"
+    told = replace(found, scratch=frozenset({"p"}))
+    with rehearsal({"out": out, "p": parts}, told) as rehearsed:
+        assert rehearsed.set_reference(lambda: out.fill_(1)) is None
+        assert rehearsed.check(other) is None
+        assert kind(rehearsed.check(lambda: out.fill_(2))) == "wrong_output at check"
+        assert rehearsed.notes == ("p is not checked: the default config writes nothing there",)
+    assert torch.equal(parts, torch.arange(5.0))
 
 
 def fails(_: Mapping[str, Any]) -> NoReturn:
