@@ -18,7 +18,7 @@ from asmtune.bench.hooks import TunerHooks
 from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
 from asmtune.bench.parcel import unpack
 from asmtune.bench.trials import Candidate, Trials, trials_on
-from asmtune.compile.load import Launch
+from asmtune.compile.load import Launch, allocating
 from asmtune.config import Config
 from asmtune.errors import AsmtuneError, InputError
 from asmtune.guard import guarded
@@ -132,18 +132,10 @@ def run(make_machine: Callable[[], Machine]) -> None:
 
 def main() -> None:
     """Serves on the first GPU that this process sees."""
-    from triton import set_allocator
-
-    set_allocator(_scratch)
     prepare()
-    run(CudaMachine)
-
-
-def _scratch(size: int, alignment: int, stream: int | None) -> Any:  # noqa: ARG001
-    """Memory that a kernel asks for at launch; a user's own allocator is not known here."""
-    import torch
-
-    return torch.empty(size, dtype=torch.int8, device="cuda")
+    # A user's own allocator is not known here.
+    with allocating():
+        run(CudaMachine)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import TypeVar
 from asmtune.bench.base import BenchSetup, Entrant, Outcome
 from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
 from asmtune.bench.trials import Candidate, trials_on
-from asmtune.compile.load import Binary, Launch, launch_values
+from asmtune.compile.load import Binary, Launch, allocating, launch_values
 from asmtune.compile.lower import HOOKS
 from asmtune.measure.rehearsal import Rehearsal
 from asmtune.records import Failure
@@ -92,7 +92,7 @@ class LocalBench:
             raise self._lost
         try:
             # Another thread compiles, and runs hooks of its configs on the same tensors.
-            with HOOKS:
+            with HOOKS, allocating():
                 return work()
         except DeviceLostError as error:
             self._lost = error
