@@ -38,7 +38,31 @@ def _collect(function: Any, parts: dict[str, str]) -> None:
 
 def _text(function: Any) -> str:
     """The source without comments, blank lines and the docstring's worth of layout."""
-    return ast.unparse(ast.parse(function.src))
+    return text_of(function.src)
+
+
+def text_of(source: str) -> str:
+    """A source as the syntax tree has it, the same text with every version of Python.
+
+    Python 3.11 and 3.12 write the quotes inside of an f-string differently, so that a config
+    tuned with one would not hold with the other.
+    """
+    return ast.unparse(ast.fix_missing_locations(_PlainStrings().visit(ast.parse(source))))
+
+
+class _PlainStrings(ast.NodeTransformer):
+    """Writes an f-string as a tuple of its texts and values."""
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        self.generic_visit(node)
+        # Python 3.12.1 ends some formats with an empty text.
+        parts = [part for part in node.values if getattr(part, "value", None) != ""]
+        return ast.Tuple(parts, ast.Load())
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        self.generic_visit(node)
+        kind = ast.Constant(node.conversion)
+        return ast.Tuple([node.value, kind, node.format_spec or ast.Constant(None)], ast.Load())
 
 
 def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:

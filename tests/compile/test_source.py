@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 import triton
 
-from asmtune.compile.source import source_digest
+from asmtune.compile.source import source_digest, text_of
 
 SOURCE = """
 import triton
@@ -122,3 +122,20 @@ def test_recursion_ends(load: Callable[..., ModuleType]) -> None:
     """Functions that call each other are read once each."""
     kernel = load(replaced("return x * WIDTH", "return helper(x)")).kernel
     assert len(source_digest(kernel)) == 64
+
+
+def test_text_does_not_depend_on_python() -> None:
+    """Quotes inside f-strings, which versions of Python write differently, do not count.
+
+    The text is that of Python 3.11, 3.12 and 3.13.
+    """
+    source = """def f(x, *rest):
+        tl.static_assert(x, f"{x!r:>{W}} of {', '.join(rest)}, it's {d['a']}")
+        return g(*(x, 1.0), k=1e-05, **{'a': -1})
+    """
+    assert text_of(source) == (
+        "def f(x, *rest):\n"
+        "    tl.static_assert(x, ((x, 114, ('>', (W, -1, None))), ' of ', "
+        "(', '.join(rest), -1, None), \", it's \", (d['a'], -1, None)))\n"
+        "    return g(*(x, 1.0), k=1e-05, **{'a': -1})"
+    )
