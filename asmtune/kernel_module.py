@@ -1,11 +1,12 @@
 """Kernel modules: Python files that say what to tune and on what.
 
-A module of asmtune's form (kernels/matmul.py is the template) defines
+A module of asmtune's form (kernels/tiled_matmul.py is the template) defines
 
     kernel                            the @triton.jit function
     space() -> Space                  its configs
     SHAPES                            shapes it is measured on, as mappings
     DTYPES                            dtypes by name, the default first
+    OPTIONAL                          values of dimensions that a shape may leave out, if any
     problem(shape, dtype, device)     the Problem; device "meta" needs no GPU
 
 A module of the oracle's form has `kernel`, `space()`, `SHAPES`, `DTYPE` and
@@ -23,7 +24,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,6 +50,8 @@ class KernelModule:
         problem: makes a problem from (shape, dtype, device).
         shapes: shapes it is measured on; the first is the default.
         dtypes: canonical names; the first is the default.
+        python: the module that it was read from.
+        optional: values of dimensions that a shape may leave out.
     """
 
     name: str
@@ -57,13 +60,16 @@ class KernelModule:
     problem: Callable[[Shape, str, str], Problem]
     shapes: tuple[Shape, ...]
     dtypes: tuple[str, ...]
+    python: ModuleType | None = None
+    optional: Mapping[str, Any] = field(default_factory=dict)
 
     def check_shape(self, shape: Shape) -> Shape:
-        """The shape, if it has just the dimensions that the module's own have.
+        """The shape, if it has just the dimensions that the module's own have; optional ones added.
 
         Raises:
             ProblemError: a dimension is missing or unknown; names it.
         """
+        shape = {**self.optional, **shape}
         wanted = self.shapes[0].keys() if self.shapes else shape.keys()
         missing = [name for name in wanted if name not in shape]
         unknown = [name for name in shape if name not in wanted]
@@ -161,8 +167,8 @@ def from_python_module(module: ModuleType) -> KernelModule:
     for part in ("kernel", "space", "SHAPES"):
         if not hasattr(module, part):
             raise ProblemError(
-                f"kernel module {where} defines no {part!r}; kernels/matmul.py shows the form, "
-                f"and a single function is named as {where}.py:FUNCTION"
+                f"kernel module {where} defines no {part!r}; kernels/tiled_matmul.py shows the "
+                f"form, and a single function is named as {where}.py:FUNCTION"
             )
     if hasattr(module, "problem"):
         problem, dtypes = module.problem, _dtypes(module, where)
@@ -180,6 +186,8 @@ def from_python_module(module: ModuleType) -> KernelModule:
         problem=problem,
         shapes=tuple(module.SHAPES),
         dtypes=dtypes,
+        python=module,
+        optional=dict(getattr(module, "OPTIONAL", {})),
     )
 
 

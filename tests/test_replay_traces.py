@@ -60,6 +60,15 @@ def refused(run: Run, kernels: Path | None = None) -> str:
     return message
 
 
+def test_a_key_of_buckets(tmp_path: Path) -> None:
+    """Where the key has the size in a bucket, the task has what the module was given."""
+    made = header(n=100)
+    made = replace(made, key=replace(made.key, shape={"pow2(n)": 128}), sizes={"n": 100})
+    run = run_of(tmp_path, made, {0: 17000.0, 1: 8000.0})
+    ((task,),) = (found.oracle.tasks for found in recordings([run]))
+    assert task.shape == {"n": 100}
+
+
 def test_a_run_is_a_task(tmp_path: Path) -> None:
     """Timings in milliseconds, the last rounds' where there are any, and failures as errors."""
     (recording,) = recordings([run_of(tmp_path, header(), {0: 17000.0, 1: 8000.0})])

@@ -111,6 +111,12 @@ def export_records(
     kernel: Kernel = None,
     device: Device = None,
     samples: Annotated[bool, typer.Option("--samples", help="Keep every sample.")] = False,
+    fastest: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Keep so many timings of each record, the winner's too, and no failures."
+        ),
+    ] = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
@@ -122,6 +128,8 @@ def export_records(
             f"store {_place(where)}: no record of kernel {kernel or '(any)'} on device "
             f"{device or '(any)'}; `asmtune cache ls` lists them"
         )
+    if fastest is not None:
+        records = [stores.abridged(record, fastest) for record in records]
     interchange.write(file, records, samples=samples)
     print_count("exported", len(records), as_json, f"records to {file}")
 

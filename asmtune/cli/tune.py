@@ -81,8 +81,9 @@ def tune(
     name = module.check_dtype(dtype)
     space = required(f"space of kernel {module.name}", module.space)
     asked = Asked(effort, strategy, objective, devices, seconds, compiles, timings)
-    options = asked.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     queue = Queue(module, name, space, _reference(kernel))
+    tiles = tiles or bool(queue.tuner and queue.tuner.options.choices.get("tiles"))
+    options = asked.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     problems = queue.check(wanted)
     results: list[TuneResult] = []
     interrupted = False
@@ -108,7 +109,7 @@ def _module(kernel: str) -> KernelModule:
     if ":" in kernel:
         raise InputError(
             f"{kernel!r} is a plain function, and tuning needs tensors: write a kernel module "
-            "(kernels/matmul.py is the template), or decorate it with @asm_autotune"
+            "(kernels/tiled_matmul.py is the template), or decorate it with @asm_autotune"
         )
     return load_kernel_module(kernel)
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from asmtune.dispatch import AsmAutotuner, autotuners
 from asmtune.guard import guarded, required
 from asmtune.kernel_module import KernelModule, Shape
-from asmtune.problem import Problem
-from asmtune.records import Failure
+from asmtune.problem import Problem, jit_function
+from asmtune.records import Failure, TuneKey
 from asmtune.report.tuning_progress import TuningProgress
 from asmtune.space import Space
 from asmtune.tuning import TuneJob, TuneOptions, TuneResult, Workshop, gpu_of, key_of
@@ -78,8 +79,21 @@ class Queue:
         A result's problem has no memory, so that the tensors of all shapes never stand at once.
         """
         for problem in problems:
-            job = TuneJob(problem, key_of(problem, machine.device), self.reference)
+            job = TuneJob(problem, self._key(problem, machine.device), self.reference)
             yield replace(self._result(job, machine), job=job)
+
+    @property
+    def tuner(self) -> AsmAutotuner | None:
+        """What launches the module's kernel, where the module decorates it."""
+        tuners = autotuners(self.module.python) if self.module.python is not None else []
+        own = jit_function(self.module.kernel)
+        return next((tuner for tuner in tuners if jit_function(tuner.fn) is own), None)
+
+    def _key(self, problem: Problem, device: str) -> TuneKey:
+        """The key under which the module's own launches look; else the problem's shape."""
+        if self.tuner is None:
+            return key_of(problem, device)
+        return self.tuner.identity(problem.arguments, device)[0]
 
     def _result(self, job: TuneJob, machine: Machine) -> TuneResult:
         shape = job.problem.shape

@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     from asmtune.dispatch.autotuner import AsmAutotuner as AsmAutotuner
     from asmtune.dispatch.decorator import asm_autotune as asm_autotune
     from asmtune.dispatch.patching import patch as patch
+    from asmtune.dispatch.reconfiguring import autotuners as autotuners
+    from asmtune.dispatch.reconfiguring import reconfigure as reconfigure
 
-__all__ = ["AsmAutotuner", "asm_autotune", "patch"]
+__all__ = ["AsmAutotuner", "asm_autotune", "autotuners", "patch", "reconfigure"]
 
-_HOMES: Final = {"AsmAutotuner": "autotuner", "asm_autotune": "decorator", "patch": "patching"}
+_HOMES: Final = {
+    "AsmAutotuner": "autotuner",
+    "asm_autotune": "decorator",
+    "autotuners": "reconfiguring",
+    "patch": "patching",
+    "reconfigure": "reconfiguring",
+}
 
 __getattr__ = loader(__name__, _HOMES)

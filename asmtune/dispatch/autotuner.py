@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -24,6 +24,7 @@ from asmtune.launch import Backend, Launcher, Layout, backend, layout_of, plain,
 from asmtune.launch.kinds import kinds, machine
 from asmtune.launch.planning import Launched, quiet_lists
 from asmtune.problem import heuristic_rules
+from asmtune.records import Provenance, TuneKey
 from asmtune.space import Space
 
 if TYPE_CHECKING:
@@ -219,6 +220,30 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             self.bench_time = choice.seconds
         if choice.record is not None:
             self.configs_timings = timings_ms(choice.record)
+
+    def identity(self, arguments: Mapping[str, Any], device: str) -> tuple[TuneKey, Provenance]:
+        """What the config of a launch is kept by, and how it would be tuned now.
+
+        Args:
+            arguments: of the launch, by name; meta tensors serve.
+            device: the GPU's name, as its driver gives it.
+
+        Raises:
+            InputError: an argument that the key names is missing.
+        """
+        return self._chooser.identity(arguments, device)
+
+    def reconfigure(self, options: DecoratorOptions) -> None:
+        """Other options from the next launch on; what this process has met is looked up anew.
+
+        Args:
+            options: with the same key, and the same of what Triton's constructor was given.
+        """
+        self.options = options
+        self._chooser = Chooser(self.fn, self._function, options, self._forget)
+        self.cache = self._chooser.memory
+        self.__dict__.pop("_prune_hook", None)
+        self._forget()
 
     def _forget(self) -> None:
         """A config of a planned launch may have changed."""

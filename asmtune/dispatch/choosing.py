@@ -31,7 +31,7 @@ from asmtune.dispatch.ranks import current_job, resolve
 from asmtune.dispatch.triton_configs import as_triton
 from asmtune.overrides import pinned_space
 from asmtune.problem import Problem
-from asmtune.records import TuneKey
+from asmtune.records import Provenance, TuneKey
 from asmtune.settings import Settings
 from asmtune.space import Space
 
@@ -166,6 +166,14 @@ class Chooser:
             return miss.key, Choice(Config.of(known), True, "known")
         return miss.key, resolve(self._resolver, miss, capturing=True)
 
+    def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
+        """As `AsmAutotuner.identity`."""
+        from asmtune.tuning import expected_of
+
+        call = Call((1,), (), named, self._kernel.arg_names)
+        miss = self._miss(call, self._values(call), self.searched(call), device)
+        return miss.key, expected_of(miss.problem, miss.space, self.options.choices)
+
     def _missed(self, call: Call, values: Mapping[str, Any]) -> tuple[Miss | None, Choice]:
         """The config of a key that is not in memory, and what was looked up for it."""
         if not hasattr(self._function, "params"):  # the interpreter's: it has no assembly to read
@@ -196,14 +204,17 @@ class Chooser:
         spent = Met(kernel=self.name, how=choice.how, seconds=choice.seconds)
         tell(replace(spent, compiled=choice.compiled, timed=choice.timed))
 
-    def _miss(self, call: Call, values: Mapping[str, Any], space: Space) -> Miss:
+    def _miss(
+        self, call: Call, values: Mapping[str, Any], space: Space, device: str | None = None
+    ) -> Miss:
         from asmtune.measure import device_name
 
         shape = numbers(call.arguments)
         given = {**call.placed, **call.kwargs}
         options = launch_options(self._function, given, space)
         problem = Problem(self._kernel, given, call.grid, shape, self.name, options)
-        return Miss(problem, TuneKey(self.name, dict(values), problem.dtypes, device_name()), space)
+        key = TuneKey(self.name, dict(values), problem.dtypes, device or device_name())
+        return Miss(problem, key, space)
 
     def _tuned_later(self, miss: Miss, choice: Choice) -> None:
         """A key was tuned in the background; its next launch looks it up again."""

@@ -95,15 +95,20 @@ def decorator_options(
         Space.from_configs(list(configs or ()) or [Config({})]) if space is None else space
     )
     of_launches = {name: rest.pop(name) for name in _OF_LAUNCHES if name in rest}
-    _check_choices(rest)
+    choices = checked_choices(rest)
     return DecoratorOptions(
-        space=source, key=key, prune=Pruning.of(prune_configs_by), choices=rest, **of_launches
+        space=source, key=key, prune=Pruning.of(prune_configs_by), choices=choices, **of_launches
     )
 
 
-def _check_choices(choices: Mapping[str, Any]) -> None:
+def checked_choices(choices: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Choices of how to tune, as they are.
+
+    Raises:
+        InputError: one is unknown, or none of its forms.
+    """
     if not choices:
-        return  # nothing to check, and the tuner need not be loaded before it is needed
+        return choices  # nothing to check, and the tuner need not be loaded before it is needed
     from asmtune.tuning.options import Choices, TuneOptions
 
     known = Choices.__annotations__
@@ -113,3 +118,4 @@ def _check_choices(choices: Mapping[str, Any]) -> None:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InputError(f"asm_autotune: unknown option {name!r}{hint}")
     TuneOptions.of(Choices(**choices))  # type: ignore[typeddict-item]
+    return choices

@@ -81,7 +81,7 @@ def _task(run: Run, module: KernelModule) -> Task:
     ]
     rows += [Row(config, None, why, {}) for config, why in _failures(run, compiled).items()]
     try:
-        shape = module.check_shape(run.header.key.shape)
+        shape = module.check_shape(run.header.shape)
     except ProblemError as error:
         raise OracleError(f"run {run.run}: {error}") from error
     return Task(module.name, shape, _dtype(run, module), tuple(rows))
@@ -95,9 +95,9 @@ def _failures(run: Run, compiled: Mapping[Config, Compiled]) -> dict[Config, str
 
 def _dtype(run: Run, module: KernelModule) -> str:
     """The module's dtype that gives arguments of the run's dtypes."""
-    key = run.header.key
+    key, shape = run.header.key, run.header.shape
     for dtype in module.dtypes:
-        made = guarded("input", lambda dtype=dtype: module.problem(key.shape, dtype, "meta"))  # type: ignore[misc]
+        made = guarded("input", lambda dtype=dtype: module.problem(shape, dtype, "meta"))  # type: ignore[misc]
         if not isinstance(made, Failure) and made.dtypes == dict(key.dtypes):
             return dtype
     told = ", ".join(f"{name} {dtype}" for name, dtype in key.dtypes.items())

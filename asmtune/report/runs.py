@@ -57,7 +57,7 @@ def run_report(run: Run) -> Group:
 
 def _title(run: Run) -> Iterator[Text]:
     header = run.header
-    what = f" {words(header.key.shape)} {dtype_words(header.key.dtypes)}"
+    what = f" {words(header.shape)} {dtype_words(header.key.dtypes)}"
     yield Text.assemble((one_line(header.kernel), "bold"), what)
     where = f"run {run.run}, {header.date}, on {header.key.device}"
     yield Text(one_line(f"{where}; {words(header.versions)}"))
@@ -169,7 +169,7 @@ def runs_table(runs: Sequence[Summary]) -> Table:
         key, ending = one.header.key, one.ending
         table.add_row(
             one.run,
-            words(key.shape),
+            words(one.header.shape),
             dtype_words(key.dtypes),
             one_line(key.device),
             number(ending.median_us if ending else None),

@@ -45,17 +45,17 @@ def results_table(
         f" {dtype_words(key.dtypes)} on {one_line(key.device)}",
     )
     failed = [result for result in results if result.outcome == "failed"]
-    lines = [Text(f"{words(r.job.key.shape)}: {one_line(r.error)}", "red") for r in failed]
+    lines = [Text(f"{words(r.job.problem.shape)}: {one_line(r.error)}", "red") for r in failed]
     parts: list[RenderableType] = [title, _table(results), Text(summary(results)), *lines]
     for result in results:
         if found := (costs or {}).get(result.run or ""):
-            parts += [Text(words(result.job.key.shape), "bold"), costs_table(found)]
+            parts += [Text(words(result.job.problem.shape), "bold"), costs_table(found)]
     return Group(*parts)
 
 
 def result_line(result: TuneResult) -> str:
     """What became of one problem, in a line."""
-    where = f"{one_line(result.job.problem.name)} {words(result.job.key.shape)}"
+    where = f"{one_line(result.job.problem.name)} {words(result.job.problem.shape)}"
     if result.record is None:
         return f"{where}: {result.outcome}: {one_line(result.error)}"
     line = f"{where}: {number(result.record.median_us)} us"
@@ -102,7 +102,7 @@ def _table(results: Sequence[TuneResult]) -> Table:
         values = record.winner.to_dict() if record is not None else {}
         tuned = result.outcome == "tuned"
         table.add_row(
-            words(result.job.key.shape),
+            words(result.job.problem.shape),
             *(one_line(str(values.get(axis, "-"))) for axis in axes),
             number(record.median_us if record is not None else None),
             number(result.default_us),
@@ -119,7 +119,7 @@ def _result(result: TuneResult) -> dict[str, Any]:
     key, record = result.job.key, result.record
     return {
         "kernel": key.kernel,
-        "shape": encoded(key.shape),
+        "shape": encoded(result.job.problem.shape),
         "dtypes": dict(key.dtypes),
         "device": key.device,
         "outcome": result.outcome,

@@ -133,9 +133,7 @@ class TuningProgress:
     def begin(self, header: Header) -> None:
         """A run begins."""
         self._clock.begin()
-        what = (
-            f"{one_line(header.kernel)} {words(header.key.shape)} {dtype_words(header.key.dtypes)}"
-        )
+        what = f"{one_line(header.kernel)} {words(header.shape)} {dtype_words(header.key.dtypes)}"
         self._progress.update(self._task, description=what)
         self.stage("begin")
 

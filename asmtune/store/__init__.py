@@ -19,11 +19,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from asmtune.lazy import loader
+from asmtune.store.abridged import abridged
 from asmtune.store.codec import key_digest
 from asmtune.store.glance import Glimpse, Seen, glance
 from asmtune.store.layers import find_tuned, store_exists
 from asmtune.store.lookup import Finding, Lookup, Prediction, Remembered, StoreWarning, Unfinished
-from asmtune.store.shipped import shipped_lookup, shipped_records
+from asmtune.store.shipped import forget_shipped, shipped_lookup, shipped_of, shipped_records
 
 if TYPE_CHECKING:
     from asmtune.store.database import Store as Store
@@ -45,11 +46,14 @@ __all__ = [
     "Store",
     "StoreWarning",
     "Unfinished",
+    "abridged",
     "find_tuned",
+    "forget_shipped",
     "glance",
     "key_digest",
     "open_user_store",
     "shipped_lookup",
+    "shipped_of",
     "shipped_records",
     "store_exists",
 ]

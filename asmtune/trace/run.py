@@ -33,6 +33,8 @@ class Header:
         default: the config to beat.
         versions: of asmtune, triton and torch.
         date: ISO 8601, UTC.
+        sizes: the shape that the kernel module was given, which the key may hold in buckets;
+            None where there is no module, and in traces of older asmtunes.
     """
 
     kernel: str
@@ -45,6 +47,12 @@ class Header:
     default: Config
     versions: Mapping[str, str] = field(default_factory=versions)
     date: str = field(default_factory=_now)
+    sizes: Mapping[str, Any] | None = None
+
+    @property
+    def shape(self) -> Mapping[str, Any]:
+        """The sizes where they are known, else the key's."""
+        return self.key.shape if self.sizes is None else self.sizes
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,15 @@ def test_export_leaves_samples_out(filled: Path, tmp_path: Path) -> None:
     assert all(m.samples_us == () for m in only.measurements)
 
 
+def test_export_of_the_fastest(filled: Path, tmp_path: Path) -> None:
+    """With a number of timings to keep, the winner's is one of them, and failures are left out."""
+    file = tmp_path / "out.json"
+    assert run("export", str(file), "--fastest", "1").exit_code == 0
+    for kept in interchange.read(file):
+        assert [timing.config for timing in kept.measurements] == [kept.winner]
+        assert kept.failures == ()
+
+
 def test_export_of_nothing(filled: Path, tmp_path: Path) -> None:
     """An export that no record matches is refused and writes no file."""
     text = refused(InputError, "export", str(tmp_path / "f.json"), "--kernel", "pkg.none")

@@ -34,6 +34,14 @@ def record(at: Miss, winner: Config, us: float = 5.0) -> TuneRecord:
     return TuneRecord(at.key, winner, timed, provenance(at.problem, at.space))
 
 
+def ship(monkeypatch: pytest.MonkeyPatch, *records: TuneRecord) -> None:
+    """Has asmtune come with records."""
+    text = interchange.dumps(records).encode()
+    monkeypatch.setattr(shipped, "_files", lambda: {"some.json": text})
+    monkeypatch.setattr(shipped, "_parsed", lambda name: interchange.loads(text, name))
+    monkeypatch.setattr(shipped, "_by_digest", shipped._by_digest.__wrapped__)
+
+
 def closed(*_: Any) -> Workshop:
     """Stands for a workshop that must not be needed."""
     raise AssertionError("a workshop was opened")
@@ -69,15 +77,19 @@ def test_a_stored_config_has_the_hook_of_its_space(host: Host) -> None:
 def test_shipped_config_is_used(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shipped for a key is taken where the user's store does not know it, not else."""
     monkeypatch.setattr(Workshop, "open", closed)
-    monkeypatch.setattr(shipped, "shipped_records", lambda: (record(miss(), SLOWEST),))
-    shipped._by_digest.cache_clear()
-    try:
-        assert described(host.resolver().resolve(miss())) == ("known", True, SLOWEST)
-        with store(host) as opened:
-            opened.save(record(miss(), support.BEST))
-        assert host.resolver().resolve(miss()).config == support.BEST
-    finally:
-        shipped._by_digest.cache_clear()
+    ship(monkeypatch, record(miss(), SLOWEST))
+    assert described(host.resolver().resolve(miss())) == ("known", True, SLOWEST)
+    with store(host) as opened:
+        opened.save(record(miss(), support.BEST))
+    assert host.resolver().resolve(miss()).config == support.BEST
+
+
+def test_shipped_neighbour_is_the_pick(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `nearest` what is shipped for another size is picked where the store has nothing."""
+    ship(monkeypatch, record(miss(4096), SLOWEST), record(miss(1 << 20), support.BEST))
+    resolver = host.resolver(nearest=True, on_miss="predict")
+    assert described(resolver.resolve(miss(5000))) == ("nearest", True, SLOWEST)
+    assert host.machine.timed == []
 
 
 def test_what_an_older_asmtune_kept_is_known(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

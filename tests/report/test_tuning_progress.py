@@ -96,7 +96,7 @@ def state(compiled: int, times: list[float], failures: int = 0) -> State:
 
 def result() -> TuneResult:
     """A job that is done."""
-    problem: Any = SimpleNamespace(name="doubled")
+    problem: Any = SimpleNamespace(name="doubled", shape={"n": 4096})
     job = TuneJob(problem, TuneKey("k", {"n": 4096}, {"x": "fp16"}, "NVIDIA H200"))
     provenance: Any = None
     record = TuneRecord(job.key, DEFAULT, (), provenance)

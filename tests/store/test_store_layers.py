@@ -18,9 +18,10 @@ from asmtune.records import TuneRecord
 from asmtune.store import (
     Store,
     find_tuned,
+    forget_shipped,
     interchange,
-    shipped,
     shipped_lookup,
+    shipped_of,
     shipped_records,
     store_exists,
 )
@@ -48,18 +49,12 @@ def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ship]:
     def put(**by_file: list[TuneRecord]) -> Path:
         for name, records in by_file.items():
             interchange.write(folder / f"{name}.json", records, samples=True)
-        forget()
+        forget_shipped()
         return folder
 
-    forget()
+    forget_shipped()
     yield put
-    forget()
-
-
-def forget() -> None:
-    """Makes the shipped layer read its files again."""
-    shipped_records.cache_clear()
-    shipped._by_digest.cache_clear()
+    forget_shipped()
 
 
 @pytest.fixture
@@ -93,9 +88,9 @@ def test_reads_every_file_once(ship: Ship) -> None:
 def test_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run from a source tree that is not installed, nothing is shipped and nothing fails."""
     monkeypatch.setitem(sys.modules, "asmtune.shipped", None)
-    forget()
+    forget_shipped()
     assert shipped_records() == ()
-    forget()
+    forget_shipped()
 
 
 def test_malformed_shipped_file(ship: Ship) -> None:
@@ -103,6 +98,17 @@ def test_malformed_shipped_file(ship: Ship) -> None:
     (ship() / "bad.json").write_text("{}")
     with pytest.raises(InputError, match=r"^asmtune\.shipped/bad\.json: format: expected"):
         shipped_records()
+
+
+def test_only_files_of_the_kernel_are_parsed(ship: Ship) -> None:
+    """A launch of one kernel is not held up by the files of others, malformed ones included."""
+    folder = ship(a=[record(1, **winner(1)), record(9, kernel="pkg.other", **winner(9))])
+    (folder / "bad.json").write_text('{"kernel": "pkg.third"}')
+    forget_shipped()
+    assert [r.key.shape["M"] for r in shipped_of("pkg.other")] == [9]
+    assert shipped_lookup(record(1).key, NOW).outcome == "hit"
+    with pytest.raises(InputError, match=r"^asmtune\.shipped/bad\.json"):
+        shipped_of("pkg.third")
 
 
 def test_shipped_outcomes(ship: Ship) -> None:

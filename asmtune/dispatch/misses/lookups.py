@@ -14,7 +14,7 @@ from asmtune.dispatch.misses.neighbours import nearest
 from asmtune.dispatch.misses.own import own_config
 from asmtune.records import Provenance
 from asmtune.settings import Settings
-from asmtune.store import Glimpse, Seen, find_tuned, glance, shipped_lookup
+from asmtune.store import Glimpse, Seen, find_tuned, glance, shipped_lookup, shipped_of
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Lookup:
         return Seen(self.own(seen.config), "predicted", seen.predicted_us)
 
     def nearest(self) -> Config | None:
-        """The config of the nearest neighbour in the user's store."""
+        """The config of the nearest neighbour, of the user's store or among what is shipped."""
         from asmtune.store import open_user_store
 
         key = self.miss.key
-        records = open_user_store(self.settings).records(key.kernel, key.device)
-        return nearest(records, self.miss, self.expected)
+        own = open_user_store(self.settings).records(key.kernel, key.device)
+        return nearest([*own, *shipped_of(key.kernel)], self.miss, self.expected)
 
     def own(self, config: Config) -> Config:
         """The space's own config for a stored one; itself where it is none of the space."""

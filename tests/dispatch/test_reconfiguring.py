@@ -1,0 +1,93 @@
+"""Other options for kernels that are decorated already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune import asm_autotune
+from asmtune.dispatch import autotuners, reconfigure
+from asmtune.errors import InputError, MissError
+from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu
+
+SPACE = {"BLOCK": [64, 128, 256], "num_warps": [4]}
+
+
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
+    """A machine whose GPU is the host."""
+    return host_gpu(tmp_path, monkeypatch)
+
+
+def decorated(**options: Any) -> Any:
+    """A kernel that copies; it times nothing and predicts nothing unless it is told to."""
+    return asm_autotune(space=SPACE, key=["n"], effort=EFFORT, on_miss="raise", **options)(copy)
+
+
+def launch(kernel: Any) -> None:
+    x = torch.arange(64.0)
+    kernel[lambda meta: (-(-64 // meta["BLOCK"]),)](x, torch.zeros(64), 64)
+
+
+def test_small_problems_are_tuned_where_asked(gpu: HostGpu) -> None:
+    """A kernel that refuses to tune, tunes after it was told to, by its fastest config."""
+    kernel = decorated(small=None)
+    with pytest.raises(MissError):
+        launch(kernel)
+    reconfigure(kernel, on_miss="tune")
+    launch(kernel)
+    assert gpu.tuned == 1
+    assert kernel.best_config.kwargs["BLOCK"] == 64
+    assert kernel.options.choices["effort"] is EFFORT
+
+
+def test_what_was_met_is_looked_up_anew(gpu: HostGpu) -> None:
+    """Configs that the process remembers, planned launches included, are forgotten."""
+    kernel = decorated(small=None)
+    reconfigure(kernel, on_miss="tune")
+    launch(kernel)
+    assert len(kernel.cache) == 1
+    reconfigure(kernel, nearest=True)
+    assert kernel.cache == {}
+    launch(kernel)  # from the store
+    assert (gpu.tuned, len(kernel.cache)) == (1, 1)
+
+
+def test_all_kernels_of_a_module() -> None:
+    """Kernels that a module names, or holds in dicts and lists, are changed, each once."""
+    one, two, three = (decorated() for _ in range(3))
+    module = ModuleType("kernels")
+    vars(module).update(one=one, again=one, both={"a": one, "b": two}, listed=[three], size=3)
+    assert autotuners(module) == [one, two, three]
+    reconfigure(module, small=None, on_miss="predict")
+    assert [(k.options.small, k.options.on_miss) for k in (one, two, three)] == [
+        (None, "predict")
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"on_mis": "tune"}, "'on_mis' cannot be changed.*did you mean on_miss"),
+        ({"restore_value": ["x_ptr"]}, "'restore_value' cannot be changed"),
+        ({"on_miss": "ask"}, "on_miss='ask': give one of"),
+        ({"effort": "quik"}, "unknown effort 'quik'"),
+    ],
+)
+def test_refused_changes(changes: dict[str, Any], message: str) -> None:
+    """What cannot be changed is refused, and nothing has changed then."""
+    kernel = decorated()
+    before = kernel.options
+    with pytest.raises(InputError, match=message):
+        reconfigure(kernel, **changes)
+    assert kernel.options is before
+
+
+def test_a_module_without_kernels() -> None:
+    """A module in which nothing is decorated is named."""
+    with pytest.raises(InputError, match="module empty has no kernel decorated"):
+        reconfigure(ModuleType("empty"), on_miss="tune")
