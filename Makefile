@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/asmtune prune-report matmul --target H200 --shape M=4096,N=4096,K=4096
+	$(BIN)/asmtune prune-report tiled_matmul --target H200 --shape M=4096,N=4096,K=4096
 
 test: setup lint types
 	$(BIN)/python -m pytest

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.config import Config
-from asmtune.kernels import matmul
+from asmtune.kernels import tiled_matmul as matmul
 from asmtune.score.learned import Learned
 from asmtune.settings import Settings
 from asmtune.space import Space

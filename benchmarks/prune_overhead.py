@@ -59,7 +59,7 @@ def judged(scorer: str) -> dict[str, Any]:
     """One report in this process, and where its time went."""
     from asmtune.compile.toolchain import Toolchain
     from asmtune.funnel import Funnel
-    from asmtune.kernels import matmul
+    from asmtune.kernels import tiled_matmul as matmul
     from asmtune.report.documents import report_json
     from asmtune.score import make_scorer
     from asmtune.settings import Settings

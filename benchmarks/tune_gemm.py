@@ -27,7 +27,7 @@ def first_process() -> list[dict[str, Any]]:
     """Tunes each shape; times the winner against cuBLAS in one interleaved round."""
     import torch
 
-    from asmtune.kernels import matmul
+    from asmtune.kernels import tiled_matmul as matmul
     from asmtune.measure import GpuClock, Race, Subject, TimingPolicy
 
     rows = []
@@ -69,7 +69,7 @@ def second_process() -> dict[str, Any]:
     import torch
     import triton
 
-    from asmtune.kernels import matmul
+    from asmtune.kernels import tiled_matmul as matmul
     from asmtune.tuning import Session
 
     compiles: list[bool] = []

@@ -20,6 +20,7 @@ from asmtune.dtypes import dtype_of
 FLOATS = ("fp32", "fp16", "bf16")
 """Dtypes of kernels that compute in fp32."""
 
+_ANY = tl.constexpr("")
 _MOST = 1 << 15
 _LEAST_WALK = 24
 _OTHER_SMS = {"meta": 132, "cpu": 2}
@@ -48,23 +49,43 @@ def vouched(number, MULTIPLE: tl.constexpr):
 
 
 @triton.jit
-def load_columns(ptr, column, width, other: tl.constexpr, FULL: tl.constexpr):
-    """Values in fp32 at the columns of rows that begin at `ptr`; FULL: all are within them."""
+def columns_from(start, MULTIPLE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Columns of a ROWS x BLOCK tile, by which what all rows share is loaded as the rows are.
+
+    A load is laid out over the threads by what it may take at once. A single row, or one whose
+    address is aligned better than those of a matrix of odd width, is laid out in another way
+    than the tile, and goes through shared memory to meet it. So it is loaded for every row of
+    the tile, out of L1, and in vectors no wider than the matrix has them.
+    """
+    column = (start + tl.arange(0, BLOCK))[None, :]
+    if MULTIPLE < 8:  # 8 halves are 16 bytes, the most that a thread loads at once
+        column = tl.max_contiguous(column, (1, MULTIPLE))
+    return tl.broadcast_to(column, (ROWS, BLOCK))
+
+
+@triton.jit
+def load_columns(
+    ptr, column, width, other: tl.constexpr, FULL: tl.constexpr, EVICT: tl.constexpr = _ANY
+):
+    """Values in fp32 at the columns of rows that begin at `ptr`; FULL: all are within them.
+
+    EVICT: "evict_last" for what will be read again, "evict_first" for what will not.
+    """
     if FULL:
-        values = tl.load(ptr + column)
+        values = tl.load(ptr + column, eviction_policy=EVICT)
     else:
-        values = tl.load(ptr + column, mask=column < width, other=other)
+        values = tl.load(ptr + column, mask=column < width, other=other, eviction_policy=EVICT)
     return values.to(tl.float32)
 
 
 @triton.jit
-def store_columns(ptr, column, width, values, FULL: tl.constexpr):
+def store_columns(ptr, column, width, values, FULL: tl.constexpr, EVICT: tl.constexpr = _ANY):
     """The counterpart of `load_columns`; rounds to the tensor's dtype."""
     values = values.to(ptr.dtype.element_ty)
     if FULL:
-        tl.store(ptr + column, values)
+        tl.store(ptr + column, values, eviction_policy=EVICT)
     else:
-        tl.store(ptr + column, values, mask=column < width)
+        tl.store(ptr + column, values, mask=column < width, eviction_policy=EVICT)
 
 
 def check_tensors(
@@ -150,11 +171,11 @@ def walkers(x: torch.Tensor) -> int:
     More of them wait for memory in turn. Each writes sums in fp32 that are read again, which
     costs as much as two or three rows do, so that it is given 24 rows or more.
     """
-    sms = _processors(x.device)
+    sms = processors(x.device)
     return min(x.shape[0], sms * max(1, min(x.shape[0] // (_LEAST_WALK * sms), 8)))
 
 
-def _processors(device: torch.device) -> int:
+def processors(device: torch.device) -> int:
     """Streaming multiprocessors; an H200's for meta tensors, two for the interpreter."""
     if device.type in _OTHER_SMS:
         return _OTHER_SMS[device.type]

@@ -1,34 +1,20 @@
-"""Matrix product C = A B: the first kernel, and the template for your own.
+"""Matrix product C = activation(A B + bias), whose variant is tuned like any axis.
 
-A kernel module says seven things; copy this file and change each:
+The axes `LOADS`, `PERSISTENT` and `SPLIT_K` choose: operands come by pointers, in vectors as
+wide as the contract allows, or by the copy engine (TMA); a program has one tile, or a
+multiprocessor walks over many, loading ahead of the next; the sum over K is one program's,
+or of several, of which the last adds the parts up in a fixed order (split-K).
 
-1. `kernel`: the `@triton.jit` function, undecorated otherwise.
-2. `space()`: its configs. Axes are the constexprs to tune and Triton's options
-   (`num_warps`, `num_stages`, `num_ctas`, `maxnreg`); constraints have names,
-   take axes and dimensions by name, and are checked before anything compiles.
-3. `SHAPES` and `DTYPES`: what it is tuned for; the first are the defaults.
-4. `inputs(shape, dtype, device)`: random arguments of the public function.
-   `device="meta"` makes tensors without memory, so that everything but timing
-   works without a GPU.
-5. `problem(shape, dtype, device)`: the arguments of one launch by parameter
-   name, and its grid. `OUTPUTS` names those that the launch writes.
-6. `baseline(...)`: what it computes, in plain PyTorch, with the arguments of the
-   public function; `reference(arguments)`: the outputs in float64.
-7. The public function, named as the module, which checks what it is given.
-
-`tests/kernels/cases/NAME.py` says what it is checked on, and
-`benchmarks/kernels/entries/NAME.py` what it is timed against.
-
-Then `asmtune prune-report path/to/yours.py --target H200 --shape M=4096,...`.
-What a PyTorch user calls stands at the end: `matmul(a, b)`.
-
-Shapes: A is (M, K), B is (K, N), C is (M, N).
-Dtypes: fp16, bf16, fp8 (e4m3; C is fp16), fp32 (multiplied as tf32), int8 (C is int32).
-Accumulates in fp32 (int32 for int8).
-Layout: any strides.
-Errors: ValueError where extents or dtypes do not fit each other or the kernel.
-Source: Triton's tutorial 03, with its order of programs: groups of rows, so that
-neighbouring programs share tiles in L2.
+Shapes: A is (M, K) or (batch, M, K), B (K, N) or (batch, K, N), C (M, N) or (batch, M, N).
+Dtypes: fp16, bf16, fp32 (multiplied as tf32), fp8 (e4m3; C is fp16), int8 (C is int32).
+Sums are in fp32, of int8 in int32; the bias and the activation come before rounding.
+Layout: any strides. Large operands are copied where rows do not lie at multiples of 16 bytes,
+which would be loaded element by element, and fp32 and 8 bits where they are not dense along K,
+since tensor cores turn 16 bits alone round.
+Errors: ValueError where shapes, dtypes or devices do not fit each other or the kernel.
+Source: Triton's tutorials 03 and 09 (order of tiles, persistence); the split sum after
+"CUTLASS: Efficient GEMM", NVIDIA; sizes of space and defaults from the timings in
+benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -40,170 +26,216 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
 from asmtune.dispatch import asm_autotune
-from asmtune.dtypes import dtype_of, torch_dtype
+from asmtune.dtypes import torch_dtype
+from asmtune.kernels._gemm import (
+    finish_tile,
+    known,
+    operand_descriptors,
+    summed,
+    tile_origin,
+)
+from asmtune.kernels._gemm_host import (
+    DTYPES,
+    Product,
+    grid,
+    launch,
+    product,
+    result_dtype,
+)
+from asmtune.kernels._gemm_space import DEFAULT, space
+from asmtune.kernels._split import gathered
+from asmtune.keys import pow2
 from asmtune.problem import Problem
-from asmtune.space import Space
+
+__all__ = ["DEFAULT", "DTYPES", "kernel", "matmul", "space"]
 
 
 @triton.jit
 def kernel(
     a_ptr,
     b_ptr,
+    bias_ptr,
     c_ptr,
+    sums_ptr,
+    count_ptr,
+    batch,  # noqa: ARG001 (of the grid and the space, as SMS and SIZE are)
     M,
     N,
     K,
+    stride_az,
     stride_am,
     stride_ak,
+    stride_bz,
     stride_bk,
     stride_bn,
-    stride_cm,
-    stride_cn,
+    LAYOUT: tl.constexpr,
+    MULTIPLE: tl.constexpr,
+    MULTIPLE_STRIDES: tl.constexpr,
+    MULTIPLE_C: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    SMS: tl.constexpr,  # noqa: ARG001
+    SIZE: tl.constexpr,  # noqa: ARG001
+    LOADS: tl.constexpr,
+    PERSISTENT: tl.constexpr,
+    SPLIT_K: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
 ):
-    """One BLOCK_M x BLOCK_N tile of C a program."""
-    pid = tl.program_id(0)
-    num_m, num_n = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-    group = GROUP_M * num_n
-    first_m = (pid // group) * GROUP_M
-    rows = min(num_m - first_m, GROUP_M)
-    pid_m = first_m + (pid % group) % rows
-    pid_n = (pid % group) // rows
-    # The wrap by % keeps the loads in bounds without a mask along M and N.
-    offs_m = (pid_m * BLOCK_M + tl.arange(0, BLOCK_M)) % M
-    offs_n = (pid_n * BLOCK_N + tl.arange(0, BLOCK_N)) % N
-    offs_k = tl.arange(0, BLOCK_K)
-    a = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak
-    b = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn
-    accumulator: tl.constexpr = tl.int32 if a_ptr.dtype.element_ty.is_int() else tl.float32
-    acc = tl.zeros((BLOCK_M, BLOCK_N), accumulator)
-    for k in range(tl.cdiv(K, BLOCK_K)):
-        left = K - k * BLOCK_K
-        tile_a = tl.load(a, mask=offs_k[None, :] < left, other=0.0)
-        tile_b = tl.load(b, mask=offs_k[:, None] < left, other=0.0)
-        acc = tl.dot(tile_a, tile_b, acc, out_dtype=accumulator)
-        a += BLOCK_K * stride_ak
-        b += BLOCK_K * stride_bk
-    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    c = c_ptr + stride_cm * offs_m[:, None] + stride_cn * offs_n[None, :]
-    inside = (offs_m[:, None] < M) & (offs_n[None, :] < N)
-    tl.store(c, acc.to(c_ptr.dtype.element_ty), mask=inside)
+    """Tiles of C, BLOCK_M x BLOCK_N each, of the product that the second grid axis names."""
+    z = tl.program_id(1).to(tl.int64)
+    a_ptr += z * known(a_ptr, stride_az, MULTIPLE_STRIDES)
+    b_ptr += z * known(b_ptr, stride_bz, MULTIPLE_STRIDES)
+    c_ptr += z * M * known(c_ptr, N, MULTIPLE_C)
+    operands = (a_ptr, stride_am, stride_ak, b_ptr, stride_bk, stride_bn)
+    sizes, out = (M, N, K), (c_ptr, N, bias_ptr)
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    contract: tl.constexpr = (MULTIPLE, MULTIPLE_STRIDES)
+    block: tl.constexpr = (BLOCK_M, BLOCK_N, BLOCK_K)
+    if LOADS == "descriptors":
+        source = operand_descriptors(operands, sizes, LAYOUT, block)
+    else:
+        source = operands
+    first = tl.program_id(0)
+    if PERSISTENT:
+        # Flattened, so that the first blocks of the next tile are loaded during this one's end.
+        for tile in tl.range(first, tiles, tl.num_programs(0), flatten=True):
+            origin = tile_origin(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+            acc = summed(source, sizes, origin, 0, 1, LOADS, LAYOUT, contract, block)
+            finish_tile(acc, out, sizes, origin, ACTIVATION, MULTIPLE_C)
+    else:
+        tile, part = first // SPLIT_K, first % SPLIT_K
+        origin = tile_origin(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        acc = summed(source, sizes, origin, part, SPLIT_K, LOADS, LAYOUT, contract, block)
+        complete = True
+        if SPLIT_K > 1:
+            acc, complete = gathered(acc, sums_ptr, count_ptr, z * tiles + tile, part, SPLIT_K)
+        if complete:
+            finish_tile(acc, out, sizes, origin, ACTIVATION, MULTIPLE_C)
 
 
 OUTPUTS = ("c_ptr",)
 
-DTYPES = ("fp16", "bf16", "fp32", "fp8e4nv", "i8")
+OPTIONAL = {"batch": 1}
+
+_EXTENTS = (
+    (4096, 4096, 4096),
+    (512, 512, 512),
+    (1024, 1024, 1024),
+    (2048, 2048, 2048),
+    (16, 4096, 4096),
+    (64, 28672, 8192),
+    (4096, 4096, 512),
+    (1024, 16384, 1024),
+    (8192, 1024, 8192),
+    (384, 1536, 6144),
+    (3072, 768, 2304),
+    (128, 128, 16384),
+    (1000, 1000, 1000),
+    (200, 5000, 3000),
+)
+MAIN_SHAPES = tuple({"batch": 1, "M": M, "N": N, "K": K} for M, N, K in _EXTENTS)
+"""Large and small, wide and high, few rows, a long sum, and no multiples of 16."""
 
 SHAPES = (
-    {"M": 4096, "N": 4096, "K": 4096},
-    {"M": 512, "N": 512, "K": 512},
-    {"M": 1024, "N": 16384, "K": 1024},
-    {"M": 16, "N": 4096, "K": 4096},
-    {"M": 1000, "N": 1000, "K": 1000},
+    *MAIN_SHAPES,
+    {"batch": 1, "M": 256, "N": 512, "K": 256},
+    {"batch": 32, "M": 512, "N": 512, "K": 128},
+    {"batch": 1, "M": 2001, "N": 1999, "K": 2003},
 )
-
-DEFAULT = Config(
-    {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8}, num_warps=4, num_stages=3
-)
-"""Runs on every target and dtype: 48 KiB of shared memory at most."""
-
-
-def space() -> Space:
-    """Tiles, group height, warps and stages."""
-    axes = {
-        "BLOCK_M": (16, 32, 64, 128, 256),
-        "BLOCK_N": (32, 64, 128, 256),
-        "BLOCK_K": (32, 64, 128),
-        "GROUP_M": (8,),
-        "num_warps": (2, 4, 8),
-        "num_stages": (2, 3, 4, 5),
-    }
-    return Space(axes, default=DEFAULT).where(
-        "a thread holds 4 to 256 accumulators",
-        lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 256,
-    )
-
-
-def _grid(values: Mapping[str, Any]) -> tuple[int]:
-    tiles_m = triton.cdiv(values["M"], values["BLOCK_M"])
-    return (tiles_m * triton.cdiv(values["N"], values["BLOCK_N"]),)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `matmul` by name."""
-    M, N, K = shape["M"], shape["N"], shape["K"]
-    return {"a": _operand((M, K), dtype, device), "b": _operand((K, N), dtype, device)}
+    """Random arguments of `matmul` by name; B of 8 bits is kept transposed, as vendors want it."""
+    batch, M, N, K = shape["batch"], shape["M"], shape["N"], shape["K"]
+    a = random_matrices((batch, M, K), dtype, device)
+    if dtype in ("fp8e4nv", "i8"):
+        b = random_matrices((batch, N, K), dtype, device).mT
+    else:
+        b = random_matrices((batch, K, N), dtype, device)
+    return {"a": a[0], "b": b[0]} if batch == 1 else {"a": a, "b": b}
+
+
+def random_matrices(extents: tuple[int, ...], dtype: str, device: str) -> torch.Tensor:
+    """Normal values, or whole numbers from -8 to 7 of int8."""
+    if dtype == "i8":
+        return torch.randint(-8, 8, extents, device=device, dtype=torch.int8)
+    return torch.randn(extents, device=device).to(torch_dtype(dtype))
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """One product of random matrices.
 
     Args:
-        shape: M, N and K.
+        shape: batch, M, N and K.
         dtype: of A and B, one of DTYPES.
         device: "cuda", or "meta" for tensors without memory.
     """
-    a, b = inputs(shape, dtype, device).values()
-    c = torch.empty((shape["M"], shape["N"]), device=device, dtype=_result_dtype(a.dtype))
-    return Problem(kernel, _arguments(a, b, c), _grid, shape, "matmul")
+    with torch.no_grad():
+        return problem_of(
+            product("matmul", **inputs(shape, dtype, device), bias=None, activation="none"),
+            shape,
+            "matmul",
+        )
 
 
-def baseline(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def problem_of(made: Product, shape: Mapping[str, int], name: str) -> Problem:
+    """A product's launch; its shape holds what constraints of the space name."""
+    extents = (made.a.shape[0], made.a.shape[1], made.b.shape[2])
+    c = torch.empty(extents, device=made.a.device, dtype=result_dtype(made.a.dtype))
+    arguments = made.arguments(c)
+    known_too = {name: arguments[name] for name in ("MULTIPLE_STRIDES", "SMS", "SIZE")}
+    return Problem(kernel, arguments, grid, {**shape, **known_too}, name)
+
+
+def baseline(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "none"
+) -> torch.Tensor:
     """What it computes, in PyTorch, which multiplies neither fp8 nor int8 like this."""
-    kind = _result_dtype(a.dtype)
-    return a @ b if kind == a.dtype else (a.double() @ b.double()).to(kind)
+    kind = result_dtype(a.dtype)
+    c = a @ b if kind == a.dtype else (a.double() @ b.double()).to(kind)
+    return activate(c if bias is None else c + bias, activation)
+
+
+def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
+    """An activation in PyTorch, by name."""
+    return x if activation == "none" else getattr(torch.nn.functional, activation)(x)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     """C in float64 from a problem's arguments; exact for int8."""
-    return arguments["a_ptr"].double() @ arguments["b_ptr"].double()
+    c = arguments["a_ptr"].double() @ arguments["b_ptr"].double()
+    bias = arguments["bias_ptr"]
+    return activate(c if bias is None else c + bias.double(), arguments["ACTIVATION"])
 
 
-def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """A @ B by the tuned kernel.
+def matmul(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "none"
+) -> torch.Tensor:
+    """activation(A @ B + bias) by the tuned kernel.
 
     Args:
-        a: (M, K), of a dtype of DTYPES, on a GPU, any strides.
-        b: (K, N), likewise, of the same dtype.
+        a: (M, K) or (batch, M, K), of a dtype of DTYPES, on a GPU, any strides.
+        b: (K, N) or (batch, K, N), likewise, of the same dtype; a matrix serves a whole batch.
+        bias: (N,), of C's dtype; none for int8.
+        activation: "none", "relu", "silu" or "gelu" (by the error function); "none" for int8.
 
     Returns:
-        (M, N): of the inputs' dtype; fp16 for fp8, int32 for int8.
+        (M, N), or (batch, M, N) where either is a batch: of the inputs' dtype; fp16 for fp8,
+        int32 for int8.
 
     Raises:
-        ValueError: they are no matrices, their inner extents or dtypes differ,
-            or the dtype is none of DTYPES.
+        ValueError: shapes, dtypes or devices do not fit, a gradient is asked for, or K is 0.
     """
-    what = f"matmul of {tuple(a.shape)} {a.dtype} and {tuple(b.shape)} {b.dtype}"
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
-        raise ValueError(f"{what}: expected two matrices of equal inner extents and equal dtypes")
-    if dtype_of(a) not in DTYPES:
-        raise ValueError(f"{what}: the dtype must be one of {', '.join(DTYPES)}")
-    c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=_result_dtype(a.dtype))
-    _tuned[_grid](**_arguments(a, b, c))
-    return c
+    made = product("matmul", a, b, bias, activation)
+    c = launch(_tuned, made, grid)
+    return c if a.ndim == 3 or b.ndim == 3 else c[0]
 
 
-def _arguments(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> dict[str, Any]:
-    (M, K), N = a.shape, b.shape[1]
-    names = ("stride_am", "stride_ak", "stride_bk", "stride_bn", "stride_cm", "stride_cn")
-    strides = dict(zip(names, (*a.stride(), *b.stride(), *c.stride()), strict=True))
-    return {"a_ptr": a, "b_ptr": b, "c_ptr": c, "M": M, "N": N, "K": K, **strides}
-
-
-def _operand(extents: tuple[int, int], dtype: str, device: str) -> torch.Tensor:
-    if dtype == "i8":
-        return torch.randint(-8, 8, extents, device=device, dtype=torch.int8)
-    return torch.randn(extents, device=device).to(torch_dtype(dtype))
-
-
-def _result_dtype(dtype: torch.dtype) -> torch.dtype:
-    return {torch.float8_e4m3fn: torch.float16, torch.int8: torch.int32}.get(dtype, dtype)
-
-
-_tuned = asm_autotune(space=space, key=["M", "N", "K"])(kernel)
+_tuned = asm_autotune(
+    space=space,
+    key=["batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION"],
+    tiles=True,
+)(kernel)

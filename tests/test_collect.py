@@ -248,9 +248,9 @@ def test_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = importlib.import_module("asmtune.cli.collect")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(MeasureError, match="collect needs a CUDA GPU"):
-        command.collect(["matmul"], tmp_path / "x.json", 1.0)
+        command.collect(["tiled_matmul"], tmp_path / "x.json", 1.0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Voodoo 2")
     with pytest.raises(InputError, match="no target describes the device 'Voodoo 2'"):
-        command.collect(["matmul"], tmp_path / "x.json", 1.0)
+        command.collect(["tiled_matmul"], tmp_path / "x.json", 1.0)
     assert not list(tmp_path.iterdir())

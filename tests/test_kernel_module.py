@@ -219,21 +219,24 @@ def test_unknown_references(monkeypatch: pytest.MonkeyPatch, reference: str, mes
 
 
 def test_shape_must_have_the_modules_dimensions(tmp_path: Path) -> None:
-    """Missing and unknown dimensions are named, with a shape that works."""
-    module = load_kernel_module("matmul")
+    """Missing and unknown dimensions are named, with a shape that works; optional ones added."""
+    module = load_kernel_module("tiled_matmul")
     shape = {"M": 1, "N": 2, "K": 3}
     assert module.check_shape(shape) == shape
     with pytest.raises(ProblemError, match="matmul: the shape lacks N, K; write --shape M=4096,N="):
         module.check_shape({"M": 1})
     with pytest.raises(ProblemError, match="matmul has no dimension 'L'; write --shape M=4096"):
         module.check_shape({**shape, "L": 1})
+    batched = load_kernel_module("matmul")
+    assert batched.check_shape(shape) == {"batch": 1, **shape}
+    assert batched.check_shape({"batch": 3, **shape})["batch"] == 3
     free = KernelModule("free", None, dict, dict, (), ("fp16",))
     assert free.check_shape({"any": 1}) == {"any": 1}
 
 
 def test_dtype_must_be_one_of_the_modules() -> None:
     """The first dtype is the default, any spelling counts, and others are refused."""
-    module = load_kernel_module("matmul")
+    module = load_kernel_module("tiled_matmul")
     assert module.check_dtype(None) == "fp16"
     assert module.check_dtype("torch.bfloat16") == "bf16"
     with pytest.raises(ProblemError, match="matmul does not support fp64: one of fp16, bf16"):
@@ -246,7 +249,7 @@ def test_single_functions(tmp_path: Path) -> None:
     assert load_function(f"{path}:kernel").arg_names[0] == "x_ptr"
     assert load_function(f"{path}:plain").arg_names == ["x_ptr", "n"]
     assert jit_function(load_function(f"{path}:tuned")) is load_function(f"{path}:kernel")
-    assert load_function("asmtune.kernels.matmul:kernel").arg_names[:2] == ["a_ptr", "b_ptr"]
+    assert load_function("asmtune.kernels.tiled_matmul:kernel").arg_names[:2] == ["a_ptr", "b_ptr"]
 
 
 @pytest.mark.parametrize(

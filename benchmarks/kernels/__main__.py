@@ -1,10 +1,14 @@
 """The table of all kernels against the vendor's functions.
 
-    python -m benchmarks.kernels [KERNEL ...] [--dtypes fp32,bf16] [--shapes N] [--output FILE]
+    python -m benchmarks.kernels [KERNEL ...] [--plan quick|full] [--check all|rows]
+        [--minutes N] [--resume] [--store FILE] [--effort NAME] [--retune] [--output FILE]
 
 Needs a GPU. Each kernel goes through the whole accuracy check first, and through a comparison
 with float64 at each shape that is timed; what fails is not timed, and the exit status is 1.
-Kernels are launched as their users launch them: a config comes from the store, or is tuned.
+Kernels are launched as their users launch them: a config comes from the store or from what is
+shipped, or is tuned now; small problems are tuned as well, so that the store has what
+`python -m benchmarks.kernels.ship` writes into `cache/`. Rows of the output file that are not
+made anew, and were timed with the source that their kernel has now, are kept.
 Times are of asmtune's own clock: interleaved with the vendor's and with plain PyTorch, L2
 cold, p50 between Tukey's fences. Bytes are of inputs and results, each moved once.
 """
@@ -12,19 +16,30 @@ cold, p50 between Tukey's fences. Bytes are of inputs and results, each moved on
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from asmtune.dispatch import autotuners, reconfigure
+from asmtune.errors import AsmtuneError
+from asmtune.guard import guarded
 from asmtune.measure import TimingPolicy, device_name
+from asmtune.records import Failure
 from asmtune.target.shipped import match_device
+from asmtune.tuning import EFFORTS
 from benchmarks.kernels.entry import entry_of
-from benchmarks.kernels.rows import Timer, summary
-from benchmarks.provenance import RESULTS, write
+from benchmarks.kernels.identities import kernel_modules, source_of
+from benchmarks.kernels.plan import PLANS, Place, Plan
+from benchmarks.kernels.rows import Timer
+from benchmarks.kernels.table import FILE, Table
 from tests.kernels.accuracy import KERNELS, case_of, differences, module_of
 
 
+@cache
 def wrong(name: str, dtype: str) -> dict[str, float]:
     """What the accuracy check finds wrong."""
     found = differences(name, dtype, "cuda")
@@ -34,57 +49,111 @@ def wrong(name: str, dtype: str) -> dict[str, float]:
     return {what: min(error, 1e300) for what, error in found.items() if not error <= 1.0}
 
 
-def rows(options: argparse.Namespace, timer: Timer) -> Iterator[dict[str, Any]]:
-    """The table, one row after the other."""
-    wanted = options.dtypes.split(",") if options.dtypes else None
-    for name in options.kernels or KERNELS:
-        module, entry = module_of(name), entry_of(name)
-        for dtype in wanted or entry.dtypes or module.DTYPES:
-            if dtype not in (entry.dtypes or module.DTYPES):
-                continue
-            failed = wrong(name, dtype)
-            if failed:
-                place = {"kernel": name, "group": entry.group, "dtype": dtype}
-                yield {**place, "shape": {}, "wrong": failed}
-                continue
-            for shape in module.SHAPES[: options.shapes]:
-                yield timer.row(module, entry, shape, dtype)
+def row(place: Place, timer: Timer, check: str) -> dict[str, Any]:
+    """A row: timings, or what is wrong, or what failed."""
+    module, entry = module_of(place.kernel), entry_of(place.kernel)
+    group = entry.group_at(place.shape, place.dtype)
+    head = {"kernel": place.kernel, "group": group, "dtype": place.dtype}
+    head["shape"] = dict(place.shape)
+
+    def work() -> dict[str, Any]:
+        found = wrong(place.kernel, place.dtype) if check == "all" else {}
+        if found:
+            return {**head, "wrong": found}
+        return timer.row(module, entry, place.shape, place.dtype)
+
+    try:
+        made = guarded("row", work)
+    except AsmtuneError as error:  # no config can run, or be timed
+        return {**head, "failed": str(error)}
+    if isinstance(made, Failure):
+        return {**head, "failed": made.detail.splitlines()[0]}
+    return {**made, "source": source_of(place.kernel)}
+
+
+def rows(
+    places: list[Place], timer: Timer, check: str, minutes: float | None
+) -> Iterator[dict[str, Any]]:
+    """The rows, one after the other, until the time is over."""
+    end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
+    for done, place in enumerate(places):
+        if time.monotonic() >= end:
+            print(f"stopped after {done} of {len(places)} rows: --resume goes on", flush=True)
+            return
+        yield row(place, timer, check)
 
 
 def line(row: dict[str, Any]) -> str:
     """A row as text."""
     shape = " ".join(f"{name}={size}" for name, size in row["shape"].items())
     head = f"{row['kernel']:<24}{shape:<28}{row['dtype']:<6}"
-    if "wrong" in row:
-        return f"{head} WRONG {row['wrong']}"
+    for what in ("wrong", "failed"):
+        if what in row:
+            return f"{head} {what.upper()} {row[what]}"
     ours, vendor = (row[who].get("p50_us", float("nan")) for who in ("ours", "vendor"))
     share = row.get("share_of_flops", row.get("share_of_dram", float("nan")))
     return (
         f"{head}{ours:>10.2f} us {vendor:>10.2f} us {row.get('over_vendor', 0):>7.2f} {share:>6.0%}"
+        f" {row['first_launch_s']:>7.1f} s"
     )
 
 
-def main() -> None:
-    """Checks and times the kernels, and writes the result."""
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(KERNELS)}")
+    parser.add_argument("--plan", choices=PLANS, default="full", help=str(Plan.__doc__))
     parser.add_argument("--dtypes", default="", help="comma-separated; default: all of a kernel's")
     parser.add_argument("--shapes", type=int, default=None, help="of each kernel; default: all")
+    parser.add_argument("--check", choices=("all", "rows"), default="all")
+    parser.add_argument("--minutes", type=float, default=None, help="begin no row after so many")
+    parser.add_argument("--resume", action="store_true", help="skip rows that still hold")
+    parser.add_argument("--retune", action="store_true", help="tune what is known as well")
+    parser.add_argument("--store", default="", help="file of the store, instead of the user's")
+    parser.add_argument("--effort", choices=tuple(EFFORTS), default=None, help="of tuning")
     parser.add_argument("--rounds", type=int, default=60, help="samples of each row")
     parser.add_argument("--mode", choices=("events", "graph"), default="events")
-    parser.add_argument("--output", type=Path, default=RESULTS / "kernels.json")
+    parser.add_argument("--output", type=Path, default=FILE)
     options = parser.parse_args()
     unknown = sorted(set(options.kernels) - set(KERNELS))
     if unknown:
         parser.error(f"unknown kernel {unknown[0]!r}: one of {', '.join(KERNELS)}")
+    return options
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Has all kernels tuned, those of small problems too, and kept where it is asked for."""
+    if options.store:
+        os.environ["ASMTUNE_STORE_URL"] = str(Path(options.store).resolve())
+    how = {} if options.effort is None else {"effort": options.effort}
+    for name in options.kernels or KERNELS:
+        module_of(name)
+    for module in kernel_modules():
+        if autotuners(module):
+            reconfigure(module, small=None, force=options.retune, **how)
+
+
+def main() -> None:
+    """Checks and times the kernels, and writes the result."""
+    options = arguments()
+    prepare(options)
+    dtypes = tuple(filter(None, options.dtypes.split(",")))
+    plan = Plan(name=options.plan, dtypes=dtypes, shapes=options.shapes)
+    table = Table.resumed(options.output, options.mode)
+    kernels = options.kernels or KERNELS
+    done = table.rows.keys() if options.resume else ()
+    places = [place for place in plan.places(kernels) if place.name not in done]
+    order, bad = Plan().places(kernels), False
+    table.begin()
     policy = TimingPolicy(fine_rounds=options.rounds, mode=options.mode)
-    table = []
-    for row in rows(options, Timer(policy, match_device(device_name()))):
-        table.append(row)
-        print(line(row), flush=True)
+    timer = Timer(policy, match_device(device_name()))
+    for made in rows(places, timer, options.check, options.minutes):
+        bad |= "ours" not in made
+        table.add(made)
+        print(line(made), flush=True)
         # After each row, so that an interrupted run leaves what it has.
-        write(options.output, {"mode": options.mode, "summary": summary(table), "rows": table})
-    sys.exit(1 if any("wrong" in row for row in table) else 0)
+        table.write(options.output, order)
+    sys.exit(1 if bad else 0)
 
 
 if __name__ == "__main__":

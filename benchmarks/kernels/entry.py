@@ -19,9 +19,12 @@ class Entry:
         vendor: from the public function's inputs to a launch of the vendor's; what happens
             before the launch, such as a forward pass, is not timed.
         group: what its speedup is averaged with.
+        apart: tells rows, by shape and dtype, that are averaged apart from the group.
         flops: of a shape, where arithmetic limits it and not memory.
         rates: the target's name of the rate of each dtype, where `flops` is given.
         dtypes: those that the vendor has a function for; all where empty.
+        others: further launches to time beside, by name, made as the vendor's; a row has
+            `over_NAME` for each.
     """
 
     vendor_name: str
@@ -30,6 +33,13 @@ class Entry:
     flops: Callable[[Mapping[str, int]], float] | None = None
     rates: Mapping[str, str] = field(default_factory=dict)
     dtypes: Sequence[str] = ()
+    others: Mapping[str, Callable[[Inputs], Callable[[], Any]]] = field(default_factory=dict)
+    apart: Callable[[Mapping[str, int], str], bool] | None = None
+
+    def group_at(self, shape: Mapping[str, int], dtype: str) -> str:
+        """What a row is averaged with."""
+        aside = self.apart is not None and self.apart(shape, dtype)
+        return f"{self.group}, others" if aside else self.group
 
 
 def entry_of(name: str) -> Entry:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from asmtune.config import Config
+from asmtune.dispatch import autotuners
 from asmtune.measure import GpuClock, Race, Subject, TimingPolicy
 from asmtune.measure.statistics import quantile
 from asmtune.records import Measurement, Outcome
@@ -41,7 +42,8 @@ class Timer:
     def row(self, module: ModuleType, entry: Entry, shape: Shape, dtype: str) -> dict[str, Any]:
         """The check and, where it passes, the timings; `wrong` says by how much it does not."""
         name = module.__name__.rpartition(".")[2]
-        row: dict[str, Any] = {"kernel": name, "group": entry.group, "dtype": dtype}
+        group = entry.group_at(shape, dtype)
+        row: dict[str, Any] = {"kernel": name, "group": group, "dtype": dtype}
         row["shape"] = dict(shape)
         torch.manual_seed(0)
         inputs, public = module.inputs(shape, dtype, self.device), getattr(module, name)
@@ -50,20 +52,22 @@ class Timer:
             results = _tuple(public(**inputs))
             self._wait()
             row["first_launch_s"] = round(time.perf_counter() - start, 3)
-            row["error_by_tolerance"] = _error(name, module, inputs, results)
+            row["error_by_tolerance"] = _error(module, dtype, inputs, results)
             if not row["error_by_tolerance"] <= 1.0:
                 return {**row, "wrong": min(row.pop("error_by_tolerance"), 1e300)}
             moved = _bytes([*inputs.values(), *results])
             with torch.enable_grad():
                 vendor = entry.vendor(inputs)
-            launches: list[Callable[[], Any]] = [
-                partial(public, **inputs),
-                vendor,
-                partial(module.baseline, **inputs),
-            ]
-            timed = self._race(launches, module.DEFAULT)
-        row |= {"config": module._tuned.best_config.to_dict(), "vendor_name": entry.vendor_name}
-        row |= _speedups(dict(zip(("ours", "vendor", "baseline"), timed, strict=True)))
+                others = {name: make(inputs) for name, make in entry.others.items()}
+            launches: dict[str, Callable[[], Any]] = {
+                "ours": partial(public, **inputs),
+                "vendor": vendor,
+                "baseline": partial(module.baseline, **inputs),
+                **others,
+            }
+            timed = self._race(list(launches.values()), module.DEFAULT)
+        row |= {"config": _config(module), "vendor_name": entry.vendor_name}
+        row |= _speedups(dict(zip(launches, timed, strict=True)))
         limits = self._limits(timed[0], moved)
         if limits and entry.flops is not None:
             limits |= self._arithmetic(limits["seconds"], entry.flops(shape), entry.rates[dtype])
@@ -100,10 +104,17 @@ class Timer:
         return found
 
 
+def _config(module: ModuleType) -> dict[str, Any]:
+    """The config of the last launch, of the module's main kernel where that was launched."""
+    tuners = (module._tuned, *autotuners(module))
+    launched = [config for tuner in tuners if (config := tuner.best_config) is not None]
+    return launched[0].to_dict() if launched else {}
+
+
 def _speedups(timed: Mapping[str, Outcome]) -> dict[str, Any]:
     """Percentiles of each, and the factors by which ours is faster than the others."""
     figures: dict[str, Any] = {who: _percentiles(outcome) for who, outcome in timed.items()}
-    for other in ("vendor", "baseline"):
+    for other in [who for who in timed if who != "ours"]:
         if "p50_us" in figures["ours"] and "p50_us" in figures[other]:
             factor = figures[other]["p50_us"] / figures["ours"]["p50_us"]
             figures[f"over_{other}"] = round(factor, 3)
@@ -111,22 +122,33 @@ def _speedups(timed: Mapping[str, Outcome]) -> dict[str, Any]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Geometric means of the speedup over the vendor, by kernel and by group, and what failed."""
+    """Geometric means of the speedup over the vendor, by kernel and by group, and what failed.
+
+    `over_others_by_kernel` has those over further competitors, by kernel and name.
+    """
     found: dict[str, Any] = {"wrong": [_place(row) for row in rows if "wrong" in row]}
     for part in ("kernel", "group"):
         by_name: dict[str, list[float]] = {}
         for row in rows:
             if "over_vendor" in row:
                 by_name.setdefault(row[part], []).append(row["over_vendor"])
-        found[f"over_vendor_by_{part}"] = {
-            name: {
-                "geometric_mean": round(math.exp(sum(map(math.log, all_)) / len(all_)), 3),
-                "least": min(all_),
-                "rows": len(all_),
-            }
-            for name, all_ in by_name.items()
-        }
+        found[f"over_vendor_by_{part}"] = {name: _means(all_) for name, all_ in by_name.items()}
+    others: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        for name, factor in row.items():
+            if name.startswith("over_") and name not in ("over_vendor", "over_baseline"):
+                of_kernel = others.setdefault(row["kernel"], {})
+                of_kernel.setdefault(name.removeprefix("over_"), []).append(factor)
+    found["over_others_by_kernel"] = {
+        kernel: {name: _means(all_) for name, all_ in by_name.items()}
+        for kernel, by_name in others.items()
+    }
     return found
+
+
+def _means(factors: Sequence[float]) -> dict[str, Any]:
+    mean = math.exp(sum(map(math.log, factors)) / len(factors))
+    return {"geometric_mean": round(mean, 3), "least": min(factors), "rows": len(factors)}
 
 
 def _place(row: Mapping[str, Any]) -> str:
@@ -134,13 +156,16 @@ def _place(row: Mapping[str, Any]) -> str:
     return f"{row['kernel']} {shape} {row['dtype']}"
 
 
-def _error(name: str, module: ModuleType, inputs: Inputs, results: Sequence[torch.Tensor]) -> float:
+def _error(
+    module: ModuleType, dtype: str, inputs: Inputs, results: Sequence[torch.Tensor]
+) -> float:
     """The largest error of the results by what is allowed."""
     exact = {
         key: value.double() if torch.is_tensor(value) and value.dtype != torch.int64 else value
         for key, value in inputs.items()
     }
-    wanted, named = _tuple(module.baseline(**exact)), case_of(name).on_gpu
+    name = module.__name__.rpartition(".")[2]
+    wanted, named = _tuple(module.baseline(**exact)), case_of(name).rows("cuda", dtype)
     return max(excess(a, b, named) for a, b in zip(results, wanted, strict=True))
 
 

@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).parents[2]
 H200 = REPOSITORY / "asmtune" / "targets" / "h200.json"
 TIMINGS = REPOSITORY / "tests" / "replay_data" / "timings.json"
 
-PRUNE = ("prune-report", "matmul")
+PRUNE = ("prune-report", "tiled_matmul")
 PLAIN = ("prune-report", "{}/plain.py:plain", "--arg", "x_ptr=fp16", "--arg", "n=1000")
 SIZED = ("prune-report", "{}/plain.py:plain", "--arg", "n=1000", "--axis", "BLOCK=128")
 DOUBLED = ("prune-report", "{}/doubled.py")
@@ -50,8 +50,8 @@ DOUBLED = ("prune-report", "{}/doubled.py")
         ((*PRUNE, "--shape", "M=1,N=1,K=1,Z=1"), "has no dimension 'Z'"),
         ((*PRUNE, "--shape", "M=1,N"), "--shape: 'N' is not NAME=VALUE"),
         ((*PRUNE, "--shape", "M=1,M=2,N=1,K=1"), "--shape: M is given twice"),
-        ((*PRUNE, "--shape", "M=x,N=1,K=1"), "matmul on M=x N=1 K=1: "),
-        ((*PRUNE, "--shape", "M=-1,N=1,K=1"), "matmul on M=-1 N=1 K=1: "),
+        ((*PRUNE, "--shape", "M=x,N=1,K=1"), "tiled_matmul on M=x N=1 K=1: "),
+        ((*PRUNE, "--shape", "M=-1,N=1,K=1"), "tiled_matmul on M=-1 N=1 K=1: "),
         # axes
         ((*PRUNE, "--axis", "BLOCK_Q=1"), "unknown axis 'BLOCK_Q': the axes are BLOCK_M"),
         ((*PRUNE, "--axis", "BLOCK_M"), "--axis: 'BLOCK_M' is not NAME=VALUE,VALUE"),

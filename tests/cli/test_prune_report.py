@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[2]
 TIMINGS = REPOSITORY / "tests" / "replay_data" / "timings.json"
 KERNELS = TIMINGS.parent / "kernels"
 SMALL = (
-    "prune-report", "matmul", "--shape", "M=512,N=512,K=512", "--axis", "BLOCK_M=64",
+    "prune-report", "tiled_matmul", "--shape", "M=512,N=512,K=512", "--axis", "BLOCK_M=64",
     "--axis", "BLOCK_N=64", "--axis", "BLOCK_K=32", "--axis", "num_warps=4",
     "--axis", "num_stages=2,3",
 )  # fmt: skip
@@ -31,7 +31,7 @@ def test_table(commands: Commands) -> None:
     """By default a table on stdout, nothing on stderr, exit code 0."""
     ran = commands.run(*SMALL, "--scorer", "weights")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("matmul M=512 N=512 K=512 fp16\n")
+    assert ran.out.startswith("tiled_matmul M=512 N=512 K=512 fp16\n")
     assert "What fell where" in ran.out
     assert "H200" in ran.out
     assert "Kept, best first" in ran.out

@@ -124,12 +124,22 @@ def test_what_a_job_is(workshop: FakeWorkshop, commands: Commands) -> None:
 def test_the_key_of_a_shipped_kernel(workshop: FakeWorkshop, commands: Commands) -> None:
     """What is tuned for a shipped kernel has the key under which its own launches look."""
     workshop.answers = [tuned]
-    commands.run("tune", "matmul", "--shape", "M=16,N=32,K=64")
+    commands.run("tune", "tiled_matmul", "--shape", "M=16,N=32,K=64")
     (job,) = workshop.jobs
-    assert job.key.kernel == "asmtune.kernels.matmul.kernel"
+    assert job.key.kernel == "asmtune.kernels.tiled_matmul.kernel"
     assert job.key.shape == {"M": 16, "N": 32, "K": 64}
     assert job.key.dtypes == {"a_ptr": "fp16", "b_ptr": "fp16", "c_ptr": "fp16"}
-    assert job.reference == "matmul"
+    assert job.reference == "tiled_matmul"
+
+
+def test_the_key_of_a_kernel_with_buckets(workshop: FakeWorkshop, commands: Commands) -> None:
+    """Buckets and contracts of the decorator's key are part of it, and how it searches."""
+    workshop.answers = [tuned]
+    commands.run("tune", "rmsnorm_backward", "--shape", "rows=1000,cols=96")
+    (job,) = workshop.jobs
+    assert job.key.shape == {"pow2(rows)": 1024, "cols": 96, "MULTIPLE": 32}
+    assert workshop.options is not None
+    assert workshop.options.tiles
 
 
 def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) -> None:

@@ -9,7 +9,7 @@ from asmtune.config import Config
 from asmtune.features import FEATURES, launch_features, locality
 from asmtune.features.cycles import conflict_ways, program_cycles
 from asmtune.features.execution import executions
-from asmtune.kernels import matmul
+from asmtune.kernels import tiled_matmul as matmul
 from asmtune.problem import Problem
 from asmtune.target import load_target, target_names
 from asmtune.target.rates import MMA_SYNC_SHARE

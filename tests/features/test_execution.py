@@ -11,7 +11,7 @@ from asmtune.asm import OpClass
 from asmtune.config import Config
 from asmtune.features.execution import executions, match_loops
 from asmtune.features.launch import LaunchReading
-from asmtune.kernels import matmul
+from asmtune.kernels import tiled_matmul as matmul
 from asmtune.problem import Problem
 from tests.launch_kernels import (
     Launch,

@@ -9,7 +9,7 @@ import torch
 
 from asmtune.asm import OpClass
 from asmtune.config import Config
-from asmtune.kernels import matmul
+from asmtune.kernels import tiled_matmul as matmul
 from asmtune.problem import Problem
 from tests.launch_kernels import Launch, persistent, pointers, two_loops
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem

@@ -37,7 +37,9 @@ def test_shapes_of_the_module(name: str) -> None:
         wanted = module.reference(problem.arguments)
         exact = (wanted,) if isinstance(wanted, torch.Tensor) else wanted
         for output, want in zip(module.OUTPUTS, exact, strict=True):
-            assert excess(problem.arguments[output], want, case.on_gpu) <= 1, (shape, output)
+            assert (
+                excess(problem.arguments[output], want, case.rows("cuda", module.DTYPES[0])) <= 1
+            ), (shape, output)
         del problem, wanted, exact
 
 

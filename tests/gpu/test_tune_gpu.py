@@ -13,7 +13,7 @@ from asmtune import Config, Space, asm_autotune, load_target
 from asmtune.compile import Lowering, compile_one
 from asmtune.compile.load import load
 from asmtune.features import ProfileReader
-from asmtune.kernels import matmul
+from asmtune.kernels import tiled_matmul as matmul
 from asmtune.records import Artifact
 from asmtune.settings import Settings
 from asmtune.store import Store

@@ -38,6 +38,8 @@ class Case:
         most: special values are no larger than this; squares of larger ones leave fp32.
         also: other kernels that the public function launches.
         on_gpu: rows of the table of tolerances by the result's dtype, where a GPU rounds more.
+        on_gpu_of: the same by the inputs' dtype, then the result's.
+        rounded: the same for every device: dtypes in which the kernel keeps what it needs again.
         not_interpreted: dtypes that Triton's interpreter gets wrong, each with the reason.
         extra: more comparisons on a device, by name; each is right up to 1.
     """
@@ -50,8 +52,16 @@ class Case:
     most: float = float("inf")
     also: Sequence[str] = ()
     on_gpu: Mapping[str, str] = field(default_factory=dict)
+    on_gpu_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rounded: Mapping[str, str] = field(default_factory=dict)
     not_interpreted: Mapping[str, str] = field(default_factory=dict)
     extra: Callable[[str], dict[str, float]] | None = None
+
+    def rows(self, device: str, dtype: str) -> Mapping[str, str]:
+        """Rows of the table of tolerances, by dtypes whose results have another than their own."""
+        if device != "cuda":
+            return {"bf16": "bf16 cut", **self.rounded}
+        return {**self.on_gpu, **self.on_gpu_of.get(dtype, {}), **self.rounded}
 
 
 def module_of(name: str) -> Any:
@@ -96,7 +106,7 @@ class _Check:
         self._name, self._dtype, self._device = name, dtype, device
         self._module, self._case = module_of(name), case_of(name)
         self._public = getattr(self._module, name)
-        self._rows = self._case.on_gpu if device == "cuda" else {"bf16": "bf16 cut"}
+        self._rows = self._case.rows(device, dtype)
 
     def shapes(self) -> dict[str, float]:
         """All shapes with all configs, through the public function."""

@@ -1,4 +1,4 @@
-"""Run with TRITON_INTERPRET=1: the GEMM on CPU tensors against float64, results as JSON."""
+"""Run with TRITON_INTERPRET=1: variants of the matrix product against float64, errors as JSON."""
 
 from __future__ import annotations
 
@@ -9,75 +9,82 @@ from typing import Any
 
 import torch
 
-from asmtune.config import Config
 from asmtune.dtypes import torch_dtype
 from asmtune.kernels import matmul
+from asmtune.kernels._gemm_host import grid, product
+from tests.kernels.tolerances import excess
 
-Pair = tuple[torch.Tensor, torch.Tensor]
-
-SIZES = ((1, 1, 1), (16, 16, 32), (17, 33, 65), (64, 128, 32), (130, 129, 97), (700, 5, 3))
-TILES = (
-    Config({"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 64, "GROUP_M": 1}),
-    Config({"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 16, "GROUP_M": 2}),
-    Config({"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 100}),
-)
-
-
-def matrix(rows: int, columns: int, dtype: str) -> torch.Tensor:
-    """Random values of a dtype."""
-    if dtype == "i8":
-        return torch.randint(-128, 128, (rows, columns), dtype=torch.int8)
-    return torch.randn(rows, columns).to(torch_dtype(dtype))
-
-
-def excess(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> float:
-    """The largest error over what rounding explains; 0 for an exact result."""
-    exact = a.double() @ b.double()
-    error = (c.double() - exact).abs()
-    if not c.dtype.is_floating_point:
-        return float(error.max())
-    scale = a.double().abs() @ b.double().abs()
-    rounding = torch.finfo(c.dtype).eps * exact.abs() + torch.finfo(c.dtype).tiny
-    summing = a.shape[1] * torch.finfo(torch.float32).eps * scale
-    return float((error / (rounding + summing)).max())
-
-
-LAYOUTS: dict[str, Callable[[str], Pair]] = {
-    "a transposed": lambda t: (matrix(65, 70, t).T, matrix(65, 40, t)),
-    "b transposed": lambda t: (matrix(70, 65, t), matrix(40, 65, t).T),
-    "every other column": lambda t: (matrix(70, 130, t)[:, ::2], matrix(65, 80, t)[:, ::2]),
-    "every third row": lambda t: (matrix(210, 65, t)[::3], matrix(195, 40, t)[::3]),
-    "inner block": lambda t: (matrix(90, 90, t)[5:75, 7:72], matrix(90, 90, t)[3:68, 1:41]),
-    "one row repeated": lambda t: (matrix(1, 65, t).expand(70, 65), matrix(65, 40, t)),
+TILE = {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32, "GROUP_M": 2}
+VARIANTS = {
+    f"{loads}, {way}": {"LOADS": loads, "PERSISTENT": persistent, "SPLIT_K": split, **TILE}
+    for loads in ("pointers", "descriptors")
+    for way, persistent, split in (
+        ("tiles", False, 1),
+        ("walking", True, 1),
+        ("split by 2", False, 2),
+        ("split by 8", False, 8),
+    )
 }
 
 
-def sizes(dtype: str) -> dict[str, Any]:
-    """Products of all sizes, tiles and layouts, each with its error and its result's dtype."""
+def matrices(*extents: int, dtype: str) -> torch.Tensor:
+    """Random values of a dtype."""
+    if dtype == "i8":
+        return torch.randint(-128, 128, extents, dtype=torch.int8)
+    return torch.randn(extents).to(torch_dtype(dtype))
+
+
+LAYOUTS: dict[str, Callable[[str], tuple[torch.Tensor, torch.Tensor]]] = {
+    "rows": lambda t: (matrices(40, 112, dtype=t), matrices(112, 32, dtype=t)),
+    "odd extents": lambda t: (matrices(67, 129, dtype=t), matrices(129, 35, dtype=t)),
+    "a transposed": lambda t: (matrices(112, 40, dtype=t).T, matrices(112, 32, dtype=t)),
+    "b transposed": lambda t: (matrices(40, 112, dtype=t), matrices(32, 112, dtype=t).T),
+    "both transposed": lambda t: (matrices(112, 40, dtype=t).T, matrices(32, 112, dtype=t).T),
+    "every other": lambda t: (
+        matrices(40, 112, dtype=t)[:, ::2],
+        matrices(56, 64, dtype=t)[:, ::2],
+    ),
+    "inner block": lambda t: (
+        matrices(90, 90, dtype=t)[5:75, 7:72],
+        matrices(90, 90, dtype=t)[3:68, 1:41],
+    ),
+    "batch": lambda t: (matrices(3, 40, 64, dtype=t), matrices(3, 64, 48, dtype=t)),
+    "batch by a matrix": lambda t: (matrices(3, 40, 64, dtype=t), matrices(64, 48, dtype=t)),
+    "one row": lambda t: (matrices(1, 112, dtype=t), matrices(112, 32, dtype=t)),
+    "few steps": lambda t: (matrices(40, 16, dtype=t), matrices(16, 48, dtype=t)),
+}
+
+OF_ALL = ("odd extents", "b transposed")
+
+
+def errors(dtype: str) -> dict[str, list[Any]]:
+    """Of every layout by every variant that may run on it: its error, and the counts left."""
     found = {}
-    for m, n, k in SIZES:
-        a, b = matrix(m, k, dtype), matrix(k, n, dtype)
-        c = matmul.matmul(a, b)
-        found[f"{m}x{n}x{k}"] = (excess(a, b, c), str(c.dtype), tuple(c.shape) == (m, n))
-    for name, make in LAYOUTS.items():
+    # Which elements are read where does not depend on what they are.
+    layouts = LAYOUTS if dtype == "fp16" else {name: LAYOUTS[name] for name in OF_ALL}
+    for layout, make in layouts.items():
         a, b = make(dtype)
-        c = matmul.matmul(a, b)
-        found[name] = (excess(a, b, c), str(c.dtype), tuple(c.shape) == (70, 40))
-    for tile in TILES:
-        problem = matmul.problem({"M": 100, "N": 75, "K": 50}, dtype, "cpu")
-        arguments = problem.arguments
-        arguments["c_ptr"].fill_(99)
-        matmul.kernel[problem.grid](**arguments, **tile.all_kwargs())
-        c = arguments["c_ptr"]
-        error = excess(arguments["a_ptr"], arguments["b_ptr"], c)
-        exact = torch.equal(
-            matmul.reference(arguments),
-            arguments["a_ptr"].double() @ arguments["b_ptr"].double(),
-        )
-        found[str(tile)] = (error, str(c.dtype), exact)
+        made = product("matmul", a, b, None, "none")
+        for name, variant in VARIANTS.items():
+            c = torch.empty(
+                (*made.a.shape[:2], made.b.shape[2]), dtype=matmul.result_dtype(a.dtype)
+            )
+            # Splits that the space would not make of so few blocks need memory of their own.
+            arguments = {**made.arguments(c), "sums_ptr": torch.empty(1 << 18)}
+            aligned = arguments["MULTIPLE_STRIDES"] == 16
+            if variant["LOADS"] == "descriptors" and not aligned:
+                continue
+            # The second of a split finds the counts as the first left them.
+            for _ in range(2 if variant["SPLIT_K"] > 1 else 1):
+                c.fill_(99)
+                matmul.kernel[grid({**arguments, **variant})](**arguments, **variant)
+                wanted = a.double() @ b.double()
+                error = excess(c.reshape(wanted.shape), wanted)
+                left = int(arguments["count_ptr"].abs().sum())
+                found[f"{layout} by {name}"] = [min(error, 1e300), left]
     return found
 
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    json.dump(sizes(sys.argv[1]), sys.stdout)
+    json.dump(errors(sys.argv[1]), sys.stdout)

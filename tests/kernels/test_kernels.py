@@ -29,9 +29,18 @@ PARTS = (
     *("kernel", "space", "SHAPES", "DTYPES", "DEFAULT", "OUTPUTS"),
     *("inputs", "problem", "baseline", "reference", "_tuned"),
 )
-FORWARD_ONLY = ("vector_add", "broadcast_relu", "gelu", "softmax")
+PRODUCTS = (
+    *("tiled_matmul", "matmul", "linear", "conv2d", "gru", "gru_step"),
+    *("attention", "attention_backward_q", "attention_backward_kv"),
+)
+"""Kernels of tiles, whose loads are told apart from others in tests of their own."""
+FORWARD_ONLY = (
+    *("vector_add", "broadcast_relu", "gelu", "softmax"),
+    *("matmul", "linear", "conv2d", "gru", "gru_step"),
+)
 
 AIBENCH8 = {
+    "matmul": {"batch": 1, "M": 256, "N": 512, "K": 256},
     "softmax": {"rows": 1823, "cols": 781},
     "layernorm": {"rows": 1151, "cols": 8192},
     "dropout": {"n": 1_048_576},
@@ -129,8 +138,8 @@ def test_problem_without_memory(name: str, dtype: str) -> None:
         tensors = [v for v in problem.arguments.values() if isinstance(v, torch.Tensor)]
         assert all(tensor.is_meta for tensor in tensors)
         space = module.space()
-        default = space.first(**shape)
-        assert default in list(space.configs(**shape))
+        default = space.first(**problem.shape)
+        assert default in list(space.configs(**problem.shape))
         assert min(problem.programs(default)) >= 1
         assert problem.name == name
 
@@ -141,7 +150,7 @@ def test_spaces_are_worth_searching(name: str) -> None:
     module = load_kernel_module(name)
     for shape in module.shapes:
         problem = module.problem(shape, module.dtypes[0], "meta")
-        configs = list(module.space().configs(**shape))
+        configs = list(module.space().configs(**problem.shape))
         assert len(configs) >= 12, shape
         for config in configs:
             problem.bind(config)
@@ -159,7 +168,7 @@ def test_dropout_of_aibench8() -> None:
     assert (arguments["seed"], arguments["scale"]) == (123, 2.0)
 
 
-@pytest.mark.parametrize("name", [n for n, t in PAIRS if n != "matmul" and t == "bf16"])
+@pytest.mark.parametrize("name", [n for n, t in PAIRS if n not in PRODUCTS and t == "bf16"])
 def test_vectors_are_loaded(name: str, settings: Settings, target: Target) -> None:
     """Rows of 1000 halves and vectors of odd length move 16 bytes at once, and spill nothing."""
     module = load_kernel_module(name)
@@ -186,7 +195,7 @@ def call(name: str, **changed: Any) -> Any:
     return getattr(module, name)(**{**inputs, **changed})
 
 
-@pytest.mark.parametrize("name", [name for name in KERNELS if name != "matmul"])
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "tiled_matmul"])
 def test_refused_dtypes(name: str) -> None:
     """float64 is refused by name, in one line that says what is taken."""
     module = module_of(name)
@@ -200,7 +209,7 @@ def test_refused_dtypes(name: str) -> None:
 def test_refused_gradients(name: str) -> None:
     """A function without a backward pass refuses to lose a gradient."""
     first = case_of(name).varied[0]
-    inputs = module_of(name).inputs(case_of(name).shapes[0], "fp32", "cpu")
+    inputs = module_of(name).inputs(case_of(name).shapes[0], module_of(name).DTYPES[0], "cpu")
     with pytest.raises(ValueError, match=f"{name} has no backward: call it under torch.no_grad"):
         call(name, **{first: inputs[first].requires_grad_()})
 
@@ -230,7 +239,27 @@ def test_refused_gradients(name: str) -> None:
         ("correlation", {"shifts": 0}, "shifts is 0; it must be 1 or more"),
         ("correlation", {"out_shift": 32}, "out_shift is 32; it must lie between 0 and 31"),
         ("correlation", {"out": torch.zeros(5, 5, 9).char()}, r"out is \(5, 5, 9\); it must be"),
+        ("gru", {"x": torch.zeros(3, 7).half()}, r"x is \(3, 7\); it must be \(seq, batch"),
+        ("gru", {"h0": torch.zeros(13).half()}, r"h0 is \(13,\); it must be \(batch, hidden"),
+        ("gru", {"weight_hh": torch.zeros(39, 7).half()}, r"weight_hh is \(39, 7\); it must be"),
+        ("gru_step", {"bias_hh": torch.zeros(7).half()}, r"bias_hh is \(7,\); it must be \(39,"),
         ("cross_entropy_backward", {"lse": torch.zeros(3)}, r"lse is \(3,\); it must be \(5,\)"),
+        ("attention", {"dropout": 1.0}, "dropout is 1.0; it must be from 0 to below 1"),
+        ("attention", {"window": 0}, "window is 0; it must be 1 or more, or None"),
+        ("attention", {"scale": -1.0}, "scale is -1.0; it must be above 0 and finite"),
+        ("attention", {"seed": -1}, "seed is -1; it must be between 0 and 2"),
+        ("attention", {"padding": torch.zeros(1)}, "padding is torch.float32; it must be lengths"),
+        ("attention", {"padding": torch.zeros(3).int()}, r"padding is \(3,\); it must be \(1,\)"),
+        (
+            "attention",
+            {"q": torch.zeros(1, 2, 70, 48).half()},
+            "with a dim of 16, 32, 64, 128, 256",
+        ),
+        ("attention", {"q": torch.zeros(2, 70, 16).half()}, r"q is \(2, 70, 16\); it must be"),
+        ("attention", {"k": torch.zeros(1, 3, 9, 16).half()}, "of a number of heads that divides"),
+        ("attention", {"v": torch.zeros(1, 1, 9, 16).half()}, r"v is \(1, 1, 9, 16\); it must be"),
+        ("attention_backward_q", {"lse": torch.zeros(3)}, r"lse is \(3,\); it must be \(1, 2, 40"),
+        ("attention_backward_kv", {"delta": torch.zeros(3)}, r"delta is \(3,\); it must be \(1,"),
     ],
 )
 def test_refused_arguments(name: str, changed: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""The GEMM: its problems without a GPU, and its results under Triton's interpreter."""
+"""The matrix product: its variants, contracts, layouts and space, and what it refuses."""
 
 from __future__ import annotations
 
@@ -7,69 +7,167 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from asmtune.asm import read_cubin
+from asmtune.compile import Lowering, Request, compile_one
 from asmtune.config import Config
-from asmtune.kernels import matmul
-from asmtune.target import load_target, target_names
+from asmtune.kernels import linear, matmul
+from asmtune.kernels._gemm_host import Product, product
+from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
+from asmtune.records import Artifact
+from asmtune.settings import Settings
+from asmtune.target import Target, load_target, target_names
 
-INTERPRETED = [
-    "fp16",
-    "fp32",
-    "fp8e4nv",
-    "i8",
-    pytest.param(
-        "bf16",
-        marks=pytest.mark.xfail(reason="Triton's interpreter multiplies the bits of bf16"),
-    ),
-]
-RESULTS = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp8e4nv": "float16"}
+ROOT = Path(__file__).parent.parent.parent
+SHAPE = {"batch": 1, "M": 1000, "N": 1000, "K": 1000}
+TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}
 
 
-@pytest.mark.parametrize("dtype", INTERPRETED)
-def test_results_against_float64(dtype: str, tmp_path: Path) -> None:
-    """For any size, layout and tile the error is what rounding explains, and int8 is exact."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(tmp_path)}
-    script = Path(__file__).with_name("interpreted_matmul.py")
+@pytest.mark.parametrize("dtype", ["fp16", "fp32", "fp8e4nv", "i8"])
+def test_every_variant_computes_the_same(dtype: str, session_cache: Path) -> None:
+    """All variants are right on all layouts, twice in a row, and leave the counts at 0."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(session_cache)}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.kernels.interpreted_matmul", dtype]
     done = subprocess.run(
-        [sys.executable, str(script), dtype],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert len(found) == 15
-    for case, (excess, result, right) in found.items():
-        assert excess <= (0 if dtype == "i8" else 1), case
-        assert result == f"torch.{RESULTS.get(dtype, 'int32')}", case
-        assert right, case
+    assert len(found) >= (60 if dtype == "fp16" else 12)
+    assert {case: left for case, (_, left) in found.items() if left} == {}
+    assert {case: error for case, (error, _) in found.items() if not error <= 1} == {}
 
 
-@pytest.mark.parametrize("dtype", matmul.DTYPES)
-def test_problem_without_memory(dtype: str) -> None:
-    """A meta problem has the dtypes, strides and grid of the real one."""
-    problem = matmul.problem({"M": 100, "N": 70, "K": 30}, dtype, "meta")
-    assert problem.name == "matmul"
-    result = {"fp8e4nv": "fp16", "i8": "i32"}.get(dtype, dtype)
-    assert problem.dtypes == {"a_ptr": dtype, "b_ptr": dtype, "c_ptr": result}
-    assert all(problem.arguments[name].is_meta for name in problem.dtypes)
-    strides = [problem.arguments[f"stride_{name}"] for name in ("am", "ak", "bk", "bn", "cm", "cn")]
-    assert strides == [30, 1, 70, 1, 70, 1]
-    tile = Config({"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8})
-    assert problem.programs(tile) == (4 * 2, 1, 1)
+def contract(a: torch.Tensor, b: torch.Tensor) -> tuple[str, int, int, int]:
+    """Layout, and the bytes that divide extents and strides, strides, and rows of C."""
+    with torch.no_grad():
+        made = product("matmul", a, b, None, "none")
+    given = made.arguments(torch.empty((*made.a.shape[:2], made.b.shape[2]), dtype=a.dtype))
+    return (
+        given["LAYOUT"],
+        given["MULTIPLE"],
+        given["MULTIPLE_STRIDES"],
+        given["MULTIPLE_C"],
+    )
 
 
-def test_space_is_large_and_holds_its_default() -> None:
-    """At least 600 candidates, the default among them."""
-    configs = list(matmul.space())
-    assert len(configs) >= 600
-    assert len(set(configs)) == len(configs)
-    assert matmul.DEFAULT in configs
-    assert matmul.space().first() == matmul.DEFAULT
+def halves(*extents: int) -> torch.Tensor:
+    """Aligned as PyTorch aligns."""
+    return torch.zeros(extents, dtype=torch.float16)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (halves(64, 64), halves(64, 64), ("kn", 16, 16, 16)),
+        (halves(64, 1000), halves(1000, 1000), ("kn", 16, 16, 16)),
+        (halves(64, 64).T, halves(64, 64).T, ("mk", 16, 16, 16)),
+        (halves(64, 68), halves(68, 64), ("kn", 8, 8, 16)),
+        (halves(64, 65), halves(65, 66), ("kn", 2, 2, 4)),
+        (halves(64, 64)[:, :50], halves(64, 64)[:50], ("kn", 4, 16, 16)),
+        (halves(65, 64)[:, 1:], halves(63, 64), ("kn", 2, 2, 16)),
+        (halves(64, 64)[:, ::2], halves(32, 64), (".n", 2, 2, 16)),
+        (halves(1, 64), halves(64, 8), ("kn", 16, 16, 16)),
+        (halves(2, 8, 65)[:, :, :64], halves(64, 64), ("kn", 2, 2, 16)),
+    ],
+)
+def test_contract(a: torch.Tensor, b: torch.Tensor, expected: tuple[str, int, int, int]) -> None:
+    """The contract is what strides, addresses and extents have in common, at most 16 bytes."""
+    assert contract(a, b) == expected
+
+
+def made(a: torch.Tensor, b: torch.Tensor) -> Product:
+    """What `matmul` makes of its operands."""
+    with torch.no_grad():
+        return product("matmul", a, b, None, "none")
+
+
+def test_large_operands_are_laid_out_again() -> None:
+    """Rows at odd places are copied to multiples of 16 bytes where the product is worth it."""
+    a, b = halves(2001, 2003).to("meta"), halves(2003, 1999).to("meta")
+    laid, small = made(a, b), made(a[:4], b[:, :64])
+    assert laid.a.shape == (1, 2001, 2003)
+    assert laid.a.stride()[1:] == (2008, 1)
+    assert laid.b.stride()[1:] == (2000, 1)
+    assert small.a.stride()[1:] == (2003, 1)
+    a, b = torch.randn(512, 511).half(), torch.randn(511, 512).half()
+    laid = made(a, b)
+    assert torch.equal(laid.a[0], a)
+    assert torch.equal(laid.b[0], b)
+    assert laid.a.stride()[1:] == (512, 1)
+    assert made(a.T.contiguous().T, b).arguments(halves(1, 512, 512))["LAYOUT"] == "mn"
+
+
+def test_large_operands_of_other_sizes_than_16_bits_become_dense_along_k() -> None:
+    """Tensor cores turn halves round, and neither fp32 nor 8 bits: those are copied first."""
+    a, b = torch.randn(512, 1024), torch.randn(1024, 512)
+    laid = made(a, b)
+    assert laid.a.data_ptr() == a.data_ptr()
+    assert torch.equal(laid.b[0], b)
+    assert laid.b.stride()[1:] == (1, 1024)
+    turned = made(a.T.contiguous().T, b.T.contiguous().T)
+    assert torch.equal(turned.a[0], a)
+    assert turned.arguments(torch.empty(1, 512, 512))["LAYOUT"] == "kk"
+    assert made(a[:4, :8], b[:8, :4]).arguments(torch.empty(1, 4, 4))["LAYOUT"] == "kn"
+
+
+def artifact(settings: Settings, target: Target, shape: dict[str, int], **values: Any) -> Artifact:
+    """The kernel compiled for a shape, without a GPU."""
+    problem = matmul.problem(shape, "fp16", "meta")
+    plain = {"LOADS": "pointers", "PERSISTENT": False, "SPLIT_K": 1, **TILE}
+    request = Lowering(problem, target, 60).request(Config({**plain, **values}, num_warps=8))
+    assert isinstance(request, Request), request
+    found = compile_one(request, settings)
+    assert isinstance(found, Artifact), found
+    return found
+
+
+def test_rows_that_are_no_multiple_of_16_are_loaded_in_vectors(
+    settings: Settings, target: Target
+) -> None:
+    """1000 x 1000 x 1000 is copied 16 bytes at a time, and spills nothing."""
+    found = artifact(settings, target, SHAPE)
+    assert "cp.async.cg.shared.global" in found.outputs["ptx"]
+    assert "ld.global.b16" not in found.outputs["ptx"]
+    assert "st.global.v4.b32" in found.outputs["ptx"]
+    assert read_cubin(found.cubin).spill_words == 0
+
+
+def test_variants_are_what_they_say(settings: Settings, target: Target) -> None:
+    """Descriptors bring in the copy engine, and a split sum an atomic with both orders."""
+    described = artifact(settings, target, SHAPE, LOADS="descriptors").outputs["ptx"]
+    assert "cp.async.bulk.tensor" in described
+    assert "cp.async.cg.shared.global" not in described
+    split = artifact(settings, target, SHAPE, SPLIT_K=4).outputs["ptx"]
+    assert "atom.global.gpu.acq_rel.add" in split
+    assert "atom.global" not in described
+
+
+@pytest.mark.parametrize("shape", [*matmul.SHAPES, *linear.SHAPES])
+def test_space_keeps_to_its_memory(shape: dict[str, int]) -> None:
+    """Every split fits the memory for its parts, also at the most rows of the key."""
+    problem = matmul.problem(shape, "fp16", "meta")
+    memory = problem.arguments["sums_ptr"].nbytes
+    assert memory <= SUMS_BYTES
+    rows = 1 << (shape["M"] - 1).bit_length()
+    for config in matmul.space().configs(**problem.shape):
+        v = config.kwargs
+        tiles = shape["batch"] * -(-rows // v["BLOCK_M"]) * -(-shape["N"] // v["BLOCK_N"])
+        if v["SPLIT_K"] > 1:
+            assert tiles <= MOST_COUNTS
+            assert tiles * v["SPLIT_K"] * v["BLOCK_M"] * v["BLOCK_N"] * 4 <= memory
+
+
+def test_space_asks_for_the_contract() -> None:
+    """Rows that are not at multiples of 16 bytes leave no config with descriptors."""
+    shape = matmul.problem({**SHAPE, "M": 16, "K": 1001}, "fp16", "meta").shape
+    assert shape["MULTIPLE_STRIDES"] == 2
+    loads = {config.kwargs["LOADS"] for config in matmul.space().configs(**shape)}
+    assert loads == {"pointers"}
 
 
 @pytest.mark.parametrize("name", target_names())
@@ -81,24 +179,34 @@ def test_default_fits_every_target(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "message"),
+    ("changed", "message"),
     [
-        ((2, 3), (4, 2), r"matmul of \(2, 3\) torch.float16 and \(4, 2\) .* equal inner extents"),
-        ((2, 3), (3,), r"matmul of \(2, 3\) torch.float16 and \(3,\) .*: expected two matrices"),
-        ((3,), (3, 2), "expected two matrices"),
-        ((2, 3, 3), (3, 2), "expected two matrices"),
+        ({"b": halves(3, 2)}, r"a is \(2, 4\), b is \(3, 2\); they must be"),
+        ({"a": halves(4)}, r"a is \(4,\)"),
+        ({"a": halves(2, 2, 4), "b": halves(3, 4, 2)}, "a batch of both must be as long"),
+        ({"b": torch.zeros(4, 2)}, "b is torch.float32"),
+        ({"bias": halves(3)}, r"bias is \(3,\) on cpu; it must be \(2,\)"),
+        ({"bias": torch.zeros(2)}, "bias is torch.float32; it must be one of fp16"),
+        ({"activation": "tanh"}, "activation is 'tanh'; it must be one of none, relu, silu, gelu"),
+        ({"a": halves(2, 0), "b": halves(0, 2)}, "K must be 1 or more"),
+        ({"a": halves(2, 4).requires_grad_()}, " has no backward"),
+        (
+            {"a": torch.zeros(2, 4).char(), "b": torch.zeros(4, 2).char(), "activation": "relu"},
+            "a is int8; that has neither bias nor activation",
+        ),
     ],
 )
-def test_shapes_that_do_not_fit(a: tuple[int, ...], b: tuple[int, ...], message: str) -> None:
-    """Operands that are no matrices, or do not fit, are refused with their shapes."""
-    with pytest.raises(ValueError, match=message):
-        matmul.matmul(torch.zeros(a, dtype=torch.float16), torch.zeros(b, dtype=torch.float16))
+def test_refused(changed: dict[str, Any], message: str) -> None:
+    """What does not fit is refused: which argument, what it is, and what it must be."""
+    with pytest.raises(ValueError, match=f"^matmul.*{message}"):
+        matmul.matmul(**{"a": halves(2, 4), "b": halves(4, 2), **changed})
 
 
-def test_dtypes_that_do_not_fit() -> None:
-    """Operands of two dtypes, or of one that the kernel has no use for, are refused."""
-    a, b = torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.float16)
-    with pytest.raises(ValueError, match=r"torch.float32 and .* torch.float16: .* equal dtypes"):
-        matmul.matmul(a, b)
-    with pytest.raises(ValueError, match="one of fp16, bf16, fp32, fp8e4nv, i8"):
-        matmul.matmul(a.double(), a.double())
+def test_linear_is_the_same_kernel() -> None:
+    """A linear layer launches matmul's kernel on the transposed weight, for all leading axes."""
+    assert linear.kernel is matmul.kernel
+    assert linear._tuned is matmul._tuned
+    problem = linear.problem({**SHAPE, "batch": 2}, "bf16", "meta")
+    assert problem.arguments["LAYOUT"] == "kk"
+    assert problem.arguments["M"] == 2000
+    assert problem.arguments["ACTIVATION"] == "gelu"

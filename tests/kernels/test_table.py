@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +13,19 @@ import pytest
 import torch
 
 from asmtune.config import Config
+from asmtune.errors import MeasureError
+from asmtune.kernels import gelu
 from asmtune.measure import TimingPolicy
 from asmtune.measure.statistics import summarise
 from asmtune.records import Failure, Outcome
 from asmtune.target import Target
+from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.entry import Entry
+from benchmarks.kernels.identities import source_of
+from benchmarks.kernels.plan import Place, Plan
 from benchmarks.kernels.rows import Timer, summary
+from benchmarks.kernels.table import Table
 
 N = 1 << 20
 SHAPE = {"n": N}
@@ -73,6 +82,30 @@ def test_figures_of_a_row(target: Target) -> None:
     assert " 2.00 " in line(found)
 
 
+def test_further_competitors(target: Target) -> None:
+    """What an entry names besides the vendor is launched, timed, and averaged by its own name."""
+    made: list[float] = []
+
+    def doubled(given: Any) -> Callable[[], torch.Tensor]:
+        made.append(float(given["x"].sum()))
+        return lambda: 2 * given["x"]
+
+    class FourTimer(Timer):
+        def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
+            assert [float(launch()[0]) for launch in launches] == [2.0] * 4
+            return [(label, summarise(label, [us] * 20)) for us in (10.0, 20.0, 5.0, 80.0)]
+
+    timer = FourTimer(TimingPolicy(), target, device="cpu")
+    found = timer.row(adding(0.0), replace(ENTRY, others={"steps": doubled}), SHAPE, "fp32")
+    assert made == [N]
+    assert found["steps"]["p50_us"] == 80.0
+    assert (found["over_vendor"], found["over_baseline"], found["over_steps"]) == (2.0, 0.5, 8.0)
+    expected = {"geometric_mean": 4.0, "least": 2.0, "rows": 2}
+    means = summary([found, {**found, "over_steps": 2.0}])["over_others_by_kernel"]
+    assert means == {"vector_add": {"steps": expected}}
+    assert summary([row(0.0, target)])["over_others_by_kernel"] == {}
+
+
 def test_an_unknown_machine_has_no_shares() -> None:
     """Without a descriptor of the GPU there are rates, and no shares of limits."""
     found = row(0.0, None)
@@ -98,3 +131,119 @@ def test_summary_takes_geometric_means(target: Target) -> None:
     assert found["over_vendor_by_kernel"] == {"vector_add": expected}
     assert found["over_vendor_by_group"] == {"element-wise": expected}
     assert found["wrong"] == []
+
+
+def test_every_kernel_comes_first() -> None:
+    """The first row of each kernel goes before the second of any, and no row comes twice."""
+    places = Plan().places(["vector_add", "softmax"])
+    assert [place.kernel for place in places[:3]] == ["vector_add", "softmax", "vector_add"]
+    assert len({place.name for place in places}) == len(places) == 3 * 4 + 3 * 5
+
+
+def test_quick_rows() -> None:
+    """All shapes with the first dtype, and the first shape with the others."""
+    places = Plan(name="quick").places(["softmax"])
+    assert [place.dtype for place in places] == ["fp32"] * 5 + ["fp16", "bf16"]
+    assert places[5].shape == places[6].shape == places[0].shape
+    assert {place.name for place in places} < {place.name for place in Plan().places(["softmax"])}
+
+
+def test_rows_of_some_dtypes_and_shapes() -> None:
+    """Dtypes that are not asked for, and shapes past a number, have no rows."""
+    places = Plan(dtypes=("bf16", "i8"), shapes=2).places(["softmax", "resize"])
+    found = [("softmax", "bf16"), ("resize", "i8")] * 2
+    assert [(place.kernel, place.dtype) for place in places] == found
+
+
+PLACE = Place("vector_add", {"n": 1 << 26}, "fp32")
+
+
+class FailingTimer(Timer):
+    """Every row fails."""
+
+    def row(self, *_: Any) -> dict[str, Any]:
+        """Raises what it was given."""
+        raise self.error  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no kernel image"), MeasureError("no config")])
+def test_a_row_that_fails_stops_no_other(error: Exception) -> None:
+    """What the vendor, CUDA or tuning raises stands in its row."""
+    timer = FailingTimer(TimingPolicy(), None)
+    object.__setattr__(timer, "error", error)
+    (found,) = command.rows([PLACE], timer, "rows", None)
+    assert str(error) in found["failed"]
+    assert "ours" not in found
+    assert "FAILED" in line(found)
+
+
+def test_a_wrong_kernel_is_not_timed_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the whole check asked for, what it finds stands in the row instead of times."""
+    monkeypatch.setattr(command, "wrong", lambda *_: {"y nan": 3.0})
+    timer = FailingTimer(TimingPolicy(), None)
+    (found,) = command.rows([PLACE], timer, "all", None)
+    assert found["wrong"] == {"y nan": 3.0}
+
+
+def test_every_kernel_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small problems are tuned as well, by the effort asked for, into the store asked for."""
+    monkeypatch.setenv("ASMTUNE_STORE_URL", "")
+    monkeypatch.setattr("sys.argv", ["kernels", "gelu", "--store", "some.sqlite", "--effort=quick"])
+    before = gelu._tuned.options
+    try:
+        command.prepare(command.arguments())
+        assert gelu._tuned.options.small is None
+        assert gelu._tuned.options.choices["effort"] == "quick"
+        assert os.environ["ASMTUNE_STORE_URL"] == str(Path("some.sqlite").resolve())
+    finally:
+        gelu._tuned.reconfigure(before)
+
+
+def test_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+    """No row is begun after the time that a run may take, and a line says how to go on."""
+    assert list(command.rows([PLACE], FailingTimer(TimingPolicy(), None), "rows", 0.0)) == []
+    assert "stopped after 0 of 1 rows: --resume goes on" in capsys.readouterr().out
+
+
+def timed(place: Place, **changes: Any) -> dict[str, Any]:
+    """A row as the file has it."""
+    made = {"kernel": place.kernel, "shape": dict(place.shape), "dtype": place.dtype}
+    return {
+        **made,
+        "group": "element-wise",
+        "ours": {},
+        "source": source_of(place.kernel),
+    } | changes
+
+
+def test_resuming_keeps_what_holds(tmp_path: Path) -> None:
+    """Rows of today's source are kept with their run; others are made anew, in their places."""
+    places = Plan().places(["vector_add"])
+    first = Table("events")
+    first.begin()
+    first.add(timed(places[0]))
+    first.add(timed(places[1], source="older"))
+    wrong = timed(places[2], wrong=2.0)
+    del wrong["ours"]
+    first.add(wrong)
+    file = tmp_path / "kernels.json"
+    first.write(file, places)
+    again = Table.resumed(file, "events")
+    assert list(again.rows) == [places[0].name]
+    again.begin()
+    again.add(timed(places[1]))
+    again.write(file, places)
+    resumed = Table.resumed(file, "events")
+    assert {name: row["run"] for name, row in resumed.rows.items()} == {
+        places[0].name: 0,
+        places[1].name: 1,
+    }
+    assert len(resumed.runs) == 2
+
+
+def test_resuming_in_another_mode(tmp_path: Path) -> None:
+    """Rows of two modes of the clock do not stand in one table."""
+    Table("events").write(tmp_path / "kernels.json", [])
+    with pytest.raises(ValueError, match="timed with --mode events, and this run with graph"):
+        Table.resumed(tmp_path / "kernels.json", "graph")
+    assert Table.resumed(tmp_path / "none.json", "graph").rows == {}

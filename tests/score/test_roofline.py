@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from asmtune.config import Config
 from asmtune.features import FEATURES, launch_features
-from asmtune.kernels import matmul
+from asmtune.kernels import tiled_matmul as matmul
 from asmtune.problem import Problem
 from asmtune.records import Features
 from asmtune.score import Candidate, make_scorer

@@ -1,0 +1,27 @@
+"""Linear layer with bias and GELU against cuBLAS and PyTorch's GELU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.kernels.entry import Entry, Inputs
+
+
+def vendor(given: Inputs) -> Callable[[], Any]:
+    """Two launches: cuBLAS with its bias, then the activation."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    x, weight, bias = given["x"], given["weight"], given["bias"]
+    return lambda: torch.nn.functional.gelu(torch.nn.functional.linear(x, weight, bias))
+
+
+ENTRY = Entry(
+    vendor_name="F.gelu(F.linear)",
+    vendor=vendor,
+    group="gemm",
+    apart=lambda _, dtype: dtype != "bf16",
+    flops=lambda shape: 2.0 * shape["batch"] * shape["M"] * shape["N"] * shape["K"],
+    rates={"fp16": "fp16", "bf16": "bf16", "fp32": "tf32"},
+)

@@ -1,0 +1,216 @@
+"""What the matrix product needs of the host: layouts, contracts, copies, memory for split sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from asmtune.dtypes import dtype_of
+from asmtune.kernels._common import check_tensors, forward_only, processors
+from asmtune.kernels._split import SUMS_BYTES, workspace
+
+DTYPES = ("fp16", "bf16", "fp32", "fp8e4nv", "i8")
+
+ACTIVATIONS = ("none", "relu", "silu", "gelu")
+
+MOST_PARTS = 32
+"""Of one tile's sum."""
+
+LEAST_OF_A_PART = 128
+"""Along K."""
+
+_LEAST_ROWS, _MOST_COLS = 64, 256
+_VECTOR = 16
+_WORTH_A_COPY = 1 << 26
+
+
+@dataclass(frozen=True)
+class Product:
+    """C = activation(A B + bias), as the kernel takes it.
+
+    Attributes:
+        a: (batch, M, K).
+        b: (batch, K, N).
+        bias: (N,), or None.
+        activation: one of ACTIVATIONS.
+    """
+
+    a: torch.Tensor
+    b: torch.Tensor
+    bias: torch.Tensor | None
+    activation: str
+
+    def arguments(self, c: torch.Tensor) -> dict[str, Any]:
+        """A launch's, by parameter name, without what is tuned; `c` is (batch, M, N)."""
+        (batch, M, K), N = self.a.shape, self.b.shape[2]
+        device = self.a.device
+        sums, counts = workspace(device, sums_bytes(batch, M, N, K))
+        strides = {f"stride_a{axis}": s for axis, s in zip("zmk", self.a.stride(), strict=True)}
+        strides |= {f"stride_b{axis}": s for axis, s in zip("zkn", self.b.stride(), strict=True)}
+        return {
+            "a_ptr": self.a,
+            "b_ptr": self.b,
+            "bias_ptr": self.bias,
+            "c_ptr": c,
+            "sums_ptr": sums,
+            "count_ptr": counts,
+            "batch": batch,
+            "M": M,
+            "N": N,
+            "K": K,
+            **strides,
+            **self._contract(),
+            "MULTIPLE_C": math.gcd(_VECTOR, N * c.element_size()),
+            "ACTIVATION": self.activation,
+            "SMS": processors(device),
+            "SIZE": self.a.element_size(),
+        }
+
+    def _contract(self) -> dict[str, Any]:
+        """The dense axes, and the bytes that divide all other strides, addresses, and extents."""
+        size = self.a.element_size()
+        layout = _dense(self.a, "mk") + _dense(self.b, "kn")
+        strides, extents = [], []
+        for matrix, dense, axes in zip((self.a, self.b), layout, ("mk", "kn"), strict=True):
+            far = 1 - axes.index(dense) if dense in axes else 0
+            strides += [matrix.stride(1 + far), matrix.stride(0) if matrix.shape[0] > 1 else 0]
+            strides += [matrix.data_ptr() // size] if not matrix.is_meta else []
+            extents += [matrix.shape[2 - far]]
+        aligned = (
+            math.gcd(_VECTOR, *(size * number for number in strides)) if "." not in layout else size
+        )
+        multiple = math.gcd(aligned, *(size * number for number in extents))
+        return {"LAYOUT": layout, "MULTIPLE": multiple, "MULTIPLE_STRIDES": aligned}
+
+
+def product(
+    what: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str
+) -> Product:
+    """Checks what `matmul` and `linear` are given, and brings it into the kernel's form.
+
+    Args:
+        what: the public function's name.
+        a: (M, K) or (batch, M, K).
+        b: (K, N) or (batch, K, N).
+        bias: (N,), or None.
+        activation: one of ACTIVATIONS.
+
+    Raises:
+        ValueError: something does not fit; says what it is and what it must be.
+    """
+    given = {"a": a, "b": b} | ({} if bias is None else {"bias": bias})
+    operands = f"{what}: a is {tuple(a.shape)}, b is {tuple(b.shape)}"
+    if not {a.ndim, b.ndim} <= {2, 3} or a.shape[-1] != b.shape[-2]:
+        raise ValueError(f"{operands}; they must be (.., M, K) and (.., K, N) of two or three axes")
+    if a.ndim == b.ndim == 3 and a.shape[0] != b.shape[0]:
+        raise ValueError(f"{operands}; a batch of both must be as long")
+    if activation not in ACTIVATIONS:
+        raise ValueError(
+            f"{what}: activation is {activation!r}; it must be one of {', '.join(ACTIVATIONS)}"
+        )
+    if dtype_of(a) == "i8" and (bias is not None or activation != "none"):
+        raise ValueError(f"{what}: a is int8; that has neither bias nor activation")
+    kinds = ("fp16",) if dtype_of(a) == "fp8e4nv" else (dtype_of(a),)
+    check_tensors(what, {"a": a, "b": b}, DTYPES)
+    if bias is not None:
+        check_tensors(what, {"bias": bias}, [str(kind) for kind in kinds])
+        if bias.shape != b.shape[-1:] or bias.device != a.device:
+            raise ValueError(
+                f"{what}: bias is {tuple(bias.shape)} on {bias.device}; "
+                f"it must be {tuple(b.shape[-1:])} on {a.device}"
+            )
+        bias = bias.contiguous()
+    forward_only(what, *given.values())
+    batch = max(a.shape[0] if a.ndim == 3 else 1, b.shape[0] if b.ndim == 3 else 1)
+    worth = batch * a.shape[-2] * b.shape[-1] * a.shape[-1] >= _WORTH_A_COPY
+    if not worth:
+        return Product(_batched(a, batch), _batched(b, batch), bias, activation)
+    # Hopper's tensor cores turn operands round of 16 bits only: fp32 takes 3 times as long else.
+    along_k = a.element_size() != 2
+    a, b = _batched(a, batch), _batched(b, batch)
+    return Product(
+        _laid_out(a, 2 if along_k else None), _laid_out(b, 1 if along_k else None), bias, activation
+    )
+
+
+def launch(tuned: Any, made: Product, grid: Any) -> torch.Tensor:
+    """The product by a tuned kernel: (batch, M, N)."""
+    batch, M, K = made.a.shape
+    shape = (batch, M, made.b.shape[2])
+    c = torch.empty(shape, device=made.a.device, dtype=result_dtype(made.a.dtype))
+    if c.numel() and K:
+        if made.a.is_cuda:
+            triton.set_allocator(_scratch)
+        tuned[grid](**made.arguments(c))
+    elif c.numel():
+        raise ValueError(f"matmul: a is {tuple(made.a.shape)}; K must be 1 or more")
+    return c
+
+
+def grid(values: Mapping[str, Any]) -> tuple[int, int]:
+    """Programs along the tiles and their parts, and along the batch."""
+    tiles = triton.cdiv(values["M"], values["BLOCK_M"])
+    tiles *= triton.cdiv(values["N"], values["BLOCK_N"])
+    if values["PERSISTENT"]:
+        return min(tiles, values["SMS"]), values["batch"]
+    return tiles * values["SPLIT_K"], values["batch"]
+
+
+def result_dtype(dtype: torch.dtype) -> torch.dtype:
+    """C's dtype of the operands'."""
+    return {torch.float8_e4m3fn: torch.float16, torch.int8: torch.int32}.get(dtype, dtype)
+
+
+def _dense(matrix: torch.Tensor, axes: str) -> str:
+    """The axis along which elements are neighbours, the last if both; "." if none is."""
+    for place in (1, 0):
+        if matrix.stride(1 + place) == 1:
+            return axes[place]
+    return "."
+
+
+def _batched(x: torch.Tensor, batch: int) -> torch.Tensor:
+    return x.expand(batch, *x.shape[-2:])
+
+
+def _laid_out(x: torch.Tensor, dense: int | None) -> torch.Tensor:
+    """The same matrices, rows at multiples of 16 bytes; a copy where they are not.
+
+    Args:
+        x: (batch, rows, columns).
+        dense: the axis along which elements are to be neighbours; None for the one that is.
+    """
+    size = x.element_size()
+    if dense is None:
+        dense = 1 if x.stride(1) == 1 and x.stride(2) != 1 else 2
+    columns = x.mT if dense == 1 else x
+    strides = [columns.stride(1), columns.stride(0) if x.shape[0] > 1 else 0]
+    places = [size * stride % _VECTOR for stride in strides]
+    if columns.stride(2) == 1 and not any(places) and x.data_ptr() % _VECTOR == 0:
+        return x
+    batch, rows, cols = columns.shape
+    width = triton.cdiv(cols * size, _VECTOR) * _VECTOR // size
+    copy = torch.empty((batch, rows, width), dtype=x.dtype, device=x.device)[..., :cols]
+    copy.copy_(columns)
+    return copy if dense == 2 else copy.mT
+
+
+def sums_bytes(batch: int, M: int, N: int, K: int) -> int:
+    """Memory that the parts of split sums may take, as far as the space splits any.
+
+    No more than is of use: whoever tunes keeps its contents around every launch.
+    """
+    rows = max(_LEAST_ROWS, triton.next_power_of_2(M))
+    part = batch * rows * triton.cdiv(N, _MOST_COLS) * _MOST_COLS * 4
+    parts = min(MOST_PARTS, K // LEAST_OF_A_PART, SUMS_BYTES // part)
+    return min(SUMS_BYTES, triton.next_power_of_2(parts * part)) if parts > 1 else 4
+
+
+def _scratch(size: int, alignment: int, stream: int | None) -> torch.Tensor:  # noqa: ARG001
+    """Memory for the descriptors that a launch makes."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")

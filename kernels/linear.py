@@ -1,0 +1,115 @@
+"""Linear layer y = activation(x W^T + bias), one launch of the matrix product's kernel.
+
+Weights lie as PyTorch's `nn.Linear` keeps them. The kernel, its variants, its space and its
+stored configs are `matmul`'s.
+
+Shapes: x is (.., in), W (out, in), the bias (out,), y (.., out).
+Dtypes: fp16, bf16, fp32 (multiplied as tf32). Sums, bias and activation are in fp32.
+Layout: any strides; x is copied where its leading axes do not join into one.
+Errors: ValueError where shapes, dtypes or devices do not fit each other or the kernel.
+Source: as of matmul; bias and activation before the sum leaves registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from asmtune.kernels import matmul
+from asmtune.kernels._common import check_tensors
+from asmtune.kernels._gemm_host import grid, launch, product
+from asmtune.kernels._gemm_space import DEFAULT, space
+from asmtune.kernels.matmul import (
+    OPTIONAL,
+    OUTPUTS,
+    activate,
+    kernel,
+    problem_of,
+    random_matrices,
+    reference,
+)
+from asmtune.problem import Problem
+
+__all__ = ["DEFAULT", "OPTIONAL", "OUTPUTS", "kernel", "linear", "reference", "space"]
+
+DTYPES = ("bf16", "fp16", "fp32")
+
+_EXTENTS = (
+    (4096, 3072, 768),
+    (1, 4096, 4096),
+    (32, 8192, 2048),
+    (256, 3072, 768),
+    (512, 11008, 4096),
+    (2048, 4096, 1024),
+    (1536, 1536, 1536),
+    (700, 900, 1100),
+)
+
+SHAPES = tuple({"batch": 1, "M": M, "N": N, "K": K} for M, N, K in _EXTENTS)
+
+
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Random arguments of `linear` by name, with a bias and GELU."""
+    K, N = shape["K"], shape["N"]
+    x = random_matrices((shape["batch"] * shape["M"], K), dtype, device)
+    weight = random_matrices((N, K), dtype, device) * K**-0.5
+    bias = random_matrices((N,), dtype, device)
+    return {"x": x, "weight": weight, "bias": bias, "activation": "gelu"}
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """One layer with random weights, a bias and GELU.
+
+    Args:
+        shape: batch (rows are batch * M), M, N and K.
+        dtype: of x, the weights and the bias, one of DTYPES.
+        device: "cuda", or "meta" for tensors without memory.
+    """
+    given = inputs(shape, dtype, device)
+    made = product("linear", given["x"], given["weight"].mT, given["bias"], given["activation"])
+    return problem_of(made, shape, "linear")
+
+
+def baseline(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+) -> torch.Tensor:
+    """What it computes, in PyTorch."""
+    return activate(torch.nn.functional.linear(x, weight, bias), activation)
+
+
+def linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str = "none",
+) -> torch.Tensor:
+    """activation(x @ weight.T + bias) by the tuned kernel.
+
+    Args:
+        x: (.., in), of a dtype of DTYPES, on a GPU.
+        weight: (out, in), likewise.
+        bias: (out,), likewise.
+        activation: "none", "relu", "silu" or "gelu" (by the error function).
+
+    Returns:
+        (.., out), of the inputs' dtype.
+
+    Raises:
+        ValueError: shapes, dtypes or devices do not fit, a gradient is asked for, or `in` is 0.
+    """
+    check_tensors("linear", {"x": x, "weight": weight}, DTYPES)
+    if x.ndim == 0 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"linear: weight is {tuple(weight.shape)}, x is {tuple(x.shape)}; "
+            "they must be (out, in) and (.., in)"
+        )
+    made = product("linear", x.reshape(-1, x.shape[-1]), weight.mT, bias, activation)
+    return launch(_tuned, made, grid)[0].reshape(*x.shape[:-1], weight.shape[0])
+
+
+_tuned = matmul._tuned

@@ -1,0 +1,106 @@
+"""The GEMM: its problems without a GPU, and its results under Triton's interpreter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from asmtune.config import Config
+from asmtune.kernels import tiled_matmul as matmul
+from asmtune.target import load_target, target_names
+
+INTERPRETED = [
+    "fp16",
+    "fp32",
+    "fp8e4nv",
+    "i8",
+    pytest.param(
+        "bf16",
+        marks=pytest.mark.xfail(reason="Triton's interpreter multiplies the bits of bf16"),
+    ),
+]
+RESULTS = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp8e4nv": "float16"}
+
+
+@pytest.mark.parametrize("dtype", INTERPRETED)
+def test_results_against_float64(dtype: str, tmp_path: Path) -> None:
+    """For any size, layout and tile the error is what rounding explains, and int8 is exact."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(tmp_path)}
+    script = Path(__file__).with_name("interpreted_tiled_matmul.py")
+    done = subprocess.run(
+        [sys.executable, str(script), dtype],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == 15
+    for case, (excess, result, right) in found.items():
+        assert excess <= (0 if dtype == "i8" else 1), case
+        assert result == f"torch.{RESULTS.get(dtype, 'int32')}", case
+        assert right, case
+
+
+@pytest.mark.parametrize("dtype", matmul.DTYPES)
+def test_problem_without_memory(dtype: str) -> None:
+    """A meta problem has the dtypes, strides and grid of the real one."""
+    problem = matmul.problem({"M": 100, "N": 70, "K": 30}, dtype, "meta")
+    assert problem.name == "tiled_matmul"
+    result = {"fp8e4nv": "fp16", "i8": "i32"}.get(dtype, dtype)
+    assert problem.dtypes == {"a_ptr": dtype, "b_ptr": dtype, "c_ptr": result}
+    assert all(problem.arguments[name].is_meta for name in problem.dtypes)
+    strides = [problem.arguments[f"stride_{name}"] for name in ("am", "ak", "bk", "bn", "cm", "cn")]
+    assert strides == [30, 1, 70, 1, 70, 1]
+    tile = Config({"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8})
+    assert problem.programs(tile) == (4 * 2, 1, 1)
+
+
+def test_space_is_large_and_holds_its_default() -> None:
+    """At least 600 candidates, the default among them."""
+    configs = list(matmul.space())
+    assert len(configs) >= 600
+    assert len(set(configs)) == len(configs)
+    assert matmul.DEFAULT in configs
+    assert matmul.space().first() == matmul.DEFAULT
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_default_fits_every_target(name: str) -> None:
+    """The default's tiles, at the widest dtype and in all stages, fit a program's shared memory."""
+    values = matmul.DEFAULT.kwargs
+    tiles = (values["BLOCK_M"] + values["BLOCK_N"]) * values["BLOCK_K"] * 4
+    assert tiles * matmul.DEFAULT.num_stages <= load_target(name).shared_bytes_per_block
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        ((2, 3), (4, 2), r"matmul of \(2, 3\) torch.float16 and \(4, 2\) .* equal inner extents"),
+        ((2, 3), (3,), r"matmul of \(2, 3\) torch.float16 and \(3,\) .*: expected two matrices"),
+        ((3,), (3, 2), "expected two matrices"),
+        ((2, 3, 3), (3, 2), "expected two matrices"),
+    ],
+)
+def test_shapes_that_do_not_fit(a: tuple[int, ...], b: tuple[int, ...], message: str) -> None:
+    """Operands that are no matrices, or do not fit, are refused with their shapes."""
+    with pytest.raises(ValueError, match=message):
+        matmul.tiled_matmul(
+            torch.zeros(a, dtype=torch.float16), torch.zeros(b, dtype=torch.float16)
+        )
+
+
+def test_dtypes_that_do_not_fit() -> None:
+    """Operands of two dtypes, or of one that the kernel has no use for, are refused."""
+    a, b = torch.zeros(2, 2), torch.zeros(2, 2, dtype=torch.float16)
+    with pytest.raises(ValueError, match=r"torch.float32 and .* torch.float16: .* equal dtypes"):
+        matmul.tiled_matmul(a, b)
+    with pytest.raises(ValueError, match="one of fp16, bf16, fp32, fp8e4nv, i8"):
+        matmul.tiled_matmul(a.double(), a.double())
