@@ -1,0 +1,155 @@
+"""What surrounds a launch of the convolution: layouts, sizes, memory and copies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from asmtune.kernels._common import multiple
+from asmtune.kernels._conv2d import frame
+from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._split import SUMS_BYTES, workspace
+
+FEWEST = 32
+"""Channels from which on those of one tap fill a step."""
+
+MOST_PARTS = 4
+"""Programs that may share a tile."""
+
+_LARGEST_BLOCK = 256
+_FRAME_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution as the kernel takes it.
+
+    Attributes:
+        x: (batch, depth, rows, cols), dense along depth; pixels may overlap.
+        weight: (filters, taps_h, taps_w, depth), without gaps.
+        bias: (filters,), or None.
+        y: (batch, out_height, out_width, filters), without gaps, to be written.
+        window: over x.
+        size: channels, height and width of the layer, of which a copy in x may have more.
+    """
+
+    x: torch.Tensor
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    y: torch.Tensor
+    window: Window
+    size: tuple[int, int, int]
+
+    def arguments(self, *, relu: bool) -> dict[str, Any]:
+        """A launch's, by parameter name, without what is tuned."""
+        (batch, depth, _, _), (out_height, out_width) = self.x.shape, self.y.shape[1:3]
+        filters = self.weight.shape[0]
+        # A stride that is never taken need not be divisible.
+        strides = [self.x.stride(a) if self.x.shape[a] > 1 else depth for a in (0, 2, 3)]
+        sizes = {"batch": batch, "depth": depth, "filters": filters}
+        sizes |= {"out_height": out_height, "out_width": out_width}
+        sizes |= dict(zip(("channels", "height", "width"), self.size, strict=True))
+        sizes |= dict(zip(("stride_xn", "stride_xh", "stride_xw"), strides, strict=True))
+        pairs = {"TAPS": self.weight.shape[1:3], "STRIDE": self.window.stride}
+        pairs |= {"PAD": self.window.padding, "DILATION": self.window.dilation}
+        room = sums_bytes(batch, out_height, out_width, filters)
+        sums, counts = workspace(self.y.device, room) if room else (None, None)
+        return {
+            "x_ptr": self.x,
+            "weight_ptr": self.weight,
+            "bias_ptr": self.bias,
+            "y_ptr": self.y,
+            "sums_ptr": sums,
+            "count_ptr": counts,
+            **sizes,
+            **{f"{name}_H": down for name, (down, _) in pairs.items()},
+            **{f"{name}_W": across for name, (_, across) in pairs.items()},
+            "RELU": int(relu),
+            "IN_PLACE": int(self._is_in_place(strides)),
+            "MULTIPLE": multiple(depth, *strides),
+            "OUT_MULTIPLE": multiple(filters),
+        }
+
+    def _is_in_place(self, strides: Sequence[int]) -> bool:
+        """Whether the result's pixels are those of x, one after another at one distance."""
+        batch, _, rows, cols = self.x.shape
+        wanted = (rows * cols * strides[2], cols * strides[2], strides[2])
+        apart = zip((batch, rows, cols), strides, wanted, strict=True)
+        alone = tuple(self.weight.shape[1:3]) == (1, 1) and self.window.is_whole
+        return alone and all(size == 1 or given == want for size, given, want in apart)
+
+
+def grid(values: Mapping[str, Any]) -> tuple[int, int]:
+    """Programs: one a tile, and along the second axis those that share one."""
+    pixels = values["batch"] * values["out_height"] * values["out_width"]
+    tiles = triton.cdiv(pixels, values["BLOCK_M"])
+    tiles *= triton.cdiv(values["filters"], values["BLOCK_N"])
+    return tiles, 1 if values["sums_ptr"] is None else values["SPLIT"]
+
+
+def layer(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, window: Window
+) -> Layer:
+    """The kernel's form of a convolution; copies where tensors lie otherwise.
+
+    Raises:
+        ValueError: the window is larger than the padded image.
+    """
+    size = (x.shape[1], x.shape[2], x.shape[3])
+    extent = window.out_size(x.shape[2:], weight.shape[2:])
+    y = torch.empty((x.shape[0], *extent, weight.shape[0]), device=x.device, dtype=x.dtype)
+    bias = None if bias is None else bias.contiguous()
+    if x.shape[1] < FEWEST and weight.shape[3] > 1 and window.dilation[1] == 1:
+        x, weight = _rows_of_taps(x, weight, window, extent[1])
+        window = Window((window.stride[0], 1), (0, 0), (window.dilation[0], 1))
+    else:
+        if x.stride(1) != 1 and x.shape[1] > 1:
+            x = x.contiguous(memory_format=torch.channels_last)
+        weight = weight.permute(0, 2, 3, 1).contiguous()
+    return Layer(x, weight, bias, y, window, size)
+
+
+def _rows_of_taps(
+    x: torch.Tensor, weight: torch.Tensor, window: Window, out_width: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Few channels and the taps across as one axis: a row of a window lies together in memory.
+
+    In a padded copy, whose pixels are 4 channels apart or a multiple of 8, such rows begin at
+    multiples of 8 bytes, and need no masks at the image's edges. They overlap: nothing is kept
+    twice. What follows a row is masked and not multiplied by 0, which leaves NaN as it is.
+    """
+    (filters, channels, taps_h, taps_w), (top, left) = weight.shape, window.padding
+    pitch = 4 if channels <= 4 else triton.cdiv(channels, 8) * 8
+    cols = triton.cdiv(x.shape[3] + 2 * left, 2) * 2
+    framed = _framed(x, (x.shape[2] + 2 * top, cols, pitch), (top, left))
+    strides = framed.stride(0), 1, framed.stride(1), window.stride[1] * pitch
+    rows = framed.as_strided((x.shape[0], taps_w * pitch, framed.shape[1], out_width), strides)
+    spread = _framed(weight, (taps_h, taps_w, pitch), (0, 0))
+    return rows, spread.view(filters, taps_h, 1, taps_w * pitch)
+
+
+def _framed(x: torch.Tensor, size: tuple[int, int, int], at: tuple[int, int]) -> torch.Tensor:
+    """(batch, *size) of zeros, and x of (batch, channels, height, width) from `at` on."""
+    framed = torch.empty((x.shape[0], *size), device=x.device, dtype=x.dtype)
+    if framed.numel() and not framed.is_meta:
+        programs = x.shape[0] * triton.cdiv(math.prod(size), _FRAME_BLOCK)
+        numbers = (x.shape[2], x.shape[3], x.shape[1], *size[:2], *at)
+        strides = (x.stride(0), x.stride(2), x.stride(3), x.stride(1))
+        frame[(programs,)](x, framed, *numbers, *strides, PITCH=size[2], BLOCK=_FRAME_BLOCK)
+    return framed
+
+
+def sums_bytes(batch: int, height: int, width: int, filters: int) -> int:
+    """Memory for parts of the sums of a result of this size; 0 where that has tiles enough.
+
+    Whole blocks of the largest hold as many of any other; all launches of a key agree.
+    """
+    pixels = triton.next_power_of_2(batch) * height * width
+    blocks = triton.cdiv(pixels, _LARGEST_BLOCK) * triton.cdiv(filters, _LARGEST_BLOCK)
+    size = MOST_PARTS * blocks * _LARGEST_BLOCK**2 * 4
+    return size if size <= SUMS_BYTES else 0

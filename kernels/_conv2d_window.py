@@ -1,0 +1,86 @@
+"""What a convolution may be asked for: how windows lie in the image, and which tensors fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from asmtune.kernels._common import check_shape
+
+
+@dataclass(frozen=True)
+class Window:
+    """How windows lie in the image: pairs of (down, across)."""
+
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    @classmethod
+    def of(cls, stride: Any, padding: Any, dilation: Any = 1) -> Window:
+        """Pairs of what may be one number.
+
+        Raises:
+            ValueError: which is no pair of whole numbers within its range.
+        """
+        return cls(
+            stride=_pair("stride", stride, 1),
+            padding=_pair("padding", padding, 0),
+            dilation=_pair("dilation", dilation, 1),
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a single tap sees every pixel once, and nothing else."""
+        return self.stride == (1, 1) and self.padding == (0, 0)
+
+    def out_size(self, sizes: Sequence[int], taps: Sequence[int]) -> tuple[int, int]:
+        """Height and width of the result.
+
+        Raises:
+            ValueError: the window is larger than the padded image.
+        """
+        down, across = (self._out_extent(axis, sizes[axis], taps[axis]) for axis in (0, 1))
+        return down, across
+
+    def _out_extent(self, axis: int, size: int, taps: int) -> int:
+        padded = size + 2 * self.padding[axis]
+        span = (taps - 1) * self.dilation[axis] + 1
+        if span > padded:
+            raise ValueError(
+                f"conv2d: the window spans {span} pixels {('down', 'across')[axis]} and the padded "
+                f"image has {padded}; pad more, or take fewer taps"
+            )
+        return (padded - span) // self.stride[axis] + 1
+
+
+def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
+    pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    whole = [isinstance(n, int) and not isinstance(n, bool) and n >= least for n in pair]
+    if len(pair) != 2 or not all(whole):
+        raise ValueError(
+            f"conv2d: {name} is {value!r}; it must be a whole number of {least} or more, or two"
+        )
+    return pair
+
+
+def check_shapes(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """Refuses what is no image, no weight for it, or no bias for that.
+
+    Raises:
+        ValueError: what it is, and what it must be.
+    """
+    if x.ndim != 4 or not x.shape[1]:
+        raise ValueError(
+            f"conv2d: x is {tuple(x.shape)}; it must be (batch, channels, height, width)"
+        )
+    if weight.ndim != 4 or weight.shape[1] != x.shape[1] or 0 in weight.shape[2:]:
+        raise ValueError(
+            f"conv2d: weight is {tuple(weight.shape)}; it must be (filters, {x.shape[1]}, "
+            "taps_h, taps_w), without groups"
+        )
+    if bias is not None:
+        check_shape("conv2d", "bias", bias, (weight.shape[0],))

@@ -1,0 +1,239 @@
+"""2-D convolution with bias and ReLU in one launch, as an implicit matrix product, NHWC.
+
+y[n, f, i, j] = relu(bias[f] + sum over c, r, s of weight[f, c, r, s]
+* x[n, c, i * stride + r * dilation - padding, j * stride + s * dilation - padding]),
+where x reads 0 beyond its edges. A program takes BLOCK_M pixels of the result and BLOCK_N
+filters, and walks the taps and, within them, blocks of channels. No matrix of windows is made:
+a pixel's window is its address plus an offset that all pixels share, with a mask of its own
+where taps reach beyond the edges. (Boxes of the copy engine need none, but on an H200 were
+faster at none of SHAPES.) Two kinds of layers are special:
+
+- Where channels are few (a network's first layer has 3), a row of a window is taken as one
+  tap: in a padded copy of x, which a launch before makes, its pixels lie together.
+- Where tiles are few, SPLIT programs share one: the last to arrive adds up their sums, always
+  in the same order, so that two launches give the same bits. (7 x 7 maps take SPLIT = 2.)
+
+Shapes: x is (batch, channels, height, width), weight (filters, channels, taps_h, taps_w), bias
+(filters,); the result is (batch, filters, out_height, out_width).
+Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all; accumulates in fp32.
+Layout: PyTorch's channels_last: in memory x is (batch, height, width, channels), and weight
+(filters, taps_h, taps_w, channels). x is read in place at any strides of its other axes (a
+part of a batch or of an image); what is laid out otherwise is copied at each call. The result
+is channels_last.
+Errors: ValueError where shapes, dtypes or devices do not fit each other, the window is larger
+than the padded image, a setting is out of range, or a gradient is asked for.
+Source: Chetlur et al., cuDNN: efficient primitives for deep learning, arXiv:1410.0759; the
+implicit product of CUTLASS's convolutions, and its few-channels variant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.dispatch import asm_autotune
+from asmtune.dtypes import torch_dtype
+from asmtune.kernels._common import FLOATS, check_tensors, forward_only, vouched
+from asmtune.kernels._conv2d import store_result, sum_by_taps
+from asmtune.kernels._conv2d_host import grid, layer
+from asmtune.kernels._conv2d_space import DEFAULT, space
+from asmtune.kernels._conv2d_window import Window, check_shapes
+from asmtune.kernels._split import gathered
+from asmtune.keys import pow2
+from asmtune.problem import Problem
+
+__all__ = ["DEFAULT", "DTYPES", "conv2d", "kernel", "space"]
+
+_PLAIN = [
+    *("batch", "height", "width", "channels", "depth", "filters", "out_height", "out_width"),
+    *("stride_xn", "stride_xh", "stride_xw"),
+]
+
+
+@triton.jit(do_not_specialize=_PLAIN)
+def kernel(
+    x_ptr,
+    weight_ptr,
+    bias_ptr,
+    y_ptr,
+    sums_ptr,
+    count_ptr,
+    batch,
+    height,
+    width,
+    channels,  # noqa: ARG001 (of the space; a copy of few channels has another depth)
+    depth,
+    filters,
+    out_height,
+    out_width,
+    stride_xn,
+    stride_xh,
+    stride_xw,
+    TAPS_H: tl.constexpr,
+    TAPS_W: tl.constexpr,
+    STRIDE_H: tl.constexpr,
+    STRIDE_W: tl.constexpr,
+    PAD_H: tl.constexpr,
+    PAD_W: tl.constexpr,
+    DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr,
+    RELU: tl.constexpr,
+    IN_PLACE: tl.constexpr,
+    MULTIPLE: tl.constexpr,
+    OUT_MULTIPLE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    SPLIT: tl.constexpr,
+):
+    """BLOCK_M pixels by BLOCK_N filters a program, or a SPLIT-th of their sums.
+
+    Without memory for parts, as for many tiles, SPLIT changes nothing.
+    """
+    window: tl.constexpr = (
+        TAPS_H,
+        TAPS_W,
+        STRIDE_H,
+        STRIDE_W,
+        PAD_H,
+        PAD_W,
+        DILATION_H,
+        DILATION_W,
+    )
+    PARTS: tl.constexpr = 1 if sums_ptr is None else SPLIT
+    filters, depth = vouched(filters, OUT_MULTIPLE), vouched(depth, MULTIPLE)
+    stride_xn, stride_xh = vouched(stride_xn, MULTIPLE), vouched(stride_xh, MULTIPLE)
+    x = x_ptr, stride_xn, stride_xh, vouched(stride_xw, MULTIPLE)
+    sizes = batch, height, width, depth, filters, out_height, out_width
+    # Tiles of the same pixels are neighbours, so that x comes from memory once, then from L2.
+    tile, part = tl.program_id(0), tl.program_id(1)
+    tiles_n = tl.cdiv(filters, BLOCK_N)
+    origin = tile // tiles_n * BLOCK_M, tile % tiles_n * BLOCK_N
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    place = acc, x, weight_ptr, sizes, origin, part
+    acc = sum_by_taps(*place, window, IN_PLACE, MULTIPLE, BLOCK_K, PARTS)
+    complete = True
+    if PARTS > 1:
+        acc, complete = gathered(acc, sums_ptr, count_ptr, tile, part, PARTS)
+    if complete:
+        store_result(y_ptr, bias_ptr, sizes, origin, acc, RELU)
+
+
+OUTPUTS = ("y_ptr",)
+
+DTYPES = FLOATS
+
+
+def _layer(size: int, channels: int, filters: int, taps: int, stride: int = 1) -> dict[str, int]:
+    image = {"batch": 32, "height": size, "width": size}
+    return {**image, "channels": channels, "filters": filters, "taps": taps, "stride": stride}
+
+
+SHAPES = (
+    _layer(56, 64, 64, 3),
+    _layer(56, 64, 256, 1),
+    _layer(28, 128, 128, 3),
+    _layer(14, 256, 256, 3),
+    _layer(7, 512, 512, 3),
+    _layer(56, 256, 512, 1, 2),
+    _layer(224, 3, 64, 7, 2),
+)
+"""Layers of ResNet-50 and ResNet-18, each in front of a ReLU."""
+
+
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Random arguments of `conv2d` by name, padded so that stride 1 keeps an image's size."""
+    kind, taps, channels = torch_dtype(dtype), shape["taps"], shape["channels"]
+    x = torch.randn(shape["batch"], channels, shape["height"], shape["width"], device=device)
+    weight = torch.randn(shape["filters"], channels, taps, taps, device=device)
+    weight *= (channels * taps * taps) ** -0.5
+    bias = torch.randn(shape["filters"], device=device).to(kind)
+    x, weight = (t.to(kind, memory_format=torch.channels_last) for t in (x, weight))
+    settings = {"stride": shape["stride"], "padding": taps // 2, "relu": True}
+    return {"x": x, "weight": weight, "bias": bias, **settings}
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """One launch on random images and filters."""
+    given = inputs(shape, dtype, device)
+    window = Window.of(given["stride"], given["padding"])
+    made = layer(given["x"], given["weight"], given["bias"], window)
+    return Problem(kernel, made.arguments(relu=True), grid, shape, "conv2d")
+
+
+def baseline(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    relu: bool = False,
+) -> torch.Tensor:
+    """What it computes, in PyTorch."""
+    y = torch.nn.functional.conv2d(x, weight, bias, stride, padding, dilation)
+    return torch.relu(y) if relu else y
+
+
+def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """The result in float64 from a problem's arguments."""
+    x, weight, bias = (arguments[f"{name}_ptr"].double() for name in ("x", "weight", "bias"))
+    window = {
+        what: (arguments[f"{name}_H"], arguments[f"{name}_W"])
+        for what, name in {"stride": "STRIDE", "padding": "PAD", "dilation": "DILATION"}.items()
+    }
+    y = baseline(x, weight.permute(0, 3, 1, 2), bias, **window, relu=bool(arguments["RELU"]))
+    return y.permute(0, 2, 3, 1)
+
+
+def conv2d(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    relu: bool = False,
+) -> torch.Tensor:
+    """Convolution with bias and ReLU by the tuned kernel, forward only.
+
+    Args:
+        x: (batch, channels, height, width), of a dtype of DTYPES, on a GPU, in
+            `torch.channels_last`; copied at each call where its channels have gaps.
+        weight: (filters, channels, taps_h, taps_w), of the same dtype and memory format.
+        bias: (filters,), of the same dtype.
+        stride: of the window, one number or (down, across).
+        padding: rows and columns of zeros on each side of x, likewise.
+        dilation: from tap to tap, likewise.
+        relu: whether negative results become 0; NaN stays.
+
+    Returns:
+        (batch, filters, out_height, out_width) in `torch.channels_last`.
+
+    Raises:
+        ValueError: something does not fit, as the module says, or a gradient is asked for.
+    """
+    tensors = {"x": x, "weight": weight, **({} if bias is None else {"bias": bias})}
+    forward_only("conv2d", *tensors.values())
+    check_tensors("conv2d", tensors, DTYPES)
+    check_shapes(x, weight, bias)
+    window = Window.of(stride, padding, dilation)
+    made = layer(x, weight, bias, window)
+    if made.y.numel():
+        _tuned[grid](**made.arguments(relu=relu))
+    return made.y.permute(0, 3, 1, 2)
+
+
+_tuned = asm_autotune(
+    space=space,
+    key=[
+        *(pow2("batch"), "height", "width", "channels", "depth", "filters", "TAPS_H", "TAPS_W"),
+        *("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_H", "PAD_W", "MULTIPLE"),
+    ],
+)(kernel)

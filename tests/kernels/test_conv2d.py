@@ -1,0 +1,143 @@
+"""The convolution: how its tiles are loaded, its sizes, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.compile import Lowering, Request, compile_one
+from asmtune.config import Config
+from asmtune.kernels import conv2d
+from asmtune.kernels._conv2d_window import Window
+from asmtune.records import Artifact
+from asmtune.settings import Settings
+from asmtune.target import Target
+
+TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "SPLIT": 1}
+
+
+def layer(channels: int, filters: int, taps: int, size: int = 14) -> dict[str, int]:
+    sizes = {"batch": 4, "height": size, "width": size, "stride": 1}
+    return {**sizes, "channels": channels, "filters": filters, "taps": taps}
+
+
+@pytest.fixture
+def compiled(settings: Settings, target: Target) -> Any:
+    """Compiles for a shape: outputs by stage."""
+
+    def compile_at(shape: dict[str, int], dtype: str = "bf16", **changed: int) -> Any:
+        problem = conv2d.problem(shape, dtype, "meta")
+        config = Config({**TILE, **changed}, num_warps=4, num_stages=3)
+        request = Lowering(problem, target, 60).request(config)
+        assert isinstance(request, Request), request
+        artifact = compile_one(request, settings)
+        assert isinstance(artifact, Artifact), artifact
+        return artifact.outputs
+
+    return compile_at
+
+
+def copies(ptx: str) -> list[str]:
+    """What follows the addresses of each copy into shared memory: its size, and its mask's."""
+    return re.findall(r"cp\.async\.c[ag]\.shared\.global \[[^]]*\], \[[^]]*\], ([^;]*);", ptx)
+
+
+@pytest.mark.parametrize(("channels", "taps"), [(64, 3), (72, 3), (72, 1), (8, 3), (16, 5)])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_channels_are_copied_by_16_bytes(
+    channels: int, taps: int, dtype: str, compiled: Any
+) -> None:
+    """A multiple of 8 channels goes past the registers, 16 bytes at once, into tensor cores."""
+    ptx = compiled(layer(channels, 200, taps), dtype)["ptx"]
+    assert copies(ptx)
+    assert {copy.partition(",")[0] for copy in copies(ptx)} == {"0x10"}
+    assert "wgmma.mma_async" in ptx
+    assert "st.global.v4.b32" in ptx
+
+
+def test_no_masks_without_padding(compiled: Any) -> None:
+    """Where taps stay within the image, a copy asks no more than whether there is such a step."""
+    masks = [len(set(copies(compiled(layer(128, 128, taps))["ptx"]))) for taps in (3, 1)]
+    # 8 rows of pixels a thread, before the loop and in it.
+    assert masks[0] >= 16
+    assert masks[1] <= 4
+
+
+@pytest.mark.parametrize(("channels", "taps"), [(3, 7), (1, 3), (12, 3)])
+def test_few_channels_are_copied_by_rows(channels: int, taps: int, compiled: Any) -> None:
+    """Of 3 channels a row of 7 taps is read by 8 bytes at least, without a mask of its own."""
+    ptx = compiled(layer(channels, 64, taps), BLOCK_K=32)["ptx"]
+    wide = "0x8" if channels <= 4 else "0x10"
+    assert {copy.partition(",")[0] for copy in copies(ptx)} == {wide}
+    assert "wgmma.mma_async" in ptx
+    assert "ld.global.b16" not in ptx
+
+
+def test_pixels_in_place_are_counted_on(compiled: Any) -> None:
+    """A single tap over a whole batch divides no pixel's number by the image's sizes."""
+    whole, strided = layer(64, 256, 1), {**layer(64, 256, 1), "stride": 2}
+    divisions = [
+        len(re.findall(r"\b(?:div|rem)\.[su]32", compiled(s)["ptx"])) for s in (whole, strided)
+    ]
+    assert divisions[0] < divisions[1]
+
+
+@given(
+    size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    taps=st.tuples(st.integers(1, 7), st.integers(1, 7)),
+    settings_=st.tuples(*(st.tuples(st.integers(*r), st.integers(*r)) for r in ((1, 4), (0, 5)))),
+    dilation=st.integers(1, 3),
+)
+def test_sizes_are_those_of_pytorch(
+    size: tuple[int, int], taps: tuple[int, int], settings_: Any, dilation: int
+) -> None:
+    """The result has the shape that PyTorch's has, and is refused where PyTorch refuses."""
+    x, weight = torch.empty(2, 3, *size, device="meta"), torch.empty(5, 3, *taps, device="meta")
+    stride, padding = settings_
+    window = Window.of(stride, padding, dilation)
+    try:
+        wanted = torch.nn.functional.conv2d(x, weight, None, stride, padding, dilation).shape
+    except RuntimeError:
+        with pytest.raises(ValueError, match=r"conv2d: the window spans .* pad more"):
+            window.out_size(size, taps)
+    else:
+        assert (2, 5, *window.out_size(size, taps)) == tuple(wanted)
+
+
+def test_tiles_are_shared_where_there_are_few() -> None:
+    """7 x 7 maps may split their sums; 56 x 56 maps have no room for it, and need none."""
+    few, many = layer(512, 512, 3, 7), {**layer(64, 64, 3, 56), "batch": 32}
+    splits = [
+        {config.kwargs["SPLIT"] for config in conv2d.space().configs(**shape)}
+        for shape in (few, many)
+    ]
+    assert splits == [{1, 2, 3, 4}, {1}]
+    arguments = [conv2d.problem(shape, "fp16", "meta").arguments for shape in (few, many)]
+    assert arguments[0]["sums_ptr"].numel() >= 4 * arguments[0]["y_ptr"].numel()
+    assert arguments[1]["sums_ptr"] is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"x": torch.zeros(3, 4, 5)}, r"x is \(3, 4, 5\); it must be \(batch, channels"),
+        ({"weight": torch.zeros(8, 3, 1, 1)}, r"weight is \(8, 3, 1, 1\); it must be \(filters, 4"),
+        ({"weight": torch.zeros(8, 4, 0, 1)}, r"weight is \(8, 4, 0, 1\); it must be"),
+        ({"bias": torch.zeros(7)}, r"bias is \(7,\); it must be \(8,\)"),
+        ({"bias": torch.zeros(8).half()}, "bias is torch.float16 on cpu, and x is torch.float32"),
+        ({"stride": 0}, "stride is 0; it must be a whole number of 1 or more"),
+        ({"padding": "same"}, "padding is 'same'; it must be a whole number of 0 or more"),
+        ({"dilation": (1, 2, 3)}, r"dilation is \(1, 2, 3\); it must be a whole number"),
+        ({"padding": 0}, "the window spans 7 pixels down and the padded image has 6; pad more"),
+    ],
+)
+def test_refused_arguments(changed: dict[str, Any], message: str) -> None:
+    """What does not fit is refused: which argument, what it is, and what it must be."""
+    fitting = {"x": torch.zeros(2, 4, 6, 9), "weight": torch.zeros(8, 4, 7, 3), "padding": 1}
+    with pytest.raises(ValueError, match=f"^conv2d: {message}"):
+        conv2d.conv2d(**{**fitting, **changed})
