@@ -1,0 +1,68 @@
+"""The fastest of the backends of PyTorch's attention, which entries are timed against."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+Launch = Callable[[], Any]
+
+BACKENDS = (
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+)
+
+
+def attend(given: Mapping[str, Any], causal: bool) -> torch.Tensor:
+    """`scaled_dot_product_attention` of a kernel's inputs."""
+    q, k, v = (given[name] for name in "qkv")
+    grouped = q.shape[1] != k.shape[1]
+    attention = torch.nn.functional.scaled_dot_product_attention
+    return attention(q, k, v, is_causal=causal, enable_gqa=grouped)
+
+
+def fastest(prepare: Callable[[], Launch], device: torch.device) -> Launch:
+    """A launch by the backend that takes the least time for it, which stays on; each is tried.
+
+    Args:
+        prepare: makes the launch; what it does before, such as a forward pass, takes the
+            backend that is on as well.
+        device: of the inputs; on a CPU there is nothing to choose.
+    """
+    if device.type != "cuda":
+        return prepare()
+    times = {}
+    for backend in BACKENDS:
+        with sdpa_kernel(backend):
+            try:
+                times[backend] = _seconds(prepare())
+            except RuntimeError:
+                continue  # it has no kernel for this shape
+    if not times:
+        return prepare()
+    _leave_on(min(times, key=times.__getitem__))
+    return prepare()
+
+
+def _leave_on(backend: SDPBackend) -> None:
+    # A context around each launch would be timed with it.
+    torch.backends.cuda.enable_flash_sdp(backend is SDPBackend.FLASH_ATTENTION)
+    torch.backends.cuda.enable_cudnn_sdp(backend is SDPBackend.CUDNN_ATTENTION)
+    torch.backends.cuda.enable_mem_efficient_sdp(backend is SDPBackend.EFFICIENT_ATTENTION)
+
+
+def _seconds(launch: Launch, runs: int = 7) -> float:
+    times = []
+    for _ in range(runs + 2):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        launch()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return statistics.median(times[2:])

@@ -1,0 +1,41 @@
+"""Attention's gradients of keys and values against all three of PyTorch's.
+
+It has no function for fewer.
+The whole backward pass is both `attention_backward_q` and `attention_backward_kv`: as many times
+as fast as PyTorch's as 1 / (1 / a + 1 / b) says for their speedups a and b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.kernels.attention_backends import attend, fastest
+from benchmarks.kernels.entry import Entry, Inputs
+
+
+def vendor(given: Inputs) -> Callable[[], Any]:
+    """By the backend whose backward is fastest at the shape."""
+
+    def prepare() -> Callable[[], Any]:
+        leaves = [given[name].detach().requires_grad_() for name in "qkv"]
+        y = attend(dict(zip("qkv", leaves, strict=True)), given["how"].causal)
+
+        def launch() -> Any:
+            return torch.autograd.grad(y, leaves, given["dy"], retain_graph=True)[1:]
+
+        return launch
+
+    return fastest(prepare, given["q"].device)
+
+
+ENTRY = Entry(
+    vendor_name="scaled_dot_product_attention backward, all three gradients",
+    vendor=vendor,
+    group="attention backward, a part",
+    flops=lambda s: s["B"] * s["H"] * s["M"] * s["N"] * s["D"] * (4.0 if s["causal"] else 8.0),
+    rates={"fp16": "fp16", "bf16": "bf16"},
+    dtypes=("fp16", "bf16"),
+)

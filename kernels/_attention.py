@@ -1,0 +1,226 @@
+"""What the kernels of attention share on the device: loads, masks, dropout, and the walk over keys.
+
+A block of queries meets its keys in up to three loops: those that a window cuts off on the
+left, those that need no mask at all, and those on the causal diagonal or at the end.
+Sums and maxima are for powers of 2, so that one fused multiply-add scales a score.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def aligned(stride, ptr):
+    """A stride that the compiler sees to keep rows at multiples of 16 bytes, as callers vouch."""
+    PER: tl.constexpr = 128 // ptr.dtype.element_ty.primitive_bitwidth
+    return stride // PER * PER
+
+
+@triton.jit
+def at_head(ptr, batch, head, stride_batch, stride_head):
+    """Where a head's rows begin."""
+    return ptr + batch * aligned(stride_batch, ptr) + head * aligned(stride_head, ptr)
+
+
+@triton.jit
+def row_stride(stride, ptr, D: tl.constexpr, DENSE: tl.constexpr):
+    """The stride between rows: D where callers vouch that rows follow each other.
+
+    A constant stride leaves one address a thread, where others take one for each of its loads.
+    """
+    step = aligned(stride, ptr)
+    if DENSE:
+        step = tl.full([], D, tl.int32)
+    return step
+
+
+@triton.jit
+def load_rows(ptr, first, stride, end, D: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr):
+    """BLOCK rows of D; those from `end` on, which a FULL block does not have, are 0."""
+    row = tl.arange(0, BLOCK)[:, None]
+    at = ptr + tl.cast(first, tl.int64) * stride + row * stride + tl.arange(0, D)[None, :]
+    return tl.load(at) if FULL else tl.load(at, mask=first + row < end, other=0.0)
+
+
+@triton.jit
+def store_rows(
+    ptr, first, stride, end, rows, D: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr
+):
+    """The counterpart of `load_rows`; rounds to the tensor's dtype."""
+    row = tl.arange(0, BLOCK)[:, None]
+    at = ptr + tl.cast(first, tl.int64) * stride + row * stride + tl.arange(0, D)[None, :]
+    rows = rows.to(ptr.dtype.element_ty)
+    if FULL:
+        tl.store(at, rows)
+    else:
+        tl.store(at, rows, mask=first + row < end)
+
+
+@triton.jit
+def place(blocks, heads, CAUSAL: tl.constexpr):
+    """A program's block and head; the longest blocks of eight causal heads go first.
+
+    All heads at once would balance a little better, but their keys would not stay in L2.
+    """
+    pid = tl.program_id(0)
+    TOGETHER: tl.constexpr = 8 if CAUSAL else 1
+    first = pid // (blocks * TOGETHER) * TOGETHER
+    height = tl.minimum(heads - first, TOGETHER)
+    rest = pid - first * blocks
+    return rest // height, first + rest % height
+
+
+@triton.jit
+def key_limit(length_ptr, batch, N, PADDING: tl.constexpr):
+    """Keys that a batch has: N, or its length."""
+    limit = N
+    if PADDING == 1:
+        limit = tl.maximum(tl.minimum(tl.load(length_ptr + batch).to(tl.int32), N), 0)
+    return limit
+
+
+@triton.jit
+def seen(
+    m, n, limit, window, mask_ptr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
+    PADDING: tl.constexpr,
+):  # fmt: skip
+    """Whether queries m see keys n, of which one lies along each axis."""
+    inside = n < limit
+    visible = inside
+    if CAUSAL:
+        visible = visible & (n <= m)
+    if WINDOWED:
+        visible = visible & (n > m - window)
+    if PADDING == 2:
+        visible = visible & (tl.load(mask_ptr + n, mask=inside, other=0) != 0)
+    return visible
+
+
+@triton.jit
+def key_spans(
+    first, limit, window, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Of BLOCK_M queries from `first` on: where keys begin, need no mask, need one again, end."""
+    begin = 0
+    free = 0
+    end = limit
+    whole = limit
+    if CAUSAL:
+        end = tl.minimum(end, first + BLOCK_M)
+        whole = tl.minimum(whole, first + 1)
+    if WINDOWED:
+        begin = tl.maximum(first - window + 1, 0) // BLOCK_N * BLOCK_N
+        free = tl.cdiv(tl.maximum(first + BLOCK_M - window, 0), BLOCK_N) * BLOCK_N
+    if PADDING == 2:
+        whole = 0
+    free = tl.maximum(tl.minimum(free, end), begin)
+    return begin, free, tl.maximum(whole // BLOCK_N * BLOCK_N, free), end
+
+
+@triton.jit
+def query_spans(
+    first, M, window, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Of BLOCK_N keys from `first` on: where queries begin, need no mask, need one again, end."""
+    begin = 0
+    free = 0
+    end = M
+    whole = M
+    if CAUSAL:
+        begin = first // BLOCK_M * BLOCK_M
+        free = tl.cdiv(first + BLOCK_N - 1, BLOCK_M) * BLOCK_M
+    if WINDOWED:
+        end = tl.minimum(end, first + BLOCK_N - 1 + window)
+        whole = tl.minimum(whole, first + window)
+    free = tl.maximum(tl.minimum(free, end), begin)
+    return begin, free, tl.maximum(whole // BLOCK_M * BLOCK_M, free), end
+
+
+@triton.jit
+def reaches(words, threshold):
+    """Whether words, in 31 bits each, are at least the threshold."""
+    return (words.to(tl.uint32, bitcast=True) >> 1).to(tl.int32) >= threshold
+
+
+@triton.jit
+def kept(draw, m, first, BLOCK: tl.constexpr):
+    """Which scores dropout keeps: of queries m, at BLOCK keys from `first`, a multiple of 4, on.
+
+    Score n of row r, counted over batches, heads and queries, takes word n % 4 of Philox
+    4x32-10 at counter r * quads + n // 4: one counter serves four neighbours.
+    """
+    seed, threshold, row, quads, _ = draw
+    counter = (row + m).to(tl.int64)[:, None] * quads + first // 4
+    w0, w1, w2, w3 = tl.randint4x(seed, counter + tl.arange(0, BLOCK // 4)[None, :])
+    even = tl.interleave(reaches(w0, threshold), reaches(w2, threshold))
+    return tl.interleave(even, tl.interleave(reaches(w1, threshold), reaches(w3, threshold)))
+
+
+@triton.jit
+def softmax_step(s, top, total, scale):
+    """Powers of 2 of scores below the highest so far, that one, what it takes, and the sums."""
+    higher = tl.maximum(top, tl.max(s, 1) * scale)
+    p = tl.exp2(s * scale - higher[:, None])
+    shrink = tl.exp2(top - higher)
+    return p, higher, shrink, total * shrink + tl.sum(p, 1)
+
+
+@triton.jit
+def walk(
+    q, keys, values, state, m, span, masks, draw, scale, D: tl.constexpr, BLOCK: tl.constexpr,
+    CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr, DROPOUT: tl.constexpr,
+    MASKED: tl.constexpr,
+):  # fmt: skip
+    """Attends to the keys of a span; `state` is the sums of values, the maxima and the sums."""
+    k_ptr, stride_k = keys
+    v_ptr, stride_v = values
+    acc, top, total = state
+    limit, window, mask_ptr = masks
+    for start in tl.range(span[0], span[1], BLOCK):
+        k = load_rows(k_ptr, start, stride_k, limit, D, BLOCK, not MASKED)
+        s = tl.dot(q, k.T)
+        if MASKED:
+            n = start + tl.arange(0, BLOCK)
+            visible = seen(
+                m[:, None], n[None, :], limit, window, mask_ptr, CAUSAL, WINDOWED, PADDING
+            )
+            s = tl.where(visible, s, float("-inf"))
+        p, top, shrink, total = softmax_step(s, top, total, scale)
+        if DROPOUT:
+            p = tl.where(kept(draw, m, start, BLOCK), p, 0.0)
+        v = load_rows(v_ptr, start, stride_v, limit, D, BLOCK, not MASKED)
+        acc = tl.dot(p.to(q.dtype), v, acc * shrink[:, None])
+    return acc, top, total
+
+
+@triton.jit
+def walk_spans(
+    q, keys, values, m, spans, masks, draw, scale, BLOCK_M: tl.constexpr, D: tl.constexpr,
+    BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
+    DROPOUT: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Attends to all keys of the spans that `key_spans` gives; returns what `walk` does."""
+    begin, free, whole, end = spans
+    # The least float, not -inf: the difference of two would be NaN.
+    top = tl.full([BLOCK_M], -3.4028234663852886e38, tl.float32)
+    state = (tl.zeros([BLOCK_M, D], tl.float32), top, tl.zeros([BLOCK_M], tl.float32))
+    if WINDOWED:
+        state = walk(
+            *(q, keys, values, state, m, (begin, free), masks, draw, scale, D, BLOCK_N),
+            *(CAUSAL, WINDOWED, PADDING, DROPOUT, True),
+        )
+    if PADDING != 2:
+        state = walk(
+            *(q, keys, values, state, m, (free, whole), masks, draw, scale, D, BLOCK_N),
+            *(CAUSAL, WINDOWED, PADDING, DROPOUT, False),
+        )
+    if MASKED:
+        state = walk(
+            *(q, keys, values, state, m, (whole, end), masks, draw, scale, D, BLOCK_N),
+            *(CAUSAL, WINDOWED, PADDING, DROPOUT, True),
+        )
+    return state

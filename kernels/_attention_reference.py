@@ -1,0 +1,108 @@
+"""Attention and its gradients in PyTorch, and random arguments of its kernels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+import triton
+
+from asmtune.dtypes import torch_dtype
+from asmtune.kernels._attention_host import Attending
+from asmtune.kernels.dropout import philox
+
+_LOG2E = 1.4426950408889634
+
+
+def visible(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
+    """Which keys each query sees: booleans that (batch, heads, queries, keys) broadcasts."""
+    M, N = q.shape[2], k.shape[2]
+    m = torch.arange(M, device=q.device)[:, None]
+    n = torch.arange(N, device=q.device)[None, :]
+    seen = torch.ones((1, 1, M, N), dtype=torch.bool, device=q.device)
+    if how.causal:
+        seen = seen & (n <= m)
+    if how.window is not None:
+        seen = seen & (n > m - how.window)
+    if how.padding is not None:
+        own = how.padding
+        mask = own if own.dtype == torch.bool else n < own[:, None]
+        seen = seen & mask[:, None, None, :]
+    return seen
+
+
+def dropped(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
+    """What each weight is multiplied by: 0, or 1 / (1 - dropout)."""
+    (batches, heads, M, _), N = q.shape, k.shape[2]
+    quads = triton.cdiv(N, 4)
+    counts = torch.arange(batches * heads * M * quads, device=q.device)
+    words = torch.stack(philox(counts, how.seed), 1).view(batches, heads, M, 4 * quads)[..., :N]
+    keep = words >> 1 >= round(how.dropout * (1 << 31))
+    return torch.where(keep, 1.0 / (1.0 - how.dropout), 0.0).to(q.dtype)
+
+
+def widened(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """Keys or values once for each head of the queries."""
+    return x.repeat_interleave(heads // x.shape[1], 1)
+
+
+def scores(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
+    """Scaled scores, -inf where a query does not see a key."""
+    assert how.scale is not None
+    s = q @ widened(k, q.shape[1]).mT * how.scale
+    return s.masked_fill(~visible(q, k, how), -math.inf)
+
+
+def attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The result of attention, and the logarithms to base 2 of its sums; inf where none is seen."""
+    s = scores(q, k, how)
+    blind = ~visible(q, k, how).any(-1).expand(s.shape[:-1])
+    p = s.masked_fill(blind[..., None], 0.0).softmax(-1)
+    if how.dropout > 0.0:
+        p = p * dropped(q, k, how)
+    y = (p @ widened(v, q.shape[1])).masked_fill(blind[..., None], 0.0)
+    return y, (s.logsumexp(-1) * _LOG2E).masked_fill(blind, math.inf)
+
+
+def differentiate(
+    dy: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lse: torch.Tensor,
+    delta: torch.Tensor,
+    how: Attending,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Gradients of q, and of k and v for each head of queries, from what forward keeps.
+
+    `delta` is the sums of dy * y.
+    """
+    assert how.scale is not None
+    drop = dropped(q, k, how) if how.dropout > 0.0 else torch.ones((), dtype=q.dtype)
+    p = torch.exp2(scores(q, k, how) * _LOG2E - lse[..., None])
+    dp = dy @ widened(v, q.shape[1]).mT * drop.to(q.device)
+    ds = p * (dp - delta[..., None]) * how.scale
+    dk, dv = ds.mT @ q, (p * drop.to(q.device)).mT @ dy
+    return ds @ widened(k, q.shape[1]), dk, dv
+
+
+def random_heads(
+    shape: Mapping[str, int], dtype: str, device: str, *names: str
+) -> dict[str, torch.Tensor]:
+    """Random tensors of queries (q, y, dy) or keys (k, v) by name."""
+    queries = (shape["B"], shape["H"], shape["M"], shape["D"])
+    keys = (shape["B"], shape["KV"], shape["N"], shape["D"])
+    return {
+        name: torch.randn(keys if name in "kv" else queries, device=device).to(torch_dtype(dtype))
+        for name in names
+    }
+
+
+def forward_of(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, torch.Tensor]:
+    """What forward keeps for backward: y and lse."""
+    q, k, v = (given[name].float() for name in "qkv")
+    y, lse = attend(q, k, v, how.checked("attention", q, k))
+    return {"y": y.to(given["q"].dtype), "lse": lse}

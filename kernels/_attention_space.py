@@ -1,0 +1,96 @@
+"""The configs of attention's kernels: blocks, warps and stages."""
+
+from __future__ import annotations
+
+from asmtune.config import Config
+from asmtune.space import Space
+
+_SHARED = 227 * 1024
+_RESERVED = 1024  # of each program, by the driver
+_CAP = 128
+"""Registers of a thread where two programs of eight warps are to share a processor."""
+
+
+def of_queries(default: Config, held: int) -> Space:
+    """For programs that keep a block of queries and walk over keys.
+
+    Args:
+        default: the config to fall back to.
+        held: tensors whose blocks of queries lie in shared memory.
+    """
+    axes = {
+        "BLOCK_M": (64, 16, 32, 128),
+        "BLOCK_N": (32, 64, 128),
+        "num_warps": (4, 8),
+        "num_stages": (3, 2, 4),  # the first that fits stands in for a default that does not
+        "maxnreg": (None, _CAP),
+    }
+
+    def fits_threads(BLOCK_M: int, BLOCK_N: int, D: int, num_warps: int) -> bool:
+        return _fits_threads(num_warps, (BLOCK_M, BLOCK_N, D), 1, 144)
+
+    def fits_shared(
+        BLOCK_M: int, BLOCK_N: int, D: int, num_stages: int, maxnreg: int | None
+    ) -> bool:
+        programs = 1 if maxnreg is None else 2
+        return _fits_shared(D, held * BLOCK_M + 2 * num_stages * BLOCK_N, programs)
+
+    return (
+        Space(axes, default=default)
+        .where(
+            "a block is of use for the number of queries",
+            lambda BLOCK_M, M: _is_of_use(BLOCK_M, M) or BLOCK_M == 64,
+        )
+        .where("a thread has 64 scores, or 144 with its sums, at most", fits_threads)
+        .where("registers are capped for two programs of eight warps", _may_cap)
+        .where("queries, and keys and values in stages, fit in shared memory", fits_shared)
+    )
+
+
+def of_keys(default: Config) -> Space:
+    """For programs that keep a block of keys and walk over queries, with two sums."""
+    axes = {
+        "BLOCK_M": (16, 32, 64, 128),
+        "BLOCK_N": (32, 64, 128),
+        "num_warps": (4, 8),
+        "num_stages": (2, 3),
+    }
+
+    def fits_threads(BLOCK_M: int, BLOCK_N: int, D: int, num_warps: int) -> bool:
+        fits = _fits_threads(num_warps, (BLOCK_N, BLOCK_M, D), 2, 160)
+        return fits or (D == 256 and BLOCK_N == 64)  # sums of 256 columns spill in any block
+
+    def fits_shared(BLOCK_M: int, BLOCK_N: int, D: int, num_stages: int) -> bool:
+        return _fits_shared(D, 2 * (BLOCK_N + num_stages * BLOCK_M))
+
+    return (
+        Space(axes, default=default)
+        .where(
+            "a block is of use for the number of keys",
+            lambda BLOCK_N, N: _is_of_use(BLOCK_N, N) or BLOCK_N == 64,
+        )
+        .where("a thread has 64 scores, or 160 with its sums, at most", fits_threads)
+        .where("keys, values, and queries in stages fit in shared memory", fits_shared)
+    )
+
+
+def _is_of_use(block: int, extent: int) -> bool:
+    # Of 64 rows or more, blocks below 64 do without the tensor cores' widest instruction.
+    return block >= 64 if extent > 64 else 2 * max(extent, 16) > block
+
+
+def _fits_threads(warps: int, extents: tuple[int, int, int], results: int, most: int) -> bool:
+    # `block` rows of `results` sums of D columns; more than 4 warps take 16 rows each.
+    block, other, D = extents
+    scores, sums = (block * width // (warps * 32) for width in (other, results * D))
+    return scores <= 64 and scores + sums <= most and (block >= 16 * warps or warps == 4)
+
+
+def _may_cap(BLOCK_M: int, BLOCK_N: int, D: int, num_warps: int, maxnreg: int | None) -> bool:
+    # More scores or sums a thread would spill.
+    fits = max(2 * BLOCK_N, D) * BLOCK_M <= 64 * 32 * num_warps
+    return maxnreg is None or (num_warps == 8 and fits)
+
+
+def _fits_shared(D: int, rows: int, programs: int = 1) -> bool:
+    return programs * (rows * D * 2 + _RESERVED) <= _SHARED + _RESERVED

@@ -1,0 +1,238 @@
+"""Attention: softmax(q k^T scale) v, forward, with the sums that backward needs.
+
+Each program keeps a block of queries, walks over the keys that these may see, and never
+writes a score: a running maximum and sum rescale what it has when a higher score comes.
+Blocks of keys without a mask are walked apart from those on the causal diagonal, at a
+window's edge or at the end; where the sizes divide, no mask is left.
+Three more variants were timed on an H200 and are not here. The copy engine (TMA) won 0.2% at one
+shape of nine and lost 4 to 14% elsewhere; a sum over values a block behind the scores never won;
+Triton 3.6 compiles specialized warps to wrong results.
+
+Shapes: q is (batch, heads, queries, dim), k and v (batch, key heads, keys, dim); dim is 16,
+32, 64, 128 or (not in fp32) 256; the key heads divide the heads, and each serves neighbours.
+Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all; softmax in fp32.
+Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
+Errors: ValueError where shapes, dtypes or devices differ, or an option is out of bounds.
+Source: Dao, FlashAttention-2, arXiv:2307.08691; Triton's tutorial 06.
+Backward: `attention_backward_q` and `attention_backward_kv`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from asmtune.config import Config
+from asmtune.dispatch import asm_autotune
+from asmtune.kernels import _attention_host as host
+from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels._attention import (
+    at_head,
+    key_limit,
+    key_spans,
+    load_rows,
+    place,
+    row_stride,
+    store_rows,
+    walk_spans,
+)
+from asmtune.kernels._attention_host import Attending
+from asmtune.kernels._attention_space import of_queries
+from asmtune.kernels.attention_backward_kv import attention_backward_kv
+from asmtune.kernels.attention_backward_q import attention_backward_q
+from asmtune.problem import Problem
+from asmtune.space import Space
+
+_PLAIN = (
+    *("heads", "H", "GROUP", "M", "N", "window", "seed", "threshold"),
+    *(f"stride_{name}{axis}" for name in "qkvy" for axis in "bhr"),
+)
+
+
+@triton.jit(do_not_specialize=_PLAIN)
+def kernel(
+    q_ptr, k_ptr, v_ptr, padding_ptr, y_ptr, lse_ptr,
+    heads, H, GROUP, M, N, window, scale, seed, threshold, boost,
+    stride_qb, stride_qh, stride_qr, stride_kb, stride_kh, stride_kr,
+    stride_vb, stride_vh, stride_vr, stride_yb, stride_yh, stride_yr,
+    D: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
+    DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """BLOCK_M queries of one head a program."""
+    MASKED: tl.constexpr = CAUSAL or WINDOWED or PADDING != 0 or MULTIPLE % BLOCK_N != 0
+    EVEN: tl.constexpr = MULTIPLE % BLOCK_M == 0
+    blocks = tl.cdiv(M, BLOCK_M)
+    block, head = place(blocks, heads, CAUSAL)
+    if CAUSAL:
+        block = blocks - 1 - block
+    first = block * BLOCK_M
+    batch, row = (head // H).to(tl.int64), head.to(tl.int64) * M
+    own, shared = (head % H).to(tl.int64), (head % H // GROUP).to(tl.int64)
+    m = first + tl.arange(0, BLOCK_M)
+    q_ptr = at_head(q_ptr, batch, own, stride_qb, stride_qh)
+    y_ptr = at_head(y_ptr, batch, own, stride_yb, stride_yh)
+    k_ptr = at_head(k_ptr, batch, shared, stride_kb, stride_kh)
+    v_ptr = at_head(v_ptr, batch, shared, stride_vb, stride_vh)
+    keys = (k_ptr, row_stride(stride_kr, k_ptr, D, DENSE))
+    values = (v_ptr, row_stride(stride_vr, v_ptr, D, DENSE))
+    q = load_rows(q_ptr, first, row_stride(stride_qr, q_ptr, D, DENSE), M, D, BLOCK_M, EVEN)
+    limit = key_limit(padding_ptr, batch, N, PADDING)
+    masks = (limit, window, padding_ptr + batch * N)
+    draw = (seed, threshold, row, tl.cdiv(N, 4), boost)
+    spans = key_spans(first, limit, window, CAUSAL, WINDOWED, PADDING, BLOCK_M, BLOCK_N)
+    acc, top, total = walk_spans(
+        *(q, keys, values, m, spans, masks, draw, scale * 1.4426950408889634, BLOCK_M, D, BLOCK_N),
+        *(CAUSAL, WINDOWED, PADDING, DROPOUT, MASKED),
+    )
+    # A query that sees no key has no sum.
+    blind = total == 0.0
+    y = tl.where(blind[:, None], 0.0, acc * (boost / total)[:, None])
+    lse = tl.where(blind, float("inf"), top + tl.log2(total))
+    store_rows(y_ptr, first, row_stride(stride_yr, y_ptr, D, DENSE), M, y, D, BLOCK_M, EVEN)
+    tl.store(lse_ptr + row + m, lse, mask=m < M)
+
+
+OUTPUTS = ("y_ptr", "lse_ptr")
+
+DTYPES = host.DTYPES
+
+SHAPES = host.SHAPES
+
+DEFAULT = Config({"BLOCK_M": 64, "BLOCK_N": 64}, num_warps=4, num_stages=3)
+"""The fastest, or within 1% of it, at nine shapes on an H200.
+
+It does not fit where dim is 256, nor in fp32 where it is 128 and weights are dropped.
+"""
+
+
+def space() -> Space:
+    """Blocks, warps and stages."""
+    return of_queries(DEFAULT, 1)
+
+
+def _grid(values: Mapping[str, Any]) -> tuple[int]:
+    return (triton.cdiv(values["M"], values["BLOCK_M"]) * values["heads"],)
+
+
+def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
+    """Random arguments of `attention` by name."""
+    heads = exact.random_heads(shape, dtype, device, "q", "k", "v")
+    return {**heads, "causal": bool(shape["causal"])}
+
+
+def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
+    """One launch on random heads."""
+    given = inputs(shape, dtype, device)
+    q, k, v = (given[name] for name in "qkv")
+    how = Attending(causal=given["causal"]).checked("attention", q, k)
+    return Problem(kernel, _arguments(q, k, v, how), _grid, shape, "attention")
+
+
+def baseline(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    window: int | None = None,
+    padding: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """What it computes, in PyTorch."""
+    how = Attending(causal, window, padding, dropout, seed, scale).checked("attention", q, k)
+    return exact.attend(q, k, v, how)[0]
+
+
+def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+    """The result and the logarithms of the sums in float64 from a problem's arguments."""
+    q, k, v = (arguments[f"{name}_ptr"].double() for name in "qkv")
+    how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
+    return exact.attend(q, k, v, how)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending
+    ) -> torch.Tensor:
+        q, k, v = host.laid(q), host.laid(k), host.laid(v)
+        arguments = _arguments(q, k, v, how)
+        y: torch.Tensor = arguments["y_ptr"]
+        if k.shape[2] == 0:
+            y.zero_()
+            arguments["lse_ptr"].fill_(float("inf"))
+        elif y.numel():
+            _tuned[_grid](**arguments)
+        ctx.save_for_backward(q, k, v, y, arguments["lse_ptr"])
+        ctx.how = how
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        q, k, v, y, lse = ctx.saved_tensors
+        dq, delta = attention_backward_q(dy, q, k, v, y, lse, ctx.how)
+        dk, dv = attention_backward_kv(dy, q, k, v, lse, delta, ctx.how)
+        return dq, dk, dv, None
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    window: int | None = None,
+    padding: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Attention by the tuned kernels, with its gradients; each result repeats bit by bit.
+
+    Args:
+        q: (batch, heads, queries, dim), of a dtype of DTYPES, on a GPU.
+        k: (batch, key heads, keys, dim); the key heads divide the heads.
+        v: as k.
+        causal: query m sees keys up to m, as `scaled_dot_product_attention` has it:
+            counted from the first of each, whatever their numbers.
+        window: query m sees keys from m - window + 1 on: itself and window - 1 before it.
+        padding: which keys exist: lengths (batch,) in int32 or int64, or a mask
+            (batch, keys) of bool, True for keys to see. Lengths are faster: what is
+            behind them is not read.
+        dropout: the share of weights to drop, from 0 to below 1; the others are
+            divided by what is left.
+        seed: of the dropped ones: score n of row r (of all batches', heads' and queries'
+            rows) takes word n % 4 of Philox 4x32-10 at counter r * ceil(keys / 4) + n // 4.
+        scale: of scores, above 0; 1 / sqrt(dim) if None.
+
+    Returns:
+        Of q's shape and dtype. A query that sees no key gives 0, and has no gradient; one all
+        of whose scores are -inf counts as such. NaN or infinite values in keys that are
+        not seen may show.
+
+    Raises:
+        ValueError: shapes, dtypes or devices differ, or an option is out of bounds.
+    """
+    host.check("attention", q, k, v)
+    how = Attending(causal, window, padding, dropout, seed, scale).checked("attention", q, k)
+    y: torch.Tensor = _Attention.apply(q, k, v, how)
+    return y
+
+
+def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending) -> dict[str, Any]:
+    """By name, with room for the results."""
+    y = torch.empty_like(q)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    tensors = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "padding_ptr": host.padding_ptr(how, lse)}
+    results = {"y_ptr": y, "lse_ptr": lse}
+    return {**tensors, **results, **host.sizes(q, k, how), **host.strides(q=q, k=k, v=v, y=y)}
+
+
+_tuned = asm_autotune(space=space, key=host.KEY)(kernel)

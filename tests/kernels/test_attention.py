@@ -1,0 +1,94 @@
+"""Attention's code for sm_90: tensor cores, asynchronous copies, and no spills."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from asmtune.asm import read_cubin
+from asmtune.compile import Lowering, Request, compile_one
+from asmtune.config import Config
+from asmtune.kernel_module import load_kernel_module
+from asmtune.records import Artifact
+from asmtune.settings import Settings
+from asmtune.target import Target
+from tests.kernels.accuracy import module_of
+
+HEADS = {"B": 1, "H": 4, "KV": 4, "M": 1024, "N": 1024, "D": 64, "causal": 0}
+FORWARD = {"BLOCK_M": 64, "BLOCK_N": 64}
+
+
+def made(name: str, config: Config, settings: Settings, target: Target, **sizes: int) -> Artifact:
+    """What one config compiles to."""
+    problem = load_kernel_module(name).problem({**HEADS, **sizes}, "fp16", "meta")
+    request = Lowering(problem, target, 60).request(config)
+    assert isinstance(request, Request), request
+    artifact = compile_one(request, settings)
+    assert isinstance(artifact, Artifact), artifact
+    return artifact
+
+
+def compiled(name: str, config: Config, settings: Settings, target: Target, **sizes: int) -> str:
+    """The PTX of one config, which ptxas must take without spilling."""
+    artifact = made(name, config, settings, target, **sizes)
+    assert read_cubin(artifact.cubin).spill_words == 0
+    return str(artifact.outputs["ptx"])
+
+
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("causal", [0, 1])
+def test_forward_copies(causal: int, dim: int, settings: Settings, target: Target) -> None:
+    """Keys come by asynchronous copies of 16 bytes into products of whole warp groups."""
+    config = module_of("attention").DEFAULT
+    ptx = compiled("attention", config, settings, target, causal=causal, D=dim)
+    assert "cp.async.cg.shared.global" in ptx
+    assert "wgmma.mma_async.sync.aligned.m64n64k16" in ptx
+    assert "mma.sync" not in ptx
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_backward_q"])
+@pytest.mark.parametrize("causal", [0, 1])
+def test_two_capped_programs_fit(
+    name: str, causal: int, settings: Settings, target: Target
+) -> None:
+    """Of eight warps with 128 registers a thread, two programs share a processor, and none spills.
+
+    The config of a head of 128 with the most scores a thread is the one that would.
+    """
+    sizes = {"D": 128, "causal": causal}
+    capped = [c for c in module_of(name).space().configs(**{**HEADS, **sizes}) if c.maxnreg]
+    config = max(capped, key=lambda config: int(config.kwargs["BLOCK_N"]))
+    artifact = made(name, config, settings, target, **sizes)
+    assert config.maxnreg == 128
+    assert read_cubin(artifact.cubin).spill_words == 0
+    assert 2 * (artifact.shared_bytes + 1024) <= 228 * 1024
+
+
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("name", ["attention_backward_q", "attention_backward_kv"])
+def test_backward_spills_nothing(name: str, dim: int, settings: Settings, target: Target) -> None:
+    """The defaults of both kernels of the backward pass keep all they have in registers."""
+    config = module_of(name).DEFAULT
+    ptx = compiled(name, config, settings, target, D=dim, causal=1)
+    assert re.search(r"wgmma.mma_async.sync.aligned.m64n\d+k16", ptx)
+
+
+def test_no_mask_where_sizes_divide(settings: Settings, target: Target) -> None:
+    """Lengths that blocks do not divide take a choice for each of 32 scores of a thread."""
+    config = Config(FORWARD, num_stages=2)
+    even, odd = (
+        len(re.findall(r"selp|setp", compiled("attention", config, settings, target, **sizes)))
+        for sizes in ({}, {"M": 1000, "N": 1000})
+    )
+    assert odd >= even + 32
+
+
+def test_every_size_leaves_configs() -> None:
+    """Any head size and number of queries leaves configs, of which the first is one."""
+    for name in ("attention", "attention_backward_q", "attention_backward_kv"):
+        space = module_of(name).space()
+        for dim in (16, 32, 64, 128, 256):
+            for rows in (1, 40, 64, 65, 5000):
+                shape = {**HEADS, "D": dim, "M": rows, "N": rows}
+                assert space.first(**shape) in list(space.configs(**shape))
