@@ -1,0 +1,110 @@
+"""The configs of the persistent GRU, its grid, and the arguments of its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+
+from asmtune.config import Config
+from asmtune.kernels._common import multiple, processors
+from asmtune.space import Space
+
+DEFAULT = Config({"UNITS": 16, "LANES": 8, "SPLIT": 8, "TEAMS": 1}, num_warps=8, num_stages=1)
+"""64 programs for 1024 hidden units, which an H200 runs at once.
+
+At the most, of rows of 2 KiB, weights fill 96 of a thread's registers. Of 256 units two or four
+warps a product are faster, and a lane of its own for a single sequence twice as fast.
+"""
+
+_RESIDENT = 128
+_LANES_ROUND = 64
+_MOST_ROW_BYTES = 2048
+
+
+def fits(hidden: int, size: int) -> bool:
+    """Whether registers hold the weights, of `size` bytes each, in the default config."""
+    return _width(hidden) * size <= _MOST_ROW_BYTES
+
+
+def space() -> Space:
+    """Units and lanes of a program, and how its warps share a product: 3 to 36 a shape."""
+    axes = {
+        "UNITS": (4, 8, 16, 32, 64, 128),
+        "LANES": (1, 8, 16, 32),
+        "SPLIT": (1, 2, 4, 8),
+        "TEAMS": (1, 2, 4, 8),
+        "num_warps": (1, 2, 4, 8),
+        "num_stages": (1,),
+    }
+    return (
+        Space(axes, default=DEFAULT)
+        .where(
+            "programs that wait for each other run at once",
+            lambda UNITS, hidden: triton.cdiv(hidden, UNITS) <= _RESIDENT,
+        )
+        .where("lanes are under twice the batch, or 8", _lanes_are_of_use)
+        .where("warps share out a product of 16 units and terms or more", _shares)
+        .where("a thread's weights fill 6 to 96 registers, of one lane up to 96 terms", _holds)
+    )
+
+
+def _lanes_are_of_use(LANES: int, batch: int, hidden: int) -> bool:
+    # Several sequences are worth a product of tensor cores, which takes 8 at once. Of 128 units
+    # a few programs, or one, hold all, so that tiles of 8 have enough programs.
+    if LANES == 1:
+        return batch <= 4
+    return LANES == 8 or (2 * batch > LANES and hidden > 128)
+
+
+def _shares(UNITS: int, LANES: int, SPLIT: int, TEAMS: int, num_warps: int, hidden: int) -> bool:
+    if LANES == 1:
+        return SPLIT * TEAMS == 1 and num_warps <= UNITS
+    if UNITS < 16 * TEAMS or max(_width(hidden), UNITS) < 16 * SPLIT:
+        return False
+    # Warps of one product each, or rows of one product.
+    warps = SPLIT * TEAMS
+    return warps == num_warps or (warps == 1 and 16 * num_warps <= UNITS)
+
+
+def _holds(UNITS: int, LANES: int, num_warps: int, hidden: int, SIZE: int) -> bool:
+    if 2 * hidden <= UNITS and UNITS > 16:
+        return False
+    terms = 3 * UNITS * max(_width(hidden), UNITS) // (32 * num_warps)
+    return terms <= 96 if LANES == 1 else 24 <= terms * SIZE <= 384
+
+
+def _width(hidden: int) -> int:
+    return int(triton.next_power_of_2(hidden))
+
+
+def grid(values: Mapping[str, Any]) -> tuple[int, int]:
+    """Programs of one tile, and tiles at once: no more in all than run at once."""
+    hidden, units = values["hidden"], values["UNITS"]
+    most = values["RESIDENT"]
+    programs = triton.cdiv(hidden, units)
+    if programs > most:
+        raise ValueError(
+            f"gru: {hidden} hidden units by {units} are {programs} programs that wait for each "
+            f"other, and this device runs {most} at once: take UNITS of more, or gru_step"
+        )
+    return programs, max(1, min(triton.cdiv(values["batch"], values["LANES"]), most // programs))
+
+
+def arguments_of(
+    gates: torch.Tensor, h0: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
+) -> dict[str, Any]:
+    """By name, with room for the states, and for words, of which none bears an epoch yet."""
+    seq, batch, hidden = len(gates), *h0.shape
+    lanes = triton.cdiv(batch, _LANES_ROUND) * _LANES_ROUND
+    words = torch.zeros(lanes * (1 + 2 * _width(hidden)), dtype=torch.int64, device=h0.device)
+    tensors = {"gates_ptr": gates, "h0_ptr": h0, "weight_ptr": weight, "bias_ptr": bias}
+    results = {"out_ptr": h0.new_empty((seq, batch, hidden)), "words_ptr": words}
+    sizes = {"seq": seq, "batch": batch, "hidden": hidden}
+    # Triton's interpreter runs programs one after the other.
+    most = 1 if h0.device.type == "cpu" else processors(h0.device)
+    contract = {"MULTIPLE": multiple(hidden), "WIDTH": _width(hidden), "SIZE": h0.element_size()}
+    launch = {"RESIDENT": most, "launch_cooperative_grid": True}
+    return {**tensors, **results, **sizes, **contract, **launch}

@@ -1,0 +1,67 @@
+"""What the GRU kernels' cases share: their tolerances, and special values of all arguments.
+
+Errors of a state come back through the next one's gates. With weights as PyTorch initialises
+them a step makes them smaller, so that the last of a thousand is off by no more than the tenth
+is; with weights of 10, say, it makes them larger, and no bound holds. So that values are varied
+of the inputs in all ways, and of the others by what a recurrence does not amplify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from tests.kernels.accuracy import Case, case_of, launched_with, module_of
+from tests.kernels.tolerances import excess
+
+ROUNDED: Final = {"fp16": "fp16 recurrent", "bf16": "bf16 recurrent"}
+"""Of the table of tolerances: inputs' parts of gates and states are rounded at each step."""
+
+_SHAPE: Final = {"seq": 3, "batch": 2, "input": 8, "hidden": 13}
+
+
+def _at(place: int, value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def fill(x: torch.Tensor) -> torch.Tensor:
+        filled = x.clone()
+        filled.view(-1)[place] = value
+        return filled
+
+    return fill
+
+
+FILLS: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {
+    "zeros": torch.zeros_like,
+    "tiny": lambda x: x * 1e-6,
+    "twice as large": lambda x: 2 * x,
+    "nan": _at(2, float("nan")),
+    "inf": _at(2, float("inf")),
+    "minus inf": _at(0, float("-inf")),
+}
+
+
+def extremes(name: str, device: str) -> dict[str, float]:
+    """Each argument filled in each way, in fp32, by two configs."""
+    module, case = module_of(name), case_of(name)
+    torch.manual_seed(5)
+    given = module.inputs(_SHAPE, "fp32", device)
+    found = {}
+    for config in (module.DEFAULT, case.configs[0]):
+        with launched_with(config, name):
+            for argument in given:
+                for what, fill in FILLS.items():
+                    filled = {**given, argument: fill(given[argument])}
+                    found[f"{argument} {what} by {config}"] = _off(name, case, filled, device)
+            nothing = {**given, "x": given["x"][:0]}
+            output, last = getattr(module, name)(**nothing)
+            found[f"no steps by {config}"] = float(len(output) or not last.equal(given["h0"])) * 2
+    return found
+
+
+def _off(name: str, case: Case, given: dict[str, Any], device: str) -> float:
+    module = module_of(name)
+    got = getattr(module, name)(**given)
+    want = module.baseline(**{key: value.double() for key, value in given.items()})
+    rows = case.rows(device)
+    return max(excess(mine, exact, rows) for mine, exact in zip(got, want, strict=True))

@@ -1,0 +1,126 @@
+"""The persistent GRU's machine code, and who waits for whom; tests/gpu has what it computes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from asmtune.asm import read_cubin
+from asmtune.compile import Lowering, Request, compile_one
+from asmtune.config import Config
+from asmtune.dispatch.checks import launch_options
+from asmtune.kernels import gru
+from asmtune.kernels._gru_space import fits, grid
+from asmtune.records import Artifact
+from asmtune.settings import Settings
+from asmtune.target import Target
+
+SHAPE = {"seq": 64, "batch": 16, "input": 64, "hidden": 256}
+
+
+def config(**axes: int) -> Config:
+    return Config({**gru.DEFAULT.kwargs, **axes}, num_warps=8, num_stages=1)
+
+
+def compiled(lanes: int, dtype: str, settings: Settings, target: Target) -> Artifact:
+    problem = gru.problem(SHAPE, dtype, "meta")
+    split = {"SPLIT": 1, "UNITS": 8} if lanes == 1 else {}
+    request = Lowering(problem, target, 60).request(config(LANES=lanes, **split))
+    assert isinstance(request, Request), request
+    artifact = compile_one(request, settings)
+    assert isinstance(artifact, Artifact), artifact
+    return artifact
+
+
+@pytest.mark.parametrize(
+    ("lanes", "dtype", "words"),
+    [(1, "fp16", 1), (8, "fp16", 4), (8, "bf16", 4), (8, "fp32", 8), (16, "bf16", 8)],
+)
+def test_weights_stay_in_registers(
+    lanes: int, dtype: str, words: int, settings: Settings, target: Target
+) -> None:
+    """Within the steps nothing but states, gates and words is loaded, and nothing spills."""
+    artifact = compiled(lanes, dtype, settings, target)
+    ptx = artifact.outputs["ptx"]
+    before, _, steps = ptx.partition("RECEIVE_")
+    # Words of 16-bit states have two, and the compiler makes no copies of code that it may move.
+    assert ptx.count("ld.relaxed.gpu.global.b64") == words
+    assert ptx.count("RECEIVE_") == 2  # its label, and the branch back
+    if dtype != "fp32":
+        operands = len(re.findall(r"ldmatrix\.sync\.aligned\.m8n8\.x4\.", before))
+        again = len(re.findall(r"ldmatrix\.sync\.aligned\.m8n8\.x\d", steps))
+        assert again <= max(1, lanes // 8), "the states' operand alone"
+        assert (operands > 0) == (lanes > 1)
+    assert "ld.global.v4" not in steps
+    assert read_cubin(artifact.cubin).spill_words == 0
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_gates_are_not_waited_for(lanes: int, settings: Settings, target: Target) -> None:
+    """What the inputs give a step is loaded a step ahead: nothing reads it before the exchange."""
+    steps = compiled(lanes, "fp16", settings, target).outputs["ttgir"].split("scf.while")[2]
+    ahead = re.findall(r"(%\w+) = tt\.load", steps.partition("inline_asm")[0])
+    assert len(ahead) == 3
+    for value in ahead:
+        assert len(re.findall(re.escape(value) + r"\b", steps)) <= 2  # it is, and is handed on
+        assert not re.search(rf"convert_layout {re.escape(value)}\b", steps)
+
+
+def test_parts_are_added_in_registers(settings: Settings, target: Target) -> None:
+    """Parts of a sum pass shared memory once; a reduction stores them in each other's way."""
+    ttgir = compiled(8, "fp16", settings, target).outputs["ttgir"]
+    assert "tt.reduce" not in ttgir
+    assert ttgir.count("tt.split") >= 3
+
+
+def values(**changed: Any) -> dict[str, Any]:
+    return {**gru.problem(SHAPE, "fp16", "meta").arguments, **gru.DEFAULT.kwargs, **changed}
+
+
+def test_programs_run_at_once() -> None:
+    """Tiles of the batch come one after the other where not all programs have a processor."""
+    assert grid(values()) == (16, 2)
+    assert grid(values(batch=1000)) == (16, 8)
+    assert grid(values(batch=1000, RESIDENT=20)) == (16, 1)
+    with pytest.raises(ValueError, match=r"16 programs that wait .* runs 15 at once: take UNITS"):
+        grid(values(RESIDENT=15))
+
+
+def test_the_launch_is_cooperative(settings: Settings, target: Target) -> None:
+    """A driver that cannot place all programs at once is to refuse, not to hang."""
+    problem = gru.problem(SHAPE, "fp16", "meta")
+    assert problem.bind(gru.DEFAULT)["launch_cooperative_grid"] is True
+    artifact = compiled(8, "fp16", settings, target)
+    assert artifact.metadata["launch_cooperative_grid"] is True
+    # As a tuned launch has it, where the option is a keyword among the arguments.
+    named = launch_options(gru.kernel, problem.arguments, gru.space())
+    assert named - {"num_warps", "num_stages"} == problem.options == {"launch_cooperative_grid"}
+
+
+def test_words_hold_every_tile() -> None:
+    """Room for epochs and both words of every state, whatever the lanes of a config."""
+    for batch in (1, 63, 64, 65):
+        shape = {**SHAPE, "batch": batch, "hidden": 200}
+        words = gru.problem(shape, "fp16", "meta").arguments["words_ptr"].numel()
+        for lanes in (1, 8, 16, 32):
+            tiles = -(-batch // lanes)
+            rounded = -(-batch // 64) * 64
+            assert tiles <= rounded
+            assert rounded + tiles * 2 * 256 * lanes <= words
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize("hidden", [16, 100, 256, 512, 1024])
+@pytest.mark.parametrize("batch", [1, 8, 64, 300])
+def test_every_shape_has_few_configs(batch: int, hidden: int, dtype: str) -> None:
+    """A space is small, and has a config for all sizes that registers hold."""
+    problem = gru.problem({"seq": 2, "batch": batch, "input": 8, "hidden": hidden}, dtype, "meta")
+    configs = list(gru.space().configs(**problem.arguments))
+    assert len(configs) < 40
+    if fits(hidden, problem.arguments["SIZE"]):
+        assert configs
+    else:
+        assert dtype == "fp32"
+        assert hidden == 1024
