@@ -25,6 +25,7 @@ from asmtune.kernels._common import (
     check_rows,
     check_shape,
     check_tensors,
+    columns_from,
     forward_only,
     load_columns,
     row_sizes,
@@ -55,7 +56,7 @@ def kernel(
     # Programs past the last row do it again: no mask is needed along the rows.
     row = tl.minimum(tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), rows - 1)
     row = row.to(tl.int64)[:, None]
-    column = (tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N))[None, :]
+    column = columns_from(tl.program_id(1) * BLOCK_N, MULTIPLE, BLOCK_M, BLOCK_N)
     bias = load_columns(bias_ptr, column, width, 0.0, FULL)
     x = load_columns(x_ptr + row * vouched(stride_x, MULTIPLE), column, width, 0.0, FULL)
     y = tl.maximum(x + bias, 0.0, propagate_nan=tl.PropagateNan.ALL)

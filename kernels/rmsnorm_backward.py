@@ -28,6 +28,7 @@ from asmtune.kernels._common import (
     as_rows,
     check_shape,
     check_tensors,
+    columns_from,
     load_columns,
     store_columns,
     vouched,
@@ -97,7 +98,7 @@ def kernel(
     width = vouched(cols, MULTIPLE)
     begin = tl.program_id(0)
     parts_ptr += tl.program_id(0).to(tl.int64) * width
-    column = tl.arange(0, TILE)[None, :]
+    column = columns_from(0, MULTIPLE, 1, TILE)
     dweight = tl.zeros((ROWS, TILE), tl.float32)
     for first in range(begin, rows, programs * ROWS):
         row = first + programs * tl.arange(0, ROWS)
@@ -109,7 +110,8 @@ def kernel(
         if BLOCK >= WIDTH:
             dy = load_tile(dy_row, column, width, inside, FULL, ROWS)
             hat = load_tile(x_row, column, width, inside, FULL, ROWS) * rstd
-            g = dy * load_columns(weight_ptr, column, width, 0.0, FULL)
+            everywhere = tl.broadcast_to(column, (ROWS, TILE))
+            g = dy * load_columns(weight_ptr, everywhere, width, 0.0, FULL)
             both = (tl.sum(g * hat, 1) / width)[:, None]
             store_tile(dx_row, column, width, inside, (g - hat * both) * rstd, FULL, ROWS)
             dweight += dy * hat

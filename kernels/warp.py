@@ -70,6 +70,9 @@ def kernel(
     row = tl.program_id(0) % groups * ROWS + tl.arange(0, ROWS)
     row = tl.minimum(row, height - 1).to(tl.int64)[:, None]
     word = (tl.program_id(1) * (BLOCK // SIZE) + tl.arange(0, BLOCK // SIZE))[None, :]
+    # Neighbouring words go to neighbouring threads even where a thread has two: it gathers
+    # pixel by pixel, and vectors of words would reach it through shared memory.
+    word = tl.max_contiguous(word, (1, 1))
     inside = (word < columns // SIZE) | FULL
     offset_ptr += row * vouched(stride_o, MULTIPLE)
     y_ptr += row * columns

@@ -1,0 +1,69 @@
+"""Nothing goes through shared memory on its way between loads and stores that need not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from asmtune.compile import Lowering, Request, compile_one
+from asmtune.config import Config
+from asmtune.kernel_module import load_kernel_module
+from asmtune.records import Artifact
+from asmtune.settings import Settings
+from asmtune.target import Target
+
+Compile = Callable[[str, Mapping[str, int], str, Config], Artifact]
+
+WIDTHS = (8192, 1000, 782, 781)
+"""Multiples of all blocks, of 8, of 2, and of none of these."""
+
+LOOP = re.compile(r"scf\.for.*?scf\.yield", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def compiled(settings: Settings, target: Target) -> Compile:
+    """Compiles a kernel at a shape, dtype and config."""
+
+    def compile_at(name: str, shape: Mapping[str, int], dtype: str, config: Config) -> Artifact:
+        problem = load_kernel_module(name).problem(shape, dtype, "meta")
+        request = Lowering(problem, target, 60).request(config)
+        assert isinstance(request, Request), request
+        artifact = compile_one(request, settings)
+        assert isinstance(artifact, Artifact), artifact
+        return artifact
+
+    return compile_at
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize("cols", WIDTHS)
+@pytest.mark.parametrize("tile", [(4, 256), (16, 128), (1, 1024)])
+def test_biases_meet_their_tile(
+    compiled: Compile, dtype: str, cols: int, tile: tuple[int, int]
+) -> None:
+    """An element-wise kernel over rows has no use for shared memory, whatever the width."""
+    config = Config({"BLOCK_M": tile[0], "BLOCK_N": tile[1]}, num_warps=4)
+    artifact = compiled("broadcast_relu", {"rows": 64, "cols": cols}, dtype, config)
+    assert artifact.shared_bytes == 0
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize("cols", [782, 781])
+def test_weights_meet_rows_of_odd_width(compiled: Compile, dtype: str, cols: int) -> None:
+    """RMSNorm takes shared memory for one number a warp, and none for weights."""
+    config = Config({"ROWS": 1, "BLOCK": 1024, "STAGES": 1}, num_warps=4)
+    artifact = compiled("rmsnorm", {"rows": 64, "cols": cols}, dtype, config)
+    assert artifact.shared_bytes == 4 * 4
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+@pytest.mark.parametrize("cols", [768, 781])
+def test_walked_rows_stay_in_registers(compiled: Compile, dtype: str, cols: int) -> None:
+    """RMSNorm's backward walks several rows at once, and turns none into another layout."""
+    config = Config({"ROWS": 4, "BLOCK": 1024}, num_warps=8)
+    artifact = compiled("rmsnorm_backward", {"rows": 4096, "cols": cols}, dtype, config)
+    (loop,) = LOOP.findall(artifact.outputs["ttgir"])
+    assert "tt.load" in loop
+    assert "convert_layout" not in loop
