@@ -1,0 +1,159 @@
+"""AI-Bench8: eight tuned kernels against untuned ones, with parts of the tuner taken away.
+
+    python -m benchmarks.aibench8 [--kernels softmax,rope] [--rounds N] [--output FILE]
+    python -m benchmarks.aibench8 --dry-run
+    python -m benchmarks.aibench8.figure
+
+Needs a GPU, but for `--dry-run`, which compiles the launches for an H200. Caches are empty at
+the start. Each kernel is tuned, each result checked against float64 (whole numbers exactly),
+then all are timed in one race, interleaved in an order of each round's own: many launches in a
+CUDA graph, whose replay is timed, caches as the launch before left them. The tuner's clock does
+the same. Bars are speedups over the untuned kernel in `baselines/`:
+
+    full          the kernel of `asmtune.kernels` with the config that the tuner found
+    dispatch_off  the same with the default config of its space: nothing is selected
+    contract_off  tuned as well, but told nothing: no divisor of sizes, no alignment, so that
+                  it is the masked variant that takes any argument
+    asm_off       the same space, as many timings as `full` took, of configs drawn at random:
+                  no code is looked at; several draws, of which the median counts. One draw,
+                  where `full` timed the whole space
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from asmtune.errors import AsmtuneError
+from asmtune.guard import guarded
+from asmtune.measure import TimingPolicy, device_name
+from asmtune.records import Failure
+from asmtune.settings import Settings
+from asmtune.target import load_target
+from asmtune.target.shipped import match_device
+from asmtune.tuning import EFFORTS, Effort
+from benchmarks.aibench8.experiment import Plan, line
+from benchmarks.aibench8.offline import lines
+from benchmarks.aibench8.summary import speedups, summary
+from benchmarks.aibench8.tasks import TASKS, Task
+from benchmarks.aibench8.tuning import Tuner
+from benchmarks.provenance import RESULTS, provenance
+
+OUTPUT = RESULTS / "aibench8.json"
+
+GRAPH = TimingPolicy(mode="graph", flush_bytes=0, launches=20)
+"""Of the tuner: launches one after another, warm."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures the kernels and writes what came of it, anew after each."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    names = options.kernels.split(",") if options.kernels else list(TASKS)
+    unknown = [name for name in names if name not in TASKS]
+    if unknown:
+        parser.error(f"no kernel {unknown[0]!r}: give some of {','.join(TASKS)}")
+    if not options.output.parent.is_dir():
+        parser.error(f"--output: there is no folder {options.output.parent}; make it first")
+    if min(options.rounds, options.seeds, options.launches) < 1 or not options.seconds > 0:
+        parser.error("--rounds, --seeds and --launches must be 1 or more, and --seconds above 0")
+    tasks = [task for name, task in TASKS.items() if name in names]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["ASMTUNE_CACHE_DIR"] = f"{folder}/asmtune"
+        os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
+        if options.dry_run:
+            _dry_run(tasks)
+        else:
+            _measure(tasks, options, parser)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.aibench8")
+    parser.add_argument("--kernels", default="", help=f"some of {','.join(TASKS)}; default: all")
+    parser.add_argument("--effort", choices=sorted(EFFORTS), default="balanced")
+    parser.add_argument("--seeds", type=int, default=5, help="draws by chance of each kernel")
+    parser.add_argument("--rounds", type=int, default=40, help="samples of each in the last race")
+    parser.add_argument("--launches", type=int, default=100, help="in a graph of the last race")
+    parser.add_argument(
+        "--seconds", type=float, default=330.0, help="after which no more draws are made"
+    )
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--dry-run", action="store_true", help="compile alone, without a GPU")
+    return parser
+
+
+def _dry_run(tasks: Sequence[Task]) -> None:
+    target, settings = load_target("H200"), Settings.from_environment()
+    for task in tasks:
+        for text in lines(task, target, settings):
+            print(text, flush=True)
+
+
+def _measure(
+    tasks: Sequence[Task], options: argparse.Namespace, parser: argparse.ArgumentParser
+) -> None:
+    import torch
+    import triton
+
+    if not torch.cuda.is_available():
+        parser.error("there is no CUDA GPU on this machine; --dry-run works without one")
+    # For kernels that make descriptors, whose memory Triton asks for at each launch.
+    triton.set_allocator(lambda size, *_: torch.empty(size, dtype=torch.int8, device="cuda"))
+    device = device_name()
+    target = match_device(device)
+    if target is None:
+        parser.error(f"no target describes {device!r}; `asmtune targets` lists those that are")
+    effort = replace(EFFORTS[options.effort], policy=GRAPH)
+    policy = replace(GRAPH, launches=options.launches, fine_rounds=options.rounds)
+    tuner = Tuner(device, effort, Settings.from_environment())
+    plan, began = Plan(tuner, target, policy, options.seeds), time.monotonic()
+    results: list[dict[str, Any]] = []
+    # The first, matmul, has by far the most configs: it comes last, and has what time is left.
+    for number, task in enumerate(reversed(tasks), 1):
+        ends_s = began + options.seconds * number / len(tasks)
+        result = survived(task, lambda task=task, ends_s=ends_s: plan.result(task, ends_s))
+        results.insert(0, result)
+        print(line(result, speedups(result.get("race", ()))), flush=True)
+        meta = {**provenance(), **_told(effort), "race_clock": asdict(policy)}
+        meta["seconds"] = round(time.monotonic() - began, 1)
+        write(options.output, {"meta": meta, "summary": summary(results), "results": results})
+        torch.cuda.empty_cache()
+    found = summary(results)
+    print(json.dumps({key: found[key] for key in ("geometric_mean", "kernels", "under_1")}))
+    sys.exit(1 if found["failed"] else 0)
+
+
+def _told(effort: Effort) -> dict[str, Any]:
+    """How the tuner searched, without limits that are none."""
+    names = {"effort": effort.name, "strategy": effort.strategy, "scorer": effort.scorer}
+    return {**names, "pace": asdict(effort.pace), "tuning_clock": asdict(effort.policy)}
+
+
+def survived(task: Task, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A kernel's result, or why there is none: it costs the other kernels nothing."""
+    try:
+        made = guarded("launch", work)
+    except AsmtuneError as error:
+        made = Failure("tune", "error", str(error))
+    if not isinstance(made, Failure):
+        return made
+    return {**task.told, "failed": " ".join(str(made).split())}
+
+
+def write(path: Path, found: dict[str, Any]) -> None:
+    """Writes results as JSON, whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
+    part.replace(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The last race: every bar's launch, checked, then timed interleaved with the baseline's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from asmtune.compile import Lowering, compile_one
+from asmtune.compile.load import load
+from asmtune.config import Config
+from asmtune.guard import guarded
+from asmtune.measure import Race, Subject, TimingPolicy
+from asmtune.measure.clock import Clock
+from asmtune.problem import Problem
+from asmtune.records import Failure, Measurement
+from asmtune.settings import Settings
+from asmtune.target import Target
+from tests.kernels.tolerances import excess
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrant:
+    """One launch in the race.
+
+    Attributes:
+        bar: what of the experiment it is.
+        config: what it is launched with.
+        launch: queues it once; or why it cannot be.
+        outputs: what it writes.
+        wanted: what they are to hold, in float64.
+        tolerances: rows of the table of tolerances by dtype, where not the dtype's own.
+        seed: of what chance drew; None for other bars.
+    """
+
+    bar: str
+    config: Config
+    launch: Callable[[], Any] | Failure
+    outputs: Sequence[torch.Tensor]
+    wanted: Sequence[torch.Tensor]
+    tolerances: Mapping[str, str] = field(default_factory=dict)
+    seed: int | None = None
+
+
+def plain(problem: Problem, config: Config) -> Callable[[], Any]:
+    """A launch by Triton itself."""
+    arguments = {**problem.arguments, **config.all_kwargs()}
+    return lambda: problem.kernel[problem.grid](**arguments)
+
+
+def compiled(
+    problem: Problem, config: Config, target: Target, settings: Settings
+) -> Callable[[], Any] | Failure:
+    """A launch of the very binary that the tuner timed, off its folder."""
+    lowering = Lowering(problem, target, settings.compile_timeout_s)
+    request = lowering.request(config)
+    if isinstance(request, Failure):
+        return request
+    artifact = compile_one(request, settings)
+    if isinstance(artifact, Failure):
+        return artifact
+    loaded = load(lowering, config, artifact)
+    if isinstance(loaded, Failure):
+        return loaded
+
+    def launch() -> None:
+        loaded.prepare()
+        loaded.run()
+
+    return launch
+
+
+def race(entrants: Sequence[Entrant], clock: Clock, policy: TimingPolicy) -> list[dict[str, Any]]:
+    """A row for each entrant: its time, or what is wrong with it; only right ones are timed."""
+    rows = [_checked(entrant) for entrant in entrants]
+    right = [place for place, row in enumerate(rows) if "failed" not in row]
+    subjects = [_subject(entrants[place]) for place in right]
+    for place, (_, found) in zip(right, Race(clock, policy).final(subjects), strict=True):
+        rows[place] |= _timed(found)
+    return rows
+
+
+def _checked(entrant: Entrant) -> dict[str, Any]:
+    """An entrant's row as far as its outputs tell."""
+    row: dict[str, Any] = {"bar": entrant.bar, "config": entrant.config.to_dict()}
+    if entrant.seed is not None:
+        row["seed"] = entrant.seed
+    launch = entrant.launch
+    if isinstance(launch, Failure):
+        return {**row, "failed": str(launch)}
+
+    def error() -> float:
+        for output in entrant.outputs:
+            output.zero_()
+        launch()
+        pairs = zip(entrant.outputs, entrant.wanted, strict=True)
+        return max(excess(got, want, entrant.tolerances) for got, want in pairs)
+
+    found = guarded("launch", error)
+    if isinstance(found, Failure):
+        return {**row, "failed": str(found)}
+    if not found <= 1.0:
+        return {
+            **row,
+            "failed": f"its outputs are wrong: {min(found, 1e300):.3g} times the tolerance",
+        }
+    return {**row, "error_by_tolerance": round(found, 4)}
+
+
+def _subject(entrant: Entrant) -> Subject:
+    launch = entrant.launch
+    assert not isinstance(launch, Failure)
+
+    def run() -> None:
+        launch()
+
+    return Subject(entrant.config, run, lambda: None)
+
+
+def _timed(found: Measurement | Failure) -> dict[str, Any]:
+    if isinstance(found, Failure):
+        return {"failed": str(found)}
+    figures = {"p20_us": found.p20_us, "p50_us": found.median_us, "p80_us": found.p80_us}
+    rounded = {name: round(value, 4) for name, value in figures.items()}
+    return {**rounded, "samples": len(found.samples_us)}

@@ -1,0 +1,140 @@
+"""One kernel of AI-Bench8: tuned in three ways, checked, and raced against its baseline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from asmtune.config import Config
+from asmtune.measure import GpuClock, TimingPolicy
+from asmtune.problem import Problem
+from asmtune.target import Target
+from benchmarks.aibench8.baselines import baseline_of, exact
+from benchmarks.aibench8.contest import Entrant, compiled, plain, race
+from benchmarks.aibench8.summary import BASELINE
+from benchmarks.aibench8.tasks import Task, contract_of, without_contract
+from benchmarks.aibench8.tuning import Search, Tuner, Tuning
+from tests.kernels.accuracy import case_of
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How each kernel is measured.
+
+    Attributes:
+        tuner: tunes.
+        target: the GPU, to compile for.
+        policy: of the last race.
+        seeds: draws by chance, the first of which is always made.
+        device: where tensors are made.
+    """
+
+    tuner: Tuner
+    target: Target
+    policy: TimingPolicy
+    seeds: int
+    device: str = "cuda"
+
+    def result(self, task: Task, ends_s: float) -> dict[str, Any]:
+        """Everything of one kernel.
+
+        Args:
+            task: the kernel.
+            ends_s: by `time.monotonic`; no further draw by chance begins after it.
+
+        Raises:
+            AsmtuneError: it cannot be tuned.
+        """
+        began = time.monotonic()
+        problem = task.problem(self.device)
+        search = Search.of(task, problem)
+        masked = replace(search, problem=without_contract(problem))
+        full = self.tuner.tuned(search, "full")
+        general = self.tuner.tuned(masked, "contract_off")
+        configs = len(list(search.space.configs(**problem.shape)))
+        # Where all were timed, any order of them finds the same.
+        draws = self._draws(search, full, 1 if full.timed >= configs else self.seeds, ends_s)
+        ours = _Ours(self, task, _tuple(task.module.reference(problem.arguments)))
+        entrants = [
+            *untuned(task, self.device),
+            ours.entrant("full", problem, full.winner),
+            ours.entrant("dispatch_off", problem, search.space.first(**problem.shape)),
+            ours.entrant("contract_off", masked.problem, general.winner),
+            *(ours.entrant("asm_off", problem, t.winner, n) for n, t in enumerate(draws)),
+        ]
+        rows = race(entrants, GpuClock(self.policy), self.policy)
+        told = {"full": full.told, "contract_off": general.told}
+        return {
+            **task.told,
+            "contract": contract_of(problem),
+            "configs": configs,
+            "race": rows,
+            "tuning": {**told, "asm_off": [tuning.told for tuning in draws]},
+            "seconds": round(time.monotonic() - began, 1),
+        }
+
+    def _draws(self, search: Search, full: Tuning, most: int, ends_s: float) -> list[Tuning]:
+        """Runs by chance with as many timings as the full one, until the time is up."""
+        made: list[Tuning] = []
+        while len(made) < most and (not made or time.monotonic() < ends_s):
+            made.append(self.tuner.by_chance(search, full.timed, len(made)))
+        return made
+
+
+@dataclass(frozen=True)
+class _Ours:
+    """Makes entrants of our kernel."""
+
+    plan: Plan
+    task: Task
+    wanted: Sequence[torch.Tensor]
+
+    def entrant(
+        self, bar: str, problem: Problem, config: Config, seed: int | None = None
+    ) -> Entrant:
+        return Entrant(
+            bar=bar,
+            config=config,
+            launch=compiled(problem, config, self.plan.target, self.plan.tuner.settings),
+            outputs=[problem.arguments[name] for name in self.task.module.OUTPUTS],
+            wanted=self.wanted,
+            tolerances=case_of(self.task.name).on_gpu,
+            seed=seed,
+        )
+
+
+def untuned(task: Task, device: str) -> list[Entrant]:
+    """The baseline's launches."""
+    module, inputs = baseline_of(task.name), task.inputs(device)
+    problem, wanted = module.problem(inputs), exact(task, inputs)
+    return [
+        Entrant(
+            bar=BASELINE,
+            config=config,
+            launch=plain(problem, config),
+            outputs=[problem.arguments[name] for name in module.OUTPUTS],
+            wanted=wanted,
+            tolerances=case_of(task.name).on_gpu,
+        )
+        for config in module.CONFIGS
+    ]
+
+
+def _tuple(result: Any) -> Sequence[torch.Tensor]:
+    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+def line(result: Mapping[str, Any], found: Mapping[str, Mapping[str, float]]) -> str:
+    """A kernel's result as text."""
+    if "failed" in result:
+        return f"{result['kernel']:<12} FAILED: {result['failed']}"
+    times = [row["p50_us"] for row in result["race"] if "p50_us" in row and row["bar"] == BASELINE]
+    bars = "  ".join(f"{bar} {figures['speedup']:.2f}" for bar, figures in found.items())
+    wrong = [row for row in result["race"] if "failed" in row]
+    base = min(times, default=float("nan"))
+    text = f"{result['kernel']:<12}{base:>9.2f} us  {bars}  ({result['seconds']} s)"
+    return text + "".join(f"  {row['bar']} FAILED: {row['failed']}" for row in wrong)

@@ -1,0 +1,95 @@
+"""The eight kernels with their shapes and dtypes, and a problem without its contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import triton
+
+from asmtune.problem import Problem, jit_function
+from tests.kernels.accuracy import module_of
+
+CONTRACT = "MULTIPLE"
+"""How the names of constexprs begin by which kernels are told what divides their sizes."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One kernel at its shape.
+
+    Attributes:
+        name: of the kernel's module, and of its baseline's.
+        shape: sizes by the module's names.
+        dtype: of the inputs.
+    """
+
+    name: str
+    shape: Mapping[str, int]
+    dtype: str = "fp32"
+
+    @property
+    def module(self) -> Any:
+        """The kernel's module."""
+        return module_of(self.name)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What it is, for results."""
+        return {"kernel": self.name, "shape": dict(self.shape), "dtype": self.dtype}
+
+    def inputs(self, device: str) -> dict[str, Any]:
+        """Arguments of the public function, the same at every call."""
+        torch.manual_seed(0)
+        made: dict[str, Any] = self.module.inputs(self.shape, self.dtype, device)
+        return made
+
+    def problem(self, device: str) -> Problem:
+        """Our kernel's launch on these inputs."""
+        torch.manual_seed(0)
+        made: Problem = self.module.problem(self.shape, self.dtype, device)
+        return made
+
+
+TASKS = {
+    task.name: task
+    for task in (
+        Task("matmul", {"batch": 1, "M": 256, "N": 512, "K": 256}),
+        Task("dropout", {"n": 1_048_576}),
+        Task("softmax", {"rows": 1823, "cols": 781}),
+        Task("layernorm", {"rows": 1151, "cols": 8192}),
+        Task(
+            "correlation",
+            {"shifts": 5, "channels": 58, "height": 112, "width": 88, "out_shift": 0},
+            "i8",
+        ),
+        Task("resize", {"channels": 3, "height": 512, "width": 512}, "i8"),
+        Task("rope", {"seq": 512, "batch": 16, "heads": 8, "dim": 1024}),
+        Task("warp", {"channels": 3, "height": 1024, "width": 1024}, "i8"),
+    )
+}
+"""As in AI-Bench8, by name."""
+
+
+def contract_of(problem: Problem) -> dict[str, Any]:
+    """What the kernel is told of its arguments by constexprs, by name."""
+    return {name: v for name, v in problem.arguments.items() if name.startswith(CONTRACT)}
+
+
+def without_contract(problem: Problem) -> Problem:
+    """The same launch of the general variant, with masks, that takes any size and address.
+
+    Every contract says that 1 divides, and Triton is kept from looking whether arguments are
+    multiples of 16. That a stride is 1 stays known: it is the layout and no contract.
+    """
+    function = jit_function(problem.kernel)
+    general = triton.jit(
+        function.fn,
+        do_not_specialize=function.do_not_specialize,
+        do_not_specialize_on_alignment=[p.name for p in function.params if not p.is_constexpr],
+    )
+    nothing = dict.fromkeys(contract_of(problem), 1)
+    shape = {**problem.shape, **{name: 1 for name in problem.shape if name.startswith(CONTRACT)}}
+    return replace(problem, kernel=general, arguments={**problem.arguments, **nothing}, shape=shape)

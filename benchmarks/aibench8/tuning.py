@@ -1,0 +1,130 @@
+"""What the tuner finds for one problem: as users tune, and with its rankings left to chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from asmtune.config import Config
+from asmtune.problem import Problem
+from asmtune.records import TuneRecord
+from asmtune.settings import Settings
+from asmtune.space import Space
+from asmtune.tuning import Effort, TuneJob, TuneOptions, TuneResult, Workshop, key_of
+from asmtune.tuning.session import Opener
+from benchmarks.aibench8.tasks import Task
+
+if TYPE_CHECKING:
+    from asmtune.tuning import Choices
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A finished run.
+
+    Attributes:
+        winner: what it would launch.
+        timed: configs tried on the GPU.
+        told: the run for the results, every config's time among it.
+    """
+
+    winner: Config
+    timed: int
+    told: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is tuned.
+
+    Attributes:
+        problem: a launch.
+        space: its configs.
+        choices: of how to tune, as the kernel's own decorator has them.
+    """
+
+    problem: Problem
+    space: Space
+    choices: Mapping[str, Any] = field(default_factory=dict)
+
+    def options(self, effort: Effort, seed: int = 0) -> TuneOptions:
+        """How to tune it with an effort, whatever the store knows of it."""
+        given = {**self.choices, "effort": effort, "seed": seed, "force": True}
+        return TuneOptions.of(cast("Choices", given))
+
+    @classmethod
+    def of(cls, task: Task, problem: Problem) -> Self:
+        """As the kernel's own public function tunes it."""
+        module = task.module
+        return cls(problem, module.space(), module._tuned.options.choices)
+
+
+@dataclass(frozen=True)
+class Tuner:
+    """How problems are tuned.
+
+    Attributes:
+        device: the GPU's name.
+        effort: with the clock that also times the final race.
+        settings: of the folder where compiled configs lie, which all runs share.
+        opener: opens what checks and times; this GPU where it is None.
+    """
+
+    device: str
+    effort: Effort
+    settings: Settings
+    opener: Opener | None = None
+
+    def tuned(self, search: Search, run: str) -> Tuning:
+        """As `asmtune.tune` does, knowing of no other run.
+
+        Args:
+            search: what is tuned.
+            run: names the run's own store.
+
+        Raises:
+            AsmtuneError: it cannot be tuned.
+        """
+        return self._run(search, run, search.options(self.effort))
+
+    def by_chance(self, search: Search, timings: int, seed: int) -> Tuning:
+        """The same number of timings, of configs drawn at random; no assembly is looked at.
+
+        The default is timed as ever. Caps on registers, which are read off machine code, are
+        not tried.
+
+        Raises:
+            AsmtuneError: it cannot be tuned.
+        """
+        effort = replace(
+            self.effort,
+            name="chance",
+            strategy="random",
+            scorer="chance",
+            limits=replace(self.effort.limits, timings=timings),
+            caps=0,
+        )
+        return self._run(search, f"chance{seed}", search.options(effort, seed))
+
+    def _run(self, search: Search, run: str, options: TuneOptions) -> Tuning:
+        problem = search.problem
+        # A store of its own: a run must not begin with what another one timed.
+        store = self.settings.cache_dir / f"{problem.name}-{run}.sqlite"
+        settings = replace(self.settings, store_url=str(store))
+        workshop = replace(Workshop.open(self.device, options, settings), opener=self.opener)
+        result = workshop.resolve(TuneJob(problem, key_of(problem, self.device)), search.space)
+        assert result.record is not None  # nobody else tunes it
+        return Tuning(result.record.winner, result.timed, _told(result, result.record))
+
+
+def _told(result: TuneResult, record: TuneRecord) -> dict[str, Any]:
+    ranked = sorted(record.measurements, key=lambda m: m.median_us)
+    return {
+        "winner": record.winner.to_dict(),
+        "seconds": round(result.seconds, 2),
+        "compiled": result.compiled,
+        "timed": result.timed,
+        "candidates_us": {str(m.config): round(m.median_us, 3) for m in ranked},
+        "failures": {str(config): str(failure) for config, failure in record.failures},
+    }

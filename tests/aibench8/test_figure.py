@@ -1,0 +1,111 @@
+"""The figure of AI-Bench8: drawn from a file alone, from 0, every bar as high as its figure."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.aibench8 import figure
+from benchmarks.aibench8.summary import BARS, summary
+
+pytest.importorskip("matplotlib")
+from matplotlib.figure import Figure
+
+
+def found(kernels: int = 2) -> dict[str, Any]:
+    """A small file: each kernel is twice as fast as the one before."""
+    results = []
+    for number in range(kernels):
+        rows = [{"bar": "baseline", "p20_us": 30.0, "p50_us": 32.0, "p80_us": 36.0}]
+        for place, bar in enumerate(BARS):
+            us = 2.0 ** (place - number)
+            rows.append({"bar": bar, "p20_us": 0.9 * us, "p50_us": us, "p80_us": 1.1 * us})
+        results.append({"kernel": f"kernel{number}", "race": rows})
+    return {"meta": {"device": "NVIDIA H200"}, "summary": summary(results), "results": results}
+
+
+def drawn(content: dict[str, Any]) -> Any:
+    """Its axes."""
+    axis = Figure().subplots()
+    figure.draw_on(axis, content)
+    return axis
+
+
+def test_bars_begin_at_0() -> None:
+    """The y axis and all bars begin at 0, and no bar or range leaves the axis."""
+    axis = drawn(found())
+    assert axis.get_ylim()[0] == 0.0
+    assert all(bar.get_y() == 0.0 for bar in axis.patches)
+    tops = [*(bar.get_height() for bar in axis.patches)]
+    tops += [y for line in axis.lines for y in line.get_ydata()]
+    assert max(tops) < axis.get_ylim()[1]
+
+
+def test_groups_of_bars() -> None:
+    """Each kernel has its four bars side by side, and their means stand last."""
+    axis = drawn(found())
+    assert [label.get_text() for label in axis.get_xticklabels()] == [
+        "kernel0",
+        "kernel1",
+        figure.MEAN,
+    ]
+    bars = {group.get_label(): group.patches for group in axis.containers}
+    assert list(bars) == list(BARS)
+    assert [bar.get_height() for bar in bars["full"]] == pytest.approx(
+        [32, 64, (32 * 64) ** 0.5], abs=1e-3
+    )
+    assert [bar.get_height() for bar in bars["asm_off"]] == pytest.approx([4, 8, 32**0.5], abs=1e-3)
+    edges = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in axis.patches)
+    assert all(right <= left + 1e-9 for (_, right), (left, _) in itertools.pairwise(edges))
+
+
+def test_a_kernel_without_figures_has_no_bars() -> None:
+    """What failed takes no place, and a bar that is missing leaves a gap."""
+    content = found()
+    content["summary"]["speedup"]["kernel0"] = {}
+    del content["summary"]["speedup"]["kernel1"]["asm_off"]
+    axis = drawn(content)
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["kernel1", figure.MEAN]
+    assert len(axis.patches) == 2 * len(BARS) - 1
+
+
+def test_files(tmp_path: Path) -> None:
+    """PDF and PNG are written beside the results, equal for equal results."""
+    results = tmp_path / "aibench8.json"
+    results.write_text(json.dumps(found()))
+    figure.main([str(results)])
+    first = {suffix: (tmp_path / f"aibench8{suffix}").read_bytes() for suffix in (".pdf", ".png")}
+    assert first[".pdf"].startswith(b"%PDF")
+    assert first[".png"].startswith(b"\x89PNG")
+    (tmp_path / "again").mkdir()
+    figure.main([str(results), "--output", str(tmp_path / "again")])
+    again = tmp_path / "again"
+    assert first == {suffix: (again / f"aibench8{suffix}").read_bytes() for suffix in first}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "there is no file"),
+        ("{", "is no JSON"),
+        ("[]", "has no meta and summary"),
+        ('{"meta": {}}', "has no meta and summary"),
+    ],
+)
+def test_bad_files(
+    content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is none of the experiment's is refused in one line."""
+    path = tmp_path / "results.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SystemExit) as ended:
+        figure.main([str(path)])
+    assert ended.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert message in last
+    assert sorted(tmp_path.iterdir()) == ([path] if content is not None else [])
