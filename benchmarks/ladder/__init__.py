@@ -1,0 +1,1 @@
+"""The GEMM ladder: five kernels of growing skill, and the table of what each step gains."""

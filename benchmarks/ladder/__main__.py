@@ -1,0 +1,109 @@
+"""What each step of the GEMM ladder gains, and what its assembly shows.
+
+    python -m benchmarks.ladder [--assembly] [--rounds N] [--output FILE]
+    python -m benchmarks.ladder --table
+
+The first needs a GPU: each step is checked against float64 at each size, then timed against
+`torch.matmul`, v4 against `torch.addmm` and `gelu`, interleaved, L2 cold, p50; what is wrong is
+not timed, and the exit status is 1. v0 gets few samples where one takes long. `--assembly`
+compiles for an H200 and times nothing. `--table` writes docs/ladder.md from the file alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from asmtune.config import Config
+from asmtune.measure import GpuClock, Race, Subject, TimingPolicy, device_name
+from asmtune.records import Measurement
+from asmtune.settings import Settings
+from asmtune.target import load_target
+from benchmarks.ladder.document import DOCUMENT, document
+from benchmarks.ladder.steps import SIZES, STEPS, Operands, Size, assembly
+from benchmarks.provenance import RESULTS, write
+from tests.kernels.tolerances import excess
+
+
+def errors(operands: Operands) -> dict[str, float]:
+    """The error of each step by what is allowed; up to 1 is right."""
+    product, fused = operands.exact()
+    wanted, launches = dict.fromkeys(STEPS, product) | {"v4": fused}, operands.launches()
+    # JSON has no infinity.
+    return {name: min(excess(launches[name](), wanted[name]), 1e300) for name in STEPS}
+
+
+def timed(operands: Operands, policy: TimingPolicy) -> dict[str, dict[str, Any]]:
+    """Microseconds and samples of each launch, or why it failed."""
+
+    def subject(run: Any) -> Subject:
+        def launch() -> None:
+            run()
+
+        return Subject(Config({}), launch, lambda: None)
+
+    launches = operands.launches()
+    outcomes = Race(GpuClock(policy), policy).final([subject(run) for run in launches.values()])
+    found: dict[str, dict[str, Any]] = {}
+    for name, (_, outcome) in zip(launches, outcomes, strict=True):
+        if isinstance(outcome, Measurement):
+            found[name] = {
+                "p50_us": round(outcome.median_us, 3),
+                "samples": len(outcome.samples_us),
+            }
+        else:
+            found[name] = {"failed": outcome.detail}
+    return found
+
+
+def measured(size: Size, policy: TimingPolicy) -> dict[str, Any]:
+    """The check at one size and, where it passes, the times."""
+    torch.manual_seed(0)
+    operands = Operands.random(size, "cuda")
+    found = errors(operands)
+    wrong = {name: error for name, error in found.items() if not error <= 1}
+    if wrong:
+        return {"wrong": wrong}
+    return {"error_by_tolerance": found, "times": timed(operands, policy)}
+
+
+def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """One row a size: times, and what the assembly shows of each step."""
+    target = load_target("H200" if options.assembly else device_name())
+    settings = Settings.from_environment()
+    policy = TimingPolicy(fine_rounds=options.rounds)
+    for size in SIZES:
+        # Before the assembly is read, since v3 and v4 find their configs here.
+        times = {} if options.assembly else measured(size, policy)
+        shown = {name: assembly(name, size, target, settings) for name in STEPS}
+        yield {"size": dict(size), "target": target.name, **times, "assembly": shown}
+
+
+def main() -> None:
+    """Measures the ladder, or writes its document."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--assembly", action="store_true", help="times nothing; needs no GPU")
+    parser.add_argument("--table", action="store_true", help=f"write docs/{DOCUMENT.name}")
+    parser.add_argument("--rounds", type=int, default=30, help="samples of each launch")
+    parser.add_argument("--output", type=Path, default=RESULTS / "ladder.json")
+    options = parser.parse_args()
+    if options.table:
+        DOCUMENT.write_text(document(json.loads(options.output.read_text())))
+        return
+    table = []
+    for row in rows(options):
+        table.append(row)
+        print(json.dumps(row), flush=True)
+        # After each size, so that an interrupted run leaves what it has.
+        write(options.output, {"dtype": "fp16", "rows": table})
+    sys.exit(1 if any("wrong" in row for row in table) else 0)
+
+
+if __name__ == "__main__":
+    main()

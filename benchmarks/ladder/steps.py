@@ -1,0 +1,136 @@
+"""The steps of the ladder: how each is launched, and what its assembly shows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from asmtune.compile import Lowering, Request, compile_one
+from asmtune.config import Config
+from asmtune.errors import CompileError
+from asmtune.features import Profile, ProfileReader
+from asmtune.problem import Problem
+from asmtune.records import Artifact
+from asmtune.settings import Settings
+from asmtune.target import Target
+from benchmarks.ladder import gemm
+
+Size = Mapping[str, int]
+
+SIZES: tuple[Size, ...] = tuple(dict.fromkeys("MNK", extent) for extent in (1024, 4096, 1000))
+PRODUCT, EPILOGUE = "torch.matmul", "torch.addmm, gelu"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step.
+
+    Attributes:
+        kernel: the Triton function, undecorated.
+        grid: its grid.
+        config: what it is launched with; None where asmtune finds it.
+        tuned: the function as asmtune tunes it, if it does.
+    """
+
+    kernel: Any
+    grid: Callable[[Mapping[str, Any]], tuple[int]]
+    config: Config | None = None
+    tuned: Any = None
+
+    @property
+    def launched_with(self) -> Config:
+        """The config of the last launch; before the first, what the space begins with."""
+        best = self.tuned.best_config if self.tuned is not None else None
+        return self.config or best or gemm.SPACE.first()
+
+
+STEPS = {
+    "v0": Step(gemm.naive, gemm.elements, gemm.V0),
+    "v1": Step(gemm.tiled, gemm.tiles, gemm.V1),
+    "v2": Step(gemm.pipelined, gemm.tiles, gemm.V2),
+    "v3": Step(gemm.pipelined, gemm.tiles, tuned=gemm.autotuned),
+    "v4": Step(gemm.fused, gemm.tiles, tuned=gemm.epilogue),
+}
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What a product of one size takes, in halves."""
+
+    a: torch.Tensor
+    b: torch.Tensor
+    bias: torch.Tensor
+
+    @classmethod
+    def random(cls, size: Size, device: str) -> Operands:
+        """Normal numbers; none on "meta"."""
+        extents = ((size["M"], size["K"]), (size["K"], size["N"]), (size["N"],))
+        return cls(*(torch.randn(n, device=device).half() for n in extents))
+
+    def launches(self) -> dict[str, Callable[[], torch.Tensor]]:
+        """All steps and PyTorch's functions, by name."""
+        a, b, bias = self.a, self.b, self.bias
+        steps = {name: partial(getattr(gemm, name), a, b) for name in STEPS if name != "v4"}
+        return {
+            **steps,
+            "v4": partial(gemm.v4, a, b, bias),
+            PRODUCT: partial(torch.matmul, a, b),
+            # One call for product and bias, since cuBLAS adds a bias by itself.
+            EPILOGUE: lambda: functional.gelu(torch.addmm(bias, a, b)),
+        }
+
+    def exact(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The product, and what v4 makes of it, in float64."""
+        product = self.a.double() @ self.b.double()
+        return product, functional.gelu(product + self.bias.double())
+
+
+def assembly(name: str, size: Size, target: Target, settings: Settings) -> dict[str, Any]:
+    """What a step's machine code shows at a size, by the config that it is launched with.
+
+    Raises:
+        CompileError: it does not compile.
+    """
+    step, given = STEPS[name], Operands.random(size, "meta")
+    config = step.launched_with
+    arguments: dict[str, Any] = gemm.arguments(given.a, given.b)
+    if name == "v4":
+        arguments |= {"bias_ptr": given.bias, "ACTIVATION": "gelu"}
+    problem = Problem(step.kernel, arguments, step.grid, size, name)
+    request = Lowering(problem, target, settings.compile_timeout_s).request(config)
+    made = compile_one(request, settings) if isinstance(request, Request) else request
+    if not isinstance(made, Artifact):
+        raise CompileError(f"ladder: {name} does not compile at {config}: {made.detail}")
+    read = ProfileReader(target)(made)
+    return {"config": config.to_dict(), **_shown(read), "products": _products(made, read)}
+
+
+def _shown(read: Profile) -> dict[str, Any]:
+    """Registers, spills, shared memory, and the loads in loops, by their bytes."""
+    widths: Counter[int] = Counter()
+    ahead = 0
+    for segment in read.segments:
+        for traffic, times in segment.traffic.items():
+            if segment.depth and (traffic.space, traffic.direction) == ("global", "load"):
+                widths[traffic.bytes] += times
+                ahead += times * traffic.copies
+    names = {"registers": "regs_per_thread", "spills": "spill_words", "shared": "shared_bytes"}
+    shown: dict[str, Any] = {word: int(read.static[name]) for word, name in names.items()}
+    loads = {str(width): widths[width] for width in sorted(widths)}
+    return {**shown, "loads": loads, "cp_async": ahead}
+
+
+def _products(made: Artifact, read: Profile) -> str:
+    """What multiplies: wgmma, mma.sync or fma, with its shape where it has one."""
+    for name, feature in (("wgmma", "text_wgmma"), ("mma.sync", "text_mma_sync")):
+        if read.static[feature]:
+            shape = re.search(rf"{name}\S*?\.(m\d+n\d+k\d+)", made.outputs["ptx"])
+            return f"{name} {shape[1]}" if shape else name
+    return "fma"

@@ -1,0 +1,78 @@
+"""Run with TRITON_INTERPRET=1: the ladder on CPU tensors, its errors by tolerance as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch.nn import functional
+
+from asmtune.config import Config
+from asmtune.dtypes import torch_dtype
+from benchmarks.ladder import gemm
+from tests.kernels.tolerances import excess
+
+SIZES = ((1, 1, 1), (17, 33, 65), (5, 30, 0), (0, 4, 4), (67, 3, 150))
+SMALL = {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 16}
+MANY_TILES = {
+    "v1": ((gemm.tiled, {}),),
+    "v2": ((gemm.pipelined, {"GROUP_M": 2}), (gemm.pipelined, {"GROUP_M": 9})),
+}
+ACTIVATIONS = {
+    "none": lambda x: x,
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+}
+
+Case = tuple[str, torch.Tensor, torch.Tensor]
+
+
+def cases(steps: Sequence[str], dtype: str, m: int, n: int, k: int) -> Iterator[Case]:
+    """Each step, the tiled ones with many tiles as well, with what is exact."""
+    kind = torch_dtype(dtype)
+    a, b, bias = (torch.randn(extents).to(kind) for extents in ((m, k), (k, n), (n,)))
+    exact = a.double() @ b.double()
+    for step in steps:
+        if step != "v4":
+            yield step, getattr(gemm, step)(a, b), exact
+        for name, function in ACTIVATIONS.items() if step == "v4" else ():
+            yield f"v4 {name}", gemm.v4(a, b, bias, name), function(exact + bias.double())
+        for kernel, more in MANY_TILES.get(step, ()):
+            c = gemm.launched(kernel, gemm.tiles, gemm.arguments(a, b), Config({**SMALL, **more}))
+            yield f"{step} by many tiles {more}", c, exact
+
+
+def odd(steps: Sequence[str], dtype: str) -> Iterator[Case]:
+    """NaN and infinity in A, and NaN in the bias, stay in their rows and columns."""
+    a, b = torch.randn(20, 24).to(torch_dtype(dtype)), torch.randn(24, 18).to(torch_dtype(dtype))
+    a[3, 5], a[7, 2] = float("nan"), float("inf")
+    exact = a.double() @ b.double()
+    bias = torch.randn(18).to(a.dtype)
+    bias[4] = float("nan")
+    for step in steps:
+        if step == "v4":
+            fused = functional.relu(exact + bias.double())
+            yield "v4 odd values", gemm.v4(a, b, bias, "relu"), fused
+        elif step != "v3":  # the same kernel as v2
+            yield f"{step} odd values", getattr(gemm, step)(a, b), exact
+
+
+def main(dtype: str, *steps: str) -> None:
+    """Every comparison of some steps with a dtype."""
+    torch.manual_seed(0)
+    made = {f"{size}": list(cases(steps, dtype, *size)) for size in SIZES}
+    made["odd"] = list(odd(steps, dtype))
+    # The interpreter cuts bf16 off where a GPU rounds; JSON has no infinity.
+    found = {
+        f"{name} at {size}": min(excess(got, want, {"bf16": "bf16 cut"}), 1e300)
+        for size, rows in made.items()
+        for name, got, want in rows
+    }
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

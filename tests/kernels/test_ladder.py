@@ -1,0 +1,160 @@
+"""The GEMM ladder: its results under Triton's interpreter, its assembly, and its document."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from asmtune.measure import TimingPolicy
+from asmtune.settings import Settings
+from asmtune.target import Target
+from benchmarks.ladder import __main__ as command
+from benchmarks.ladder import gemm
+from benchmarks.ladder.document import DOCUMENT, document
+from benchmarks.ladder.steps import SIZES, STEPS, Operands, assembly
+from benchmarks.provenance import RESULTS
+
+ROOT = Path(__file__).parent.parent.parent
+ROUND, ODD = SIZES[1], SIZES[2]
+
+
+INTERPRETED = [
+    ("fp16", ("v0", "v1", "v2", "v3", "v4")),
+    ("fp32", ("v0", "v1", "v2", "v3", "v4")),
+    ("bf16", ("v0",)),
+    pytest.param(
+        *("bf16", ("v1", "v2", "v3", "v4")),
+        marks=pytest.mark.skip(reason="Triton's interpreter multiplies the bits of bf16 in tl.dot"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("dtype", "steps"), INTERPRETED)
+def test_results_against_float64(dtype: str, steps: tuple[str, ...], tmp_path: Path) -> None:
+    """At any size, tile, activation and odd value a step is off by no more than rounding."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.kernels.interpreted_ladder"]
+    done = subprocess.run(
+        [*command, dtype, *steps],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == (59 if len(steps) > 1 else 6)
+    assert {what: error for what, error in found.items() if not error <= 1} == {}
+
+
+@pytest.fixture(scope="module")
+def shown(settings: Settings, target: Target) -> Callable[..., dict[str, Any]]:
+    """What the assembly of a step shows at a size."""
+    return lambda step, size=ROUND: assembly(step, size, target, settings)
+
+
+def test_each_step_shows_in_the_assembly(shown: Callable[..., dict[str, Any]]) -> None:
+    """v0 multiplies by fma, v1 in tensor cores without loads ahead, v2 and v4 with; none spills."""
+    seen = {step: shown(step) for step in STEPS}
+    assert [seen[step]["products"].split()[0] for step in STEPS] == ["fma", *["wgmma"] * 4]
+    assert "2" in seen["v0"]["loads"]
+    assert all(list(seen[step]["loads"]) == ["16"] for step in STEPS if step != "v0")
+    assert [seen[step]["cp_async"] > 0 for step in STEPS] == [False, False, True, True, True]
+    assert [seen[step]["spills"] for step in STEPS] == [0] * 5
+    assert seen["v0"]["shared"] < seen["v1"]["shared"] < seen["v2"]["shared"]
+
+
+def test_odd_sizes_are_loaded_element_by_element(shown: Callable[..., dict[str, Any]]) -> None:
+    """At 1000, which 16 does not divide, v2 loads 2 bytes at once and nothing ahead."""
+    seen = shown("v2", ODD)
+    assert (list(seen["loads"]), seen["cp_async"]) == (["2"], 0)
+
+
+def test_spaces_hold_v2() -> None:
+    """What v3 and v4 search has the config of v2, and others."""
+    configs = list(gemm.SPACE)
+    assert gemm.V2 in configs
+    assert 12 <= len(configs) <= 200
+
+
+@pytest.mark.parametrize(
+    ("b", "message"),
+    [
+        (torch.zeros(4, 2), "expected two matrices of equal inner extents"),
+        (torch.zeros(3), "expected two matrices of equal inner extents"),
+        (torch.zeros(3, 2).half(), "the dtypes must be equal, and fp16, bf16 or fp32"),
+        (torch.zeros(2, 3).T, "both must be contiguous"),
+        (torch.zeros(1, 1).expand(3, 2**30), "both must be contiguous"),
+        (torch.zeros(3, 2**30, device="meta"), "each matrix must have fewer than"),
+    ],
+)
+def test_operands_that_do_not_fit(b: torch.Tensor, message: str) -> None:
+    """What no step takes is refused with its shape and dtype."""
+    with pytest.raises(ValueError, match=rf"^\(2, 3\) .*{message}"):
+        gemm.v2(torch.zeros(2, 3, device=b.device), b)
+
+
+def test_epilogues_that_do_not_fit() -> None:
+    """Another bias or activation is refused with what it must be."""
+    a, b = torch.zeros(2, 3), torch.zeros(3, 4)
+    with pytest.raises(ValueError, match=r"bias is \(3,\) .* must be contiguous, \(4,\)"):
+        gemm.v4(a, b, torch.zeros(3))
+    with pytest.raises(ValueError, match="'tanh' must be one of none, relu, gelu, silu"):
+        gemm.v4(a, b, torch.zeros(4), "tanh")
+
+
+def test_a_wrong_step_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that is off is named with its error, and nothing is timed."""
+    exact = Operands.random({"M": 8, "N": 8, "K": 8}, "cpu")
+    product, fused = exact.exact()
+    right: dict[str, Any] = dict.fromkeys(STEPS, lambda: product.half())
+    right |= {"v4": lambda: fused.half(), "v1": lambda: (product * 1.01).half()}
+    monkeypatch.setattr(Operands, "random", classmethod(lambda *_: exact))
+    monkeypatch.setattr(Operands, "launches", lambda _: right)
+    assert list(command.measured(ROUND, TimingPolicy())["wrong"]) == ["v1"]
+
+
+def results(**times: float) -> dict[str, Any]:
+    """The committed results, with times at 4096."""
+    found: dict[str, Any] = json.loads((RESULTS / "ladder.json").read_text())
+    for row in found["rows"]:
+        row.pop("times", None)
+        if row["size"]["N"] == 4096 and times:
+            row["times"] = {name: {"p50_us": value} for name, value in times.items()}
+    return found
+
+
+def test_the_document_is_of_the_results() -> None:
+    """docs/ladder.md is what the committed results give: `python -m benchmarks.ladder --table`."""
+    committed = json.loads((RESULTS / "ladder.json").read_text())
+    assert DOCUMENT.read_text() == document(committed)
+
+
+def test_gains_are_told() -> None:
+    """Times give TFLOP/s, the share of PyTorch's speed, and the gain over the step before."""
+    vendor = {"torch.matmul": 160.0, "torch.addmm, gelu": 240.0}
+    times = {"v0": 4e5, "v1": 800.0, "v2": 250.0, "v3": 200.0, "v4": 192.0, **vendor}
+    text = " ".join(document(results(**times)).split())
+    assert "At 4096 it is 500 times as fast as v0." in text
+    assert "At 4096 it is 1.25 times as fast as v2." in text
+    assert "At 4096 it is 1.25 times as fast as torch.addmm, gelu." in text
+    assert "| 4096 | v3 | 200.0 | 687.2 | 0.8 |" in text
+    assert "| 4096 | v4 | 192.0 | 715.8 | 1.2 |" in text
+    assert "| 4096 | torch.matmul | 160.0 | 859.0 | 1 |" in text
+
+
+def test_without_times_none_are_told() -> None:
+    """The assembly alone tells no gain, and says where times come from."""
+    text = document(results())
+    assert "times as fast" not in text
+    assert "the assembly alone;" in text
+    assert all(f"| 1000 | {step} | - | - | - |" in text for step in STEPS)
