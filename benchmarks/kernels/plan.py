@@ -1,0 +1,73 @@
+"""Which rows the table has, and in which order they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.kernels.entry import entry_of
+from tests.kernels.accuracy import module_of
+
+PLANS = ("quick", "full")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A row of the table.
+
+    Attributes:
+        kernel: its name.
+        shape: of its module's SHAPES.
+        dtype: canonical name.
+    """
+
+    kernel: str
+    shape: Mapping[str, Any]
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """On one line; no two rows have the same."""
+        sizes = ",".join(f"{name}={size}" for name, size in self.shape.items())
+        return f"{self.kernel} {sizes} {self.dtype}"
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Place:
+        """The place of a row as the file has it."""
+        return cls(row["kernel"], row["shape"], row["dtype"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Which rows are wanted.
+
+    Attributes:
+        name: "full" for every shape with every dtype, "quick" for every shape with a kernel's
+            first dtype, and its first shape with the others.
+        dtypes: only these, where any are given.
+        shapes: of each kernel at most so many; all where it is None.
+    """
+
+    name: str = "full"
+    dtypes: Sequence[str] = ()
+    shapes: int | None = None
+
+    def places(self, kernels: Sequence[str]) -> list[Place]:
+        """The rows: the first of each kernel, then the others, a kernel after the other.
+
+        A run that is cut off has something of every kernel then.
+        """
+        by_kernel = [list(self._of(name)) for name in kernels]
+        firsts = [places[0] for places in by_kernel if places]
+        return [*firsts, *(place for places in by_kernel for place in places[1:])]
+
+    def _of(self, name: str) -> Iterator[Place]:
+        module = module_of(name)
+        dtypes = entry_of(name).dtypes or module.DTYPES
+        for nth, dtype in enumerate(dtypes):
+            if self.dtypes and dtype not in self.dtypes:
+                continue
+            shapes = module.SHAPES[: self.shapes]
+            for shape in shapes[:1] if self.name == "quick" and nth else shapes:
+                yield Place(name, dict(shape), dtype)

@@ -1,0 +1,93 @@
+"""Writes the tuned configs of a store into `cache/`, for an H200.
+
+    python -m benchmarks.kernels.ship [KERNEL ...] [--store FILE] [--output FOLDER]
+
+Needs no GPU. Of the store, and of what the folder has already, those records are written whose
+key a kernel's public function launches at one of the rows of `benchmarks.kernels`, and whose
+source and space are the kernel's own today. What is stale goes. Prints, for each kernel, how
+many keys it launches and how many of them are shipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from asmtune.records import TuneRecord
+from asmtune.settings import Settings
+from asmtune.store import Store, abridged, interchange, key_digest
+from asmtune.store.lookup import differences
+from benchmarks.kernels.identities import DEVICE, Identity, identities
+from benchmarks.kernels.plan import Plan
+from tests.kernels.accuracy import KERNELS
+
+CACHE = Path(__file__).parents[2] / "cache"
+FASTEST = 6
+"""Timings of each record that are kept: what a reader needs to see by how much the winner leads."""
+
+
+def launched(name: str, plan: Plan) -> dict[str, Identity]:
+    """What a kernel's public function launches at the rows of a plan, by the keys' digests."""
+    found = (made for place in plan.places([name]) for made in identities(place))
+    return {key_digest(key): (key, expected) for key, expected in found}
+
+
+def current(records: Iterable[TuneRecord], wanted: Mapping[str, Identity]) -> Iterator[TuneRecord]:
+    """The records of wanted keys that hold today, one a key: the first."""
+    met: set[str] = set()
+    for record in records:
+        digest = key_digest(record.key)
+        if digest not in wanted or digest in met:
+            continue
+        if not differences(record.provenance, wanted[digest][1]):
+            met.add(digest)
+            yield record
+
+
+def file_of(name: str, folder: Path = CACHE) -> Path:
+    """Where a kernel's records lie."""
+    return folder / f"{name}-{DEVICE.rpartition(' ')[2].lower()}.json"
+
+
+def ship(name: str, tuned: Iterable[TuneRecord], folder: Path) -> tuple[int, int]:
+    """Writes a kernel's file; how many keys it launches, and how many of them are shipped."""
+    file = file_of(name, folder)
+    shipped = interchange.read(file) if file.exists() else ()
+    wanted = launched(name, Plan())
+    kept = [abridged(record, FASTEST) for record in current([*tuned, *shipped], wanted)]
+    if kept:
+        interchange.write(file, kept)
+    else:
+        file.unlink(missing_ok=True)
+    return len(wanted), len(kept)
+
+
+def records_of(where: str) -> Sequence[TuneRecord]:
+    """All records of a store, or of a file that was exported."""
+    if where.endswith(".json"):
+        return interchange.read(Path(where))
+    with Store.open(where) as store:
+        return store.records(None, DEVICE)
+
+
+def main() -> None:
+    """Ships what a store has."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(KERNELS)}")
+    parser.add_argument(
+        "--store",
+        default=Settings.from_environment().store_where,
+        help="a store, or a .json that `asmtune cache export` has written of one",
+    )
+    parser.add_argument("--output", type=Path, default=CACHE)
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    tuned = records_of(options.store)
+    for name in options.kernels or KERNELS:
+        keys, kept = ship(name, tuned, options.output)
+        print(f"{name:<24}{kept:>4} of {keys:>3} keys shipped", flush=True)
+
+
+if __name__ == "__main__":
+    main()

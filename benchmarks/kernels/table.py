@@ -1,0 +1,84 @@
+"""The file of the table: rows of one run or of several, each with the run that it is of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from benchmarks.kernels.identities import source_of
+from benchmarks.kernels.plan import Place
+from benchmarks.kernels.rows import summary
+from benchmarks.provenance import RESULTS, provenance, write
+
+FILE = RESULTS / "kernels.json"
+
+Row = Mapping[str, Any]
+
+
+@dataclass
+class Table:
+    """Rows of the file, in order of the kernels' names and of their places.
+
+    Attributes:
+        mode: of asmtune's clock, the same for all rows.
+        rows: by the names of their places.
+        runs: where the rows come from; a row's `run` is the place of its own among them.
+    """
+
+    mode: str
+    rows: dict[str, Row] = field(default_factory=dict)
+    runs: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def resumed(cls, path: Path, mode: str) -> Self:
+        """The table of a file, without the rows that are wrong, failed, or of another source.
+
+        Raises:
+            ValueError: the file's rows were timed in another mode.
+        """
+        if not path.exists():
+            return cls(mode)
+        found = json.loads(path.read_text())
+        if found["mode"] != mode:
+            raise ValueError(
+                f"{path.name} was timed with --mode {found['mode']}, and this run with {mode}: "
+                "give the same mode, or another --output"
+            )
+        kept = (row for row in found["rows"] if is_current(row))
+        return cls(mode, {Place.of(row).name: row for row in kept}, found["runs"])
+
+    def begin(self) -> None:
+        """From now on rows are of this run."""
+        self.runs.append(provenance())
+
+    def join(self, path: Path) -> None:
+        """Takes over the rows of another file, and the runs that they are of.
+
+        Raises:
+            ValueError: they were timed in another mode.
+        """
+        other = type(self).resumed(path, self.mode)
+        for run in other.runs:
+            if run not in self.runs:
+                self.runs.append(run)
+        places = [self.runs.index(run) for run in other.runs]
+        self.rows |= {name: {**row, "run": places[row["run"]]} for name, row in other.rows.items()}
+
+    def add(self, row: Row) -> None:
+        """One more row of this run."""
+        self.rows[Place.of(row).name] = {**row, "run": len(self.runs) - 1}
+
+    def write(self, path: Path, order: Sequence[Place]) -> None:
+        """Writes the file whole: rows in the order of places, then those of others."""
+        places = [place.name for place in order if place.name in self.rows]
+        names = dict.fromkeys([*places, *self.rows])
+        rows = sorted((self.rows[name] for name in names), key=lambda row: str(row["kernel"]))
+        write(path, {"mode": self.mode, "runs": self.runs, "summary": summary(rows), "rows": rows})
+
+
+def is_current(row: Row) -> bool:
+    """Whether a row was timed, with the source that its kernel has now."""
+    return "ours" in row and row.get("source") == source_of(str(row["kernel"]))

@@ -1,0 +1,124 @@
+"""What limits kernels that are slower than the vendor's: Nsight Compute's counters of both.
+
+    python -m benchmarks.limits [--below 0.9] [--table FILE] [--output FILE]
+
+Needs a GPU with `ncu` on the path, and a table of `benchmarks.kernels`, whose rows below the
+speedup are looked at. Each is launched as its users launch it, with its stored config, then
+as the vendor does, with L2 flushed before; clocks are left alone. Nothing here is a timing to
+quote: counters are read over several replays of the same launch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import RESULTS, write
+
+METRICS = {
+    "ns": "gpu__time_duration.sum",
+    "grid": "launch__grid_size",
+    "registers": "launch__registers_per_thread",
+    "waves": "launch__waves_per_multiprocessor",
+    "programs_per_sm": "launch__occupancy_limit_registers",
+    "tensor_%": "sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active",
+    "shared_%": "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
+    "l1_%": "l1tex__throughput.avg.pct_of_peak_sustained_elapsed",
+    "l2_%": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram_%": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm_active_%": "sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "l2_read_bytes": "lts__t_sectors_op_read.sum",
+}
+"""Names here and Nsight Compute's; sectors are turned into bytes."""
+
+_SECTOR = 32
+_LIMIT_S = 120
+
+
+def child(place: str) -> None:
+    """Launches ours, then the vendor's, between the marks of the profiler."""
+    import torch
+
+    from benchmarks.kernels.entry import entry_of
+    from tests.kernels.accuracy import module_of
+
+    row = json.loads(place)
+    module, entry = module_of(row["kernel"]), entry_of(row["kernel"])
+    inputs = module.inputs(row["shape"], row["dtype"], "cuda")
+    public, vendor = getattr(module, row["kernel"]), entry.vendor(inputs)
+    with torch.no_grad():
+        for _ in range(3):
+            public(**inputs)
+            vendor()
+        torch.cuda.synchronize()
+        for launch in (lambda: public(**inputs), vendor):
+            torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+            launch()
+            torch.cuda.synchronize()
+            torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+
+
+def counters(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each kernel that ours and the vendor's launch, in order, with its counters.
+
+    Raises:
+        RuntimeError: Nsight Compute failed; its last words.
+    """
+    place = json.dumps({name: row[name] for name in ("kernel", "shape", "dtype")})
+    command = ["ncu", "--csv", "--page", "raw", "--clock-control", "none"]
+    command += ["--print-units", "base"]
+    command += ["--profile-from-start", "off", "--metrics", ",".join(METRICS.values())]
+    command += [sys.executable, "-m", "benchmarks.limits", "--child", place]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
+    start = done.stdout.find('"ID"')
+    if done.returncode or start < 0:
+        raise RuntimeError(f"ncu on {place}: {(done.stdout + done.stderr)[-300:]}")
+    return [
+        _counted(line) for line in csv.DictReader(io.StringIO(done.stdout[start:])) if line["ID"]
+    ]
+
+
+def _counted(line: Mapping[str, str]) -> dict[str, Any]:
+    """A kernel's counters by our names; what this GPU does not count is left out."""
+    found: dict[str, Any] = {"name": line["Kernel Name"], "block": line["Block Size"]}
+    for name, metric in METRICS.items():
+        text = line.get(metric, "").replace(",", "")
+        if text.replace(".", "", 1).isdigit():
+            found[name] = round(float(text), 2)
+    if "l2_read_bytes" in found:
+        found["l2_read_bytes"] = int(found["l2_read_bytes"] * _SECTOR)
+    return found
+
+
+def main() -> None:
+    """Looks at the rows that are below, one process of Nsight Compute each."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--below", type=float, default=0.9, help="speedup over the vendor")
+    parser.add_argument("--table", type=Path, default=RESULTS / "kernels.json")
+    parser.add_argument("--output", type=Path, default=RESULTS / "limits.json")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child)
+        return
+    rows = json.loads(options.table.read_text())["rows"]
+    found = []
+    for row in rows:
+        if row.get("over_vendor", 1.0) >= options.below:
+            continue
+        place = {name: row[name] for name in ("kernel", "shape", "dtype", "over_vendor", "config")}
+        found.append({**place, "kernels": counters(row)})
+        for kernel in found[-1]["kernels"]:
+            print(row["kernel"], row["dtype"], row["shape"], json.dumps(kernel)[:400], flush=True)
+        write(options.output, {"metrics": METRICS, "rows": found})
+
+
+if __name__ == "__main__":
+    main()

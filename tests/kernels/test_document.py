@@ -1,0 +1,138 @@
+"""docs/kernels.md: its tables and its figure are those of the committed results."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.kernels import document
+from benchmarks.kernels.document import BEGIN, DOCUMENT, END, FIGURE, part, results, rewritten
+from benchmarks.kernels.figure import draw
+
+ROOT = Path(__file__).parents[2]
+MOST_BYTES = 100_000
+
+
+def row(shape: int, over_vendor: float, **changes: Any) -> dict[str, Any]:
+    """A row of vector_add."""
+    figures = {"p50_us": 10.0, "p90_us": 11.25, "p99_us": 1234.5, "samples": 60}
+    return {
+        "kernel": "vector_add",
+        "group": "element-wise",
+        "dtype": "fp32",
+        "run": 0,
+        "shape": {"n": shape},
+        "over_vendor": over_vendor,
+        "over_baseline": 1.5,
+        "ours": figures,
+        "vendor": figures,
+        "baseline": {"failed": "no room"},
+        "bytes_per_s": 3.5e12,
+        "share_of_dram": 0.73,
+        "vendor_name": "torch.add",
+        **changes,
+    }
+
+
+def found(*rows: dict[str, Any]) -> dict[str, Any]:
+    """Results of one run."""
+    run = {"device": "NVIDIA H200", "triton": "3.6.0", "torch": "2.11.0", "driver": "580.1"}
+    return {"mode": "events", "runs": [{**run, "date": "2026-11-21T23:00:00"}], "rows": rows}
+
+
+def test_document_is_that_of_the_results() -> None:
+    """What stands between the marks is what the command makes of the committed file."""
+    text = DOCUMENT.read_text()
+    assert rewritten(text, results()) == text, "run python -m benchmarks.kernels.document"
+
+
+def test_template_is_one() -> None:
+    """The module that the document has its reader copy says that it is made for that."""
+    found = re.search(r"\(\.\./(kernels/\w+\.py)\) says in its docstring", DOCUMENT.read_text())
+    assert found is not None
+    assert "template for your own" in (ROOT / found.group(1)).read_text()
+
+
+def test_figure_shows_every_kernel() -> None:
+    """The committed figure names each kernel of the results, and stays small."""
+    rows = results()["rows"]
+    assert FIGURE.exists() == bool(rows)
+    if rows:
+        text = FIGURE.read_text()
+        assert len(text) < MOST_BYTES
+        timed = {row["kernel"] for row in rows if "over_vendor" in row}
+        assert [name for name in timed if f">{name}<" not in text] == []
+
+
+@pytest.fixture
+def only_vector_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one kernel."""
+    monkeypatch.setattr(document, "KERNELS", ("vector_add",))
+
+
+def test_tables(only_vector_add: None) -> None:
+    """A line a kernel with geometric mean and range, and one a row with all its percentiles."""
+    made = rewritten(
+        f"by hand\n{BEGIN}\nyesterday\n{END}\nthe end\n", found(row(8, 2.0), row(16, 0.5))
+    )
+    assert made.startswith(f"by hand\n{BEGIN}\n\nNVIDIA H200, Triton 3.6.0, PyTorch 2.11.0, driver")
+    assert made.endswith(f"{END}\nthe end\n")
+    assert "yesterday" not in made
+    assert "| **1.00** (0.50 to 2.00) | 2 |" in made
+    assert "| [`vector_add`](../kernels/vector_add.py) | " in made
+    times = "10.0 | 11.2 | 1,234 | 10.0 | 11.2 | 1,234 | 2.00 | 1.50 | 3,500 GB/s | 73% |"
+    assert f"| n=8 | fp32 | {times}" in made
+    again = rewritten(made, found(row(8, 2.0), row(16, 0.5)))
+    assert again == made
+
+
+def test_rates_of_arithmetic(only_vector_add: None) -> None:
+    """Where arithmetic is the limit, its rate and its share stand in the row."""
+    made = rewritten(BEGIN + END, found(row(8, 2.0, flops_per_s=4.2e14, share_of_flops=0.425)))
+    assert "| 420.0 TFLOP/s | 42% |" in made
+
+
+def test_what_failed_has_no_row(only_vector_add: None) -> None:
+    """A row without times is in no table, nor in a mean."""
+    wrong = {"kernel": "vector_add", "dtype": "fp32", "shape": {"n": 8}, "wrong": 3.0, "run": 0}
+    made = rewritten(BEGIN + END, found(row(16, 3.0), wrong))
+    assert "| **3.00** (3.00 to 3.00) | 1 |" in made
+    assert "n=8" not in made
+
+
+def test_nothing_is_timed(only_vector_add: None) -> None:
+    """Without results the kernels are listed, each without a speed."""
+    made = rewritten(BEGIN + END, {"mode": "events", "runs": [], "rows": []})
+    assert "| torch.add | - | 0 |" in made
+    assert FIGURE.name not in made
+
+
+@pytest.mark.parametrize("text", ["", BEGIN, END + BEGIN])
+def test_marks_must_be_there(text: str) -> None:
+    """A document that has lost a mark is refused, and not written over."""
+    with pytest.raises(ValueError, match=r"^kernels\.md lacks '<!-- begin.*put them back$"):
+        rewritten(text, found(row(8, 2.0)))
+
+
+def test_parts_of_a_docstring() -> None:
+    """A part goes on over lines, up to the next one or to an empty line."""
+    text = "Adds.\n\nShapes: any,\nand more.\nDtypes: fp32.\nLayout: any.\n\nSource: none"
+    assert part(text, "Shapes") == "any, and more."
+    assert part(text, "Layout") == "any."
+    assert part(text, "Source") == "none"
+    assert part(text, "Errors") == "-"
+
+
+def test_figure(tmp_path: Path) -> None:
+    """Equal results make equal files; a bar that leaves the axis still tells its mean."""
+    pytest.importorskip("matplotlib")
+    rows = [row(8, 2.0), row(16, 1.125), row(8, 57.0, kernel="correlation")]
+    for name in ("a.svg", "b.svg"):
+        draw(rows, tmp_path / name)
+    text = (tmp_path / "a.svg").read_text()
+    assert text == (tmp_path / "b.svg").read_text()
+    assert len(text) < MOST_BYTES
+    assert all(f">{word}<" in text for word in ("vector_add", "1.50", "correlation", "57 →"))

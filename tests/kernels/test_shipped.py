@@ -1,0 +1,194 @@
+"""Every kernel has results and configs for an H200, of the source that it has today."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asmtune.config import Config
+from asmtune.records import Failure, Measurement, TuneRecord
+from asmtune.store import Store, abridged, interchange, key_digest, shipped_lookup
+from benchmarks.kernels.identities import DEVICE, identities
+from benchmarks.kernels.plan import Place, Plan
+from benchmarks.kernels.ship import CACHE, FASTEST, file_of, launched, main, ship
+from benchmarks.kernels.table import FILE, is_current
+from tests.kernels.accuracy import KERNELS, module_of
+
+ROOT = Path(__file__).parents[2]
+NEEDED = Plan(name="quick")
+MOST_BYTES = 1 << 20
+
+NOT_MEASURED_YET: tuple[str, ...] = (
+    *("attention", "attention_backward_kv", "attention_backward_q", "gru", "gru_step"),
+    *("layernorm", "layernorm_backward", "matmul", "rope", "tiled_matmul", "vector_add"),
+)
+"""Kernels some of whose rows or configs are still to come; to be empty."""
+
+MEASURED = [name for name in KERNELS if name not in NOT_MEASURED_YET]
+
+HOW = (
+    "on an H200: python -m benchmarks.kernels {0} --plan quick --resume --store kernels.sqlite, "
+    "then python -m benchmarks.kernels.ship {0} --store kernels.sqlite, then "
+    "python -m benchmarks.kernels.document"
+)
+
+
+@pytest.fixture(autouse=True)
+def empty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user has tuned nothing."""
+    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_results_are_there(name: str) -> None:
+    """A kernel has its rows in the committed table, timed with the source that it has now."""
+    found = json.loads(FILE.read_text())["rows"]
+    timed = {Place.of(row).name for row in found if row["kernel"] == name and is_current(row)}
+    missing = [place.name for place in NEEDED.places([name]) if place.name not in timed]
+    assert missing == [], f"not in {FILE.name}, or of an older {name}; {HOW.format(name)}"
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_configs_are_shipped(name: str) -> None:
+    """Each key that a kernel's rows launch has a config in `cache/` that holds today."""
+    answers = {
+        place.name: shipped_lookup(*identity)
+        for place in NEEDED.places([name])
+        for identity in identities(place)
+    }
+    assert answers
+    missing = {place: a.detail or a.outcome for place, a in answers.items() if a.outcome != "hit"}
+    assert missing == {}, f"not shipped, or stale; {HOW.format(name)}"
+
+
+def test_files_are_of_kernels_and_small() -> None:
+    """A file of `cache/` belongs to a kernel, and all of them together stay reviewable."""
+    files = list(CACHE.glob("*.json"))
+    assert {file.name for file in files} <= {file_of(name).name for name in KERNELS}
+    assert sum(file.stat().st_size for file in files) < MOST_BYTES
+    for file in files:
+        for record in interchange.read(file):
+            assert record.key.device == DEVICE
+            assert len(record.measurements) <= FASTEST
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_key_has_one_space(name: str) -> None:
+    """Launches of one key search one space: else each would find the other's record stale."""
+    spaces: dict[str, set[str]] = {}
+    for place in NEEDED.places([name]):
+        for key, expected in identities(place):
+            spaces.setdefault(key_digest(key), set()).add(expected.space)
+    assert spaces
+    assert [digest for digest, found in spaces.items() if len(found) > 1] == []
+
+
+def tuned(name: str) -> Iterator[TuneRecord]:
+    """Records as tuning on an H200 would leave them, with a config that is not the default."""
+    module = module_of(name)
+    for place in NEEDED.places([name]):
+        for key, expected in identities(place):
+            configs = [c for c in module.space().configs(**place.shape) if c != module.DEFAULT]
+            timed = [Measurement(c, 5.0 + n, 4.0, 9.0, (5.0, 6.0)) for n, c in enumerate(configs)]
+            failed = ((module.DEFAULT, Failure("ptxas", "registers", "too many")),)
+            yield TuneRecord(key, configs[0], tuple(timed), expected, failed)
+
+
+def run(folder: Path, name: str, tmp_path: Path) -> dict[str, Any]:
+    """What a new process launches whose asmtune ships a folder, and whose user has no store."""
+    environment = {**os.environ, "ASMTUNE_CACHE_DIR": str(tmp_path / "none"), "ASMTUNE_JOBS": "1"}
+    command = [sys.executable, "-m", "tests.kernels.shipped_process", str(folder), name]
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "none" / "store.sqlite").exists()
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_first_launch_takes_what_is_shipped(tmp_path: Path) -> None:
+    """From a store to `cache/` to a new process: no tuning, no database, nothing that tunes."""
+    records = list(tuned("softmax"))
+    folder = tmp_path / "shipped"
+    folder.mkdir()
+    assert ship("softmax", records, folder)[1] == len(records)
+    found = run(folder, "softmax", tmp_path)
+    wanted = records[0].winner.all_kwargs()
+    (launch,) = found["launches"]
+    assert {name: launch[name] for name in wanted if name in launch} == wanted
+    roots = {name.partition(".")[0] for name in found["loaded"]}
+    assert "sklearn" not in roots
+    assert "asmtune.funnel" not in found["loaded"]
+
+
+def test_what_is_stale_goes(tmp_path: Path) -> None:
+    """Records of an older source are not written, and leave a file that holds them already."""
+    one, *others = tuned("softmax")
+    old = replace(one, provenance=replace(one.provenance, source="0" * 64))
+    interchange.write(file_of("softmax", tmp_path), [old, *others])
+    keys, kept = ship("softmax", [], tmp_path)
+    assert (keys, kept) == (len(launched("softmax", Plan())), len(others))
+    assert ship("softmax", [one], tmp_path)[1] == len(others) + 1
+    written = interchange.read(file_of("softmax", tmp_path))
+    assert one.key in [record.key for record in written]
+
+
+def test_a_store_goes_before_the_file(tmp_path: Path) -> None:
+    """What was tuned now replaces what is shipped for the same key."""
+    one, *_ = tuned("softmax")
+    again = replace(one, winner=one.measurements[1].config)
+    ship("softmax", [one], tmp_path)
+    ship("softmax", [again], tmp_path)
+    (written,) = interchange.read(file_of("softmax", tmp_path))
+    assert written.winner == again.winner
+
+
+@pytest.mark.parametrize("suffix", ["json", "sqlite"])
+def test_ships_from_a_store_or_an_export(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command takes what was tuned from either, and tells how many keys are shipped."""
+    records, source = list(tuned("gelu")), tmp_path / f"tuned.{suffix}"
+    if suffix == "json":
+        interchange.write(source, records)
+    else:
+        with Store.open(source) as store:
+            store.save_all(records)
+    folder = tmp_path / "shipped"
+    command = ["ship", "gelu", "--store", str(source), "--output", str(folder)]
+    monkeypatch.setattr("sys.argv", command)
+    main()
+    assert len(interchange.read(file_of("gelu", folder))) == len(records)
+    assert f" {len(records)} of " in capsys.readouterr().out
+
+
+def test_nothing_left_leaves_no_file(tmp_path: Path) -> None:
+    """A kernel of which nothing holds has no file."""
+    one, *_ = tuned("softmax")
+    stale = replace(one, provenance=replace(one.provenance, space="0" * 64))
+    interchange.write(file_of("softmax", tmp_path), [stale])
+    assert ship("softmax", [], tmp_path)[1] == 0
+    assert not file_of("softmax", tmp_path).exists()
+
+
+def test_abridged_keeps_the_winner() -> None:
+    """The fastest are kept, and the winner, which may be a near tie; times have nanoseconds."""
+    configs = [Config({"BLOCK": 2**n}) for n in range(5)]
+    timed = [Measurement(c, n + 1.00049, n + 0.5, n + 2, (1.0,)) for n, c in enumerate(configs)]
+    (key, expected), *_ = identities(NEEDED.places(["vector_add"])[0])
+    made = TuneRecord(key, configs[4], tuple(reversed(timed)), expected)
+    kept = abridged(made, 3)
+    assert [m.config for m in kept.measurements] == [configs[0], configs[1], configs[4]]
+    assert [m.median_us for m in kept.measurements] == [1.0, 2.0, 5.0]
+    assert kept.median_us == 5.0
+    assert not any(m.samples_us for m in kept.measurements)
+    assert [m.config for m in abridged(made, 1).measurements] == [configs[4]]
