@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from benchmarks.kernels import document
 from benchmarks.kernels.document import BEGIN, DOCUMENT, END, FIGURE, part, results, rewritten
 from benchmarks.kernels.figure import draw
+from benchmarks.kernels.table import FILE
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 100_000
@@ -136,3 +138,25 @@ def test_figure(tmp_path: Path) -> None:
     assert text == (tmp_path / "b.svg").read_text()
     assert len(text) < MOST_BYTES
     assert all(f">{word}<" in text for word in ("vector_add", "1.50", "correlation", "57 →"))
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ("gemm", "matmul in fp16"),
+        ("attention", "attention forward"),
+        ("convolution", "convolution + bias"),
+        ("recurrent", "GRU, fp16"),
+        ("softmax", "softmax, cross entropy"),
+        ("normalisation", "layer norm and RMSNorm"),
+        ("element-wise", "element-wise: add"),
+    ],
+)
+def test_readme_says_what_the_file_says(group: str, words: str) -> None:
+    """The README's averages are those of the committed table, digit by digit."""
+    summary = json.loads(FILE.read_text())["summary"]["over_vendor_by_group"][group]
+    (line,) = (row for row in (ROOT / "README.md").read_text().splitlines() if f"| {words}" in row)
+    rows, mean, least = (cell.strip() for cell in line.split("|")[3:6])
+    assert rows == str(summary["rows"])
+    assert mean == f"{summary['geometric_mean']:.3f}"
+    assert least == f"{summary['least']:.3f}"
