@@ -130,7 +130,7 @@ def product(
     worth = batch * a.shape[-2] * b.shape[-1] * a.shape[-1] >= _WORTH_A_COPY
     if not worth:
         return Product(_batched(a, batch), _batched(b, batch), bias, activation)
-    # Hopper's tensor cores turn operands round of 16 bits only: fp32 takes 3 times as long else.
+    # Hopper's tensor cores turn round operands of 16 bits alone: fp32 takes twice as long else.
     along_k = a.element_size() != 2
     a, b = _batched(a, batch), _batched(b, batch)
     return Product(

@@ -26,10 +26,10 @@ DEFAULT = Config(
 
 
 def space() -> Space:
-    """Variants, tiles, group height, warps and stages: what came within 5% of the best anywhere.
+    """Variants, tiles, group height, warps and stages.
 
-    That is over the 22 shapes and 159 configs timed for it on an H200: tiles of 256 rows, walks
-    by pointers, and warps that share a small tile never did.
+    Left out is what was slower wherever it was tried on an H200: tiles of 256 rows, walks by
+    pointers, and many warps over a small tile.
     """
     axes = {
         "LOADS": ("pointers", "descriptors"),

@@ -13,8 +13,7 @@ which would be loaded element by element, and fp32 and 8 bits where they are not
 since tensor cores turn 16 bits alone round.
 Errors: ValueError where shapes, dtypes or devices do not fit each other or the kernel.
 Source: Triton's tutorials 03 and 09 (order of tiles, persistence); the split sum after
-"CUTLASS: Efficient GEMM", NVIDIA; sizes of space and defaults from the timings in
-benchmarks/results/.
+"Efficient GEMM in CUDA", CUTLASS documentation, NVIDIA.
 """
 
 from __future__ import annotations

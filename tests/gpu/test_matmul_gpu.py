@@ -1,0 +1,131 @@
+"""The matrix product's variants on a GPU: layouts, sums in parts, streams, graphs, large copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import triton
+
+from asmtune.compile.load import allocating
+from asmtune.config import Config
+from asmtune.kernels import matmul
+from asmtune.kernels._gemm_host import grid, product
+from tests.kernels.accuracy import case_of, launched_with
+from tests.kernels.interpreted_matmul import LAYOUTS, VARIANTS
+from tests.kernels.tolerances import excess
+
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 8}
+SPLIT = Config({"LOADS": "pointers", "PERSISTENT": False, "SPLIT_K": 8, **TILE})
+
+
+def errors(a: torch.Tensor, b: torch.Tensor, dtype: str) -> dict[str, float]:
+    """Of every variant that may run on two operands, launched twice."""
+    with torch.no_grad():
+        made = product("matmul", a, b, None, "none")
+    shape = (*made.a.shape[:2], made.b.shape[2])
+    c = torch.empty(shape, dtype=matmul.result_dtype(a.dtype), device="cuda")
+    arguments = {**made.arguments(c), "sums_ptr": torch.empty(1 << 20, device="cuda")}
+    wanted, rows = a.double() @ b.double(), case_of("matmul").rows("cuda", dtype)
+    found = {}
+    for name, variant in VARIANTS.items():
+        chosen = {**variant, **TILE}
+        if chosen["LOADS"] == "descriptors" and arguments["MULTIPLE_STRIDES"] < 16:
+            continue
+        for _ in range(2):
+            c.fill_(99)
+            matmul.kernel[grid({**arguments, **chosen})](**arguments, **chosen)
+        found[name] = excess(c.reshape(wanted.shape), wanted, rows)
+        assert int(arguments["count_ptr"].abs().sum()) == 0, name
+    return found
+
+
+@pytest.mark.parametrize("dtype", matmul.DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_variants(layout: str, dtype: str) -> None:
+    """Every variant is right on every layout and dtype, twice in a row."""
+    torch.manual_seed(0)
+    a, b = (x.cuda() for x in LAYOUTS[layout](dtype))
+    with allocating():
+        found = errors(a, b, dtype)
+    assert len(found) >= 4
+    assert {name: error for name, error in found.items() if not error <= 1} == {}
+
+
+def long_sum() -> tuple[dict[str, Any], torch.Tensor]:
+    """Operands whose sum is worth splitting, and their product."""
+    torch.manual_seed(1)
+    a = torch.randn(128, 8192, device="cuda", dtype=torch.float16)
+    b = torch.randn(8192, 128, device="cuda", dtype=torch.float16)
+    return {"a": a, "b": b}, a.double() @ b.double()
+
+
+def test_split_sums_repeat() -> None:
+    """However the parts come in, two runs give the same bits."""
+    given, wanted = long_sum()
+    with torch.no_grad(), launched_with(SPLIT, "matmul"):
+        first = matmul.matmul(**given)
+        assert excess(first, wanted) <= 1
+        assert all(torch.equal(matmul.matmul(**given), first) for _ in range(200))
+
+
+def test_two_streams_at_once() -> None:
+    """Split sums on two streams have memory of their own, and do not mix."""
+    given, wanted = long_sum()
+    others = {name: -2 * value for name, value in given.items()}
+    streams = torch.cuda.Stream(), torch.cuda.Stream()
+    with torch.no_grad(), launched_with(SPLIT, "matmul"):
+        matmul.matmul(**given)
+        torch.cuda.synchronize()
+        results: list[list[torch.Tensor]] = [[], []]
+        for _ in range(100):
+            for place, operands in enumerate((given, others)):
+                with torch.cuda.stream(streams[place]):
+                    results[place].append(matmul.matmul(**operands))
+        torch.cuda.synchronize()
+    assert all(excess(c, wanted) <= 1 for c in results[0])
+    assert all(excess(c, 4 * wanted) <= 1 for c in results[1])
+
+
+def test_in_a_graph() -> None:
+    """A captured split product is right at each replay, beside eager ones."""
+    given, wanted = long_sum()
+    with torch.no_grad(), launched_with(SPLIT, "matmul"):
+        matmul.matmul(**given)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = matmul.matmul(**given)
+        for _ in range(20):
+            captured.zero_()
+            graph.replay()
+            eager = matmul.matmul(**given)
+            torch.cuda.synchronize()
+            assert excess(captured, wanted) <= 1
+            assert excess(eager, wanted) <= 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_copied_operands(dtype: torch.dtype) -> None:
+    """Products of odd sizes, whose operands are copied, are right and contiguous."""
+    torch.manual_seed(2)
+    a = torch.randn(1001, 1003, device="cuda", dtype=dtype)
+    b = torch.randn(1003, 1007, device="cuda", dtype=dtype)
+    with torch.no_grad(), launched_with(matmul.DEFAULT, "matmul"):
+        c = matmul.matmul(a, b)
+    assert c.is_contiguous()
+    rows = case_of("matmul").rows("cuda", "fp16" if dtype == torch.float16 else "fp32")
+    assert excess(c, a.double() @ b.double(), rows) <= 1
+
+
+def test_a_products_memory_is_kept_per_stream() -> None:
+    """Further launches on a stream allocate nothing but their result."""
+    given, _ = long_sum()
+    with torch.no_grad(), launched_with(SPLIT, "matmul"):
+        matmul.matmul(**given)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        kept = [matmul.matmul(**given) for _ in range(10)]
+    assert torch.cuda.memory_allocated() - before == sum(
+        triton.cdiv(c.nbytes, 512) * 512 for c in kept
+    )
