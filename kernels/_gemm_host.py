@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,11 +48,8 @@ class Product:
 
     def arguments(self, c: torch.Tensor) -> dict[str, Any]:
         """A launch's, by parameter name, without what is tuned; `c` is (batch, M, N)."""
-        (batch, M, K), N = self.a.shape, self.b.shape[2]
-        device = self.a.device
+        (batch, M, K), N, device = self.a.shape, self.b.shape[2], self.a.device
         sums, counts = workspace(device, sums_bytes(batch, M, N, K))
-        strides = {f"stride_a{axis}": s for axis, s in zip("zmk", self.a.stride(), strict=True)}
-        strides |= {f"stride_b{axis}": s for axis, s in zip("zkn", self.b.stride(), strict=True)}
         return {
             "a_ptr": self.a,
             "b_ptr": self.b,
@@ -59,33 +57,53 @@ class Product:
             "c_ptr": c,
             "sums_ptr": sums,
             "count_ptr": counts,
-            "batch": batch,
-            "M": M,
-            "N": N,
-            "K": K,
-            **strides,
-            **self._contract(),
+            **_numbers(_place(self.a), _place(self.b), self.a.element_size()),
             "MULTIPLE_C": math.gcd(_VECTOR, N * c.element_size()),
             "ACTIVATION": self.activation,
             "SMS": processors(device),
-            "SIZE": self.a.element_size(),
         }
 
-    def _contract(self) -> dict[str, Any]:
-        """The dense axes, and the bytes that divide all other strides, addresses, and extents."""
-        size = self.a.element_size()
-        layout = _dense(self.a, "mk") + _dense(self.b, "kn")
-        strides, extents = [], []
-        for matrix, dense, axes in zip((self.a, self.b), layout, ("mk", "kn"), strict=True):
-            far = 1 - axes.index(dense) if dense in axes else 0
-            strides += [matrix.stride(1 + far), matrix.stride(0) if matrix.shape[0] > 1 else 0]
-            strides += [matrix.data_ptr() // size] if not matrix.is_meta else []
-            extents += [matrix.shape[2 - far]]
-        aligned = (
-            math.gcd(_VECTOR, *(size * number for number in strides)) if "." not in layout else size
-        )
-        multiple = math.gcd(aligned, *(size * number for number in extents))
-        return {"LAYOUT": layout, "MULTIPLE": multiple, "MULTIPLE_STRIDES": aligned}
+
+Place = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Extents, strides, and the address by _VECTOR."""
+
+
+def _place(matrices: torch.Tensor) -> Place:
+    address = 0 if matrices.is_meta else matrices.data_ptr() % _VECTOR
+    return tuple(matrices.shape), matrices.stride(), address
+
+
+# Launches repeat their sizes, and this takes longer than all else on the way to them.
+@functools.lru_cache(maxsize=4096)
+def _numbers(a: Place, b: Place, size: int) -> dict[str, Any]:
+    """Sizes, strides, the dense axes, and the bytes that divide strides, addresses, extents.
+
+    Args:
+        a: (batch, M, K).
+        b: (batch, K, N).
+        size: of an element, in bytes.
+    """
+    (batch, M, K), N = a[0], b[0][2]
+    strides = {f"stride_a{axis}": stride for axis, stride in zip("zmk", a[1], strict=True)}
+    strides |= {f"stride_b{axis}": stride for axis, stride in zip("zkn", b[1], strict=True)}
+    layout, apart, extents = "", [], []
+    for (shape, steps, address), axes in ((a, "mk"), (b, "kn")):
+        dense = next((place for place in (2, 1) if steps[place] == 1), None)
+        layout += "." if dense is None else axes[dense - 1]
+        far = 1 if dense is None else 3 - dense
+        # A batch of one is never stepped over.
+        apart += [size * steps[far], size * steps[0] if shape[0] > 1 else 0, address]
+        extents += [size * shape[3 - far]]
+    aligned = size if "." in layout else math.gcd(_VECTOR, *apart)
+    multiple = math.gcd(aligned, *extents)
+    sizes = {"batch": batch, "M": M, "N": N, "K": K, "SIZE": size}
+    return {
+        **sizes,
+        **strides,
+        "LAYOUT": layout,
+        "MULTIPLE": multiple,
+        "MULTIPLE_STRIDES": aligned,
+    }
 
 
 def product(
@@ -166,14 +184,6 @@ def result_dtype(dtype: torch.dtype) -> torch.dtype:
     return {torch.float8_e4m3fn: torch.float16, torch.int8: torch.int32}.get(dtype, dtype)
 
 
-def _dense(matrix: torch.Tensor, axes: str) -> str:
-    """The axis along which elements are neighbours, the last if both; "." if none is."""
-    for place in (1, 0):
-        if matrix.stride(1 + place) == 1:
-            return axes[place]
-    return "."
-
-
 def _batched(x: torch.Tensor, batch: int) -> torch.Tensor:
     return x.expand(batch, *x.shape[-2:])
 
@@ -200,6 +210,7 @@ def _laid_out(x: torch.Tensor, dense: int | None) -> torch.Tensor:
     return copy if dense == 2 else copy.mT
 
 
+@functools.lru_cache(maxsize=4096)
 def sums_bytes(batch: int, M: int, N: int, K: int) -> int:
     """Memory that the parts of split sums may take, as far as the space splits any.
 
