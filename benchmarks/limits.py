@@ -1,11 +1,12 @@
-"""What limits kernels that are slower than the vendor's: Nsight Compute's counters of both.
+"""What limits kernels that are slower than the vendor's: by asmtune's model, and by counters.
 
-    python -m benchmarks.limits [--below 0.9] [--table FILE] [--output FILE]
+    python -m benchmarks.limits [--below 0.9] [--counters] [--table FILE] [--output FILE]
 
-Needs a GPU with `ncu` on the path, and a table of `benchmarks.kernels`, whose rows below the
-speedup are looked at. Each is launched as its users launch it, with its stored config, then
-as the vendor does, with L2 flushed before; clocks are left alone. Nothing here is a timing to
-quote: counters are read over several replays of the same launch.
+Takes the rows of a table of `benchmarks.kernels` that are below a speedup. The config of each is
+compiled and read as `asmtune explain` does, which needs no GPU: the time that the model expects,
+what takes most of it, and what of it could overlap. `--counters` asks Nsight Compute (`ncu` on the
+path, on a GPU) about our kernel and the vendor's, with L2 flushed before; clocks are left alone.
+Nothing of that is a timing to quote: counters are read over several replays of a launch.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from asmtune.config import Config
+from asmtune.funnel import Funnel
+from asmtune.kernel_module import load_kernel_module
+from asmtune.score import make_scorer
+from asmtune.settings import Settings
+from asmtune.space import Space
+from asmtune.target import load_target
 from benchmarks.provenance import RESULTS, write
 
 METRICS = {
@@ -38,8 +46,26 @@ METRICS = {
 }
 """Names here and Nsight Compute's; sectors are turned into bytes."""
 
+_TERMS = ("regs_per_thread", "spill_words", "programs_per_sm", "waves", "tail", "occupancy")
 _SECTOR = 32
 _LIMIT_S = 120
+
+
+def foreseen(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the model says of a row's config, compiled for an H200.
+
+    Raises:
+        RuntimeError: it does not compile.
+    """
+    module = load_kernel_module(str(row["kernel"]))
+    problem = module.problem(row["shape"], str(row["dtype"]), "meta")
+    space = Space.from_configs([Config.from_dict(row["config"])])
+    funnel = Funnel(load_target("H200"), make_scorer("roofline"), Settings.from_environment())
+    (verdict,) = funnel.prune(problem, space).verdicts[:1]
+    if verdict.features is None or verdict.predicted_us is None:
+        raise RuntimeError(f"{row['kernel']} at {row['shape']}: {verdict.failure}")
+    terms = {name: verdict.features[name] for name in _TERMS}
+    return {"us": round(verdict.predicted_us, 2), "limit": verdict.bottleneck, **terms}
 
 
 def child(place: str) -> None:
@@ -103,20 +129,24 @@ def main() -> None:
     parser.add_argument("--below", type=float, default=0.9, help="speedup over the vendor")
     parser.add_argument("--table", type=Path, default=RESULTS / "kernels.json")
     parser.add_argument("--output", type=Path, default=RESULTS / "limits.json")
+    parser.add_argument("--counters", action="store_true", help="ask Nsight Compute as well")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         child(options.child)
         return
     rows = json.loads(options.table.read_text())["rows"]
-    found = []
+    found: list[dict[str, Any]] = []
     for row in rows:
         if row.get("over_vendor", 1.0) >= options.below:
             continue
-        place = {name: row[name] for name in ("kernel", "shape", "dtype", "over_vendor", "config")}
-        found.append({**place, "kernels": counters(row)})
-        for kernel in found[-1]["kernels"]:
-            print(row["kernel"], row["dtype"], row["shape"], json.dumps(kernel)[:400], flush=True)
+        names = ("kernel", "shape", "dtype", "over_vendor", "config")
+        made = {name: row[name] for name in names} | {"ours_us": row["ours"]["p50_us"]}
+        made["foreseen"] = foreseen(row)
+        if options.counters:
+            made["kernels"] = counters(row)
+        found.append(made)
+        print(row["kernel"], row["dtype"], row["shape"], json.dumps(made["foreseen"]), flush=True)
         write(options.output, {"metrics": METRICS, "rows": found})
 
 

@@ -18,10 +18,12 @@ from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.figure import draw
 from benchmarks.kernels.rows import summary
 from benchmarks.kernels.table import FILE
+from benchmarks.provenance import RESULTS
 from tests.kernels.accuracy import KERNELS, module_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "kernels.md"
 FIGURE = DOCUMENT.with_suffix(".svg")
+LIMITS = RESULTS / "limits.json"
 BEGIN, END = "<!-- begin: python -m benchmarks.kernels.document -->", "<!-- end -->"
 
 Row = Mapping[str, Any]
@@ -32,6 +34,8 @@ def results(path: Path = FILE) -> dict[str, Any]:
     if not path.exists():
         return {"mode": "events", "runs": [], "rows": []}
     found: dict[str, Any] = json.loads(path.read_text())
+    if LIMITS.exists():
+        found["limits"] = json.loads(LIMITS.read_text())["rows"]
     return found
 
 
@@ -55,6 +59,7 @@ def tables(found: Mapping[str, Any]) -> str:
     if timed:
         parts = [_origin(found), f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n", *parts]
         names = dict.fromkeys(row["kernel"] for row in timed)
+        parts += [_slower(found["limits"])] if found.get("limits") else []
         parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
     return "\n".join(parts)
 
@@ -90,6 +95,26 @@ def _list_of_kernels(timed: Sequence[Row]) -> str:
         link = f"[`{name}`](../kernels/{name}.py)"
         lines.append([link, *about, vendor, speed, rows])
     return table(heads, lines)
+
+
+def _slower(rows: Sequence[Row]) -> str:
+    heads = ("kernel", "shape", "dtype", "speed", "p50 us", "model's us", "takes most")
+    heads += ("programs an SM", "waves", "registers", "config")
+    lines = []
+    for row in rows:
+        seen = row["foreseen"]
+        shape = " ".join(f"{size}={value}" for size, value in row["shape"].items())
+        config = " ".join(f"{name}={value}" for name, value in row["config"].items())
+        line = [row["kernel"], shape, row["dtype"], _factor(row["over_vendor"])]
+        line += [f"{row['ours_us']:.1f}", f"{seen['us']:.1f}", str(seen["limit"])]
+        line += [f"{seen['programs_per_sm']:g}", f"{seen['waves']:.2f}"]
+        lines.append([*line, f"{seen['regs_per_thread']:g}", config])
+    said = (
+        "Rows under 0.9 of the vendor's speed, and what takes most of their time by the model that "
+        "asmtune predicts with, of the config's own machine code "
+        f"([{LIMITS.name}](../benchmarks/results/{LIMITS.name}), by `python -m benchmarks.limits`):"
+    )
+    return f"### Where the vendor is faster\n\n{said}\n\n{table(heads, lines)}"
 
 
 def _kernel(name: str, rows: Sequence[Row]) -> str:

@@ -160,3 +160,29 @@ def test_readme_says_what_the_file_says(group: str, words: str) -> None:
     assert rows == str(summary["rows"])
     assert mean == f"{summary['geometric_mean']:.3f}"
     assert least == f"{summary['least']:.3f}"
+
+
+def test_slower_rows_are_told_with_what_limits_them() -> None:
+    """A row of the limits stands in the document with the model's time beside the measured one."""
+    found = results()
+    one = {
+        "kernel": "matmul",
+        "shape": {"M": 7},
+        "dtype": "fp16",
+        "over_vendor": 0.5,
+        "ours_us": 20.04,
+        "config": {"BLOCK_M": 16, "num_warps": 4},
+        "foreseen": {
+            "us": 19.96,
+            "limit": "L2",
+            "programs_per_sm": 2.0,
+            "waves": 0.5,
+            "regs_per_thread": 40.0,
+        },
+    }
+    text = document.tables({**found, "limits": [one]})
+    line = (
+        "| matmul | M=7 | fp16 | 0.50 | 20.0 | 20.0 | L2 | 2 | 0.50 | 40 | BLOCK_M=16 num_warps=4 |"
+    )
+    assert line in text
+    assert "Where the vendor is faster" not in document.tables({**found, "limits": []})
