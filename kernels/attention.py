@@ -4,9 +4,9 @@ Each program keeps a block of queries, walks over the keys that these may see, a
 writes a score: a running maximum and sum rescale what it has when a higher score comes.
 Blocks of keys without a mask are walked apart from those on the causal diagonal, at a
 window's edge or at the end; where the sizes divide, no mask is left.
-Three more variants were timed on an H200 and are not here. The copy engine (TMA) won 0.2% at one
-shape of nine and lost 4 to 14% elsewhere; a sum over values a block behind the scores never won;
-Triton 3.6 compiles specialized warps to wrong results.
+Three more variants were tried on an H200 and are not here. The copy engine (TMA) lost at eight
+shapes of nine; a sum over values a block behind the scores never won; Triton 3.6 compiled
+specialized warps to wrong results.
 
 Shapes: q is (batch, heads, queries, dim), k and v (batch, key heads, keys, dim); dim is 16,
 32, 64, 128 or (not in fp32) 256; the key heads divide the heads, and each serves neighbours.
