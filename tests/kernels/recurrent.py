@@ -63,5 +63,5 @@ def _off(name: str, case: Case, given: dict[str, Any], device: str) -> float:
     module = module_of(name)
     got = getattr(module, name)(**given)
     want = module.baseline(**{key: value.double() for key, value in given.items()})
-    rows = case.rows(device)
+    rows = case.rows(device, "fp32")
     return max(excess(mine, exact, rows) for mine, exact in zip(got, want, strict=True))
