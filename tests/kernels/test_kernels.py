@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,6 @@ AIBENCH8 = {
 }
 
 
-@functools.cache
 def interpreted(name: str, folder: Path) -> dict[str, dict[str, float]]:
     """The accuracy check of a kernel under Triton's interpreter, in a process of its own."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(folder)}
@@ -64,21 +64,39 @@ def interpreted(name: str, folder: Path) -> dict[str, dict[str, float]]:
     return found
 
 
+Checks = Mapping[str, Future[dict[str, dict[str, float]]]]
+
+
+@pytest.fixture(scope="session")
+def checks(request: pytest.FixtureRequest, session_cache: Path) -> Iterator[Checks]:
+    """The checks of all kernels that this session asks for, as many at once as there are CPUs.
+
+    They take minutes, one after the other most of those of this folder's tests.
+    """
+    items = (
+        item for item in request.session.items if "checks" in getattr(item, "fixturenames", ())
+    )
+    names = dict.fromkeys(item.callspec.params["name"] for item in items)  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {name: pool.submit(interpreted, name, session_cache) for name in names}
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
 @pytest.mark.parametrize(("name", "dtype"), PAIRS)
-def test_accuracy(name: str, dtype: str, session_cache: Path) -> None:
+def test_accuracy(name: str, dtype: str, checks: Checks) -> None:
     """Every shape, config, layout, value and gradient of the case is within its tolerance."""
     reason = case_of(name).not_interpreted.get(dtype)
     if reason is not None:
         pytest.xfail(reason)
-    found = interpreted(name, session_cache)[dtype]
+    found = checks[name].result()[dtype]
     assert len(found) >= 10
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
 
 @pytest.mark.parametrize("name", [name for name in KERNELS if case_of(name).extra is not None])
-def test_extras(name: str, session_cache: Path) -> None:
+def test_extras(name: str, checks: Checks) -> None:
     """What a case compares besides is within its bounds."""
-    found = interpreted(name, session_cache)["extra"]
+    found = checks[name].result()["extra"]
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
 
