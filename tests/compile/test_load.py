@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -172,14 +173,16 @@ def test_kernels_get_memory_where_no_allocator_is_set(monkeypatch: pytest.Monkey
         made.append((size, given["dtype"]))
         return real(size, dtype=given["dtype"])
 
+    def launches() -> None:
+        _allocation._allocator.set(_allocation.NullAllocator())
+        with allocating():
+            assert _allocation._allocator.get()(128, 128, None).data_ptr()
+        assert made == [(128, torch.int8)]
+        with pytest.raises(RuntimeError, match="no allocator was set"):
+            _allocation._allocator.get()(128, 128, None)
+
     monkeypatch.setattr(torch, "empty", empty)
-    with pytest.raises(RuntimeError, match="no allocator was set"):
-        _allocation._allocator.get()(128, 128, None)
-    with allocating():
-        assert _allocation._allocator.get()(128, 128, None).data_ptr()
-    assert made == [(128, torch.int8)]
-    with pytest.raises(RuntimeError, match="no allocator was set"):
-        _allocation._allocator.get()(128, 128, None)
+    contextvars.copy_context().run(launches)
 
 
 def test_a_users_allocator_goes_first() -> None:
