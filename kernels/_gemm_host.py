@@ -14,6 +14,7 @@ import triton
 from asmtune.dtypes import dtype_of
 from asmtune.kernels._common import check_tensors, forward_only, processors
 from asmtune.kernels._split import SUMS_BYTES, workspace
+from asmtune.launch.memory import allocating
 
 DTYPES = ("fp16", "bf16", "fp32", "fp8e4nv", "i8")
 
@@ -162,9 +163,8 @@ def launch(tuned: Any, made: Product, grid: Any) -> torch.Tensor:
     shape = (batch, M, made.b.shape[2])
     c = torch.empty(shape, device=made.a.device, dtype=result_dtype(made.a.dtype))
     if c.numel() and K:
-        if made.a.is_cuda:
-            triton.set_allocator(_scratch)
-        tuned[grid](**made.arguments(c))
+        with allocating():
+            tuned[grid](**made.arguments(c))
     elif c.numel():
         raise ValueError(f"matmul: a is {tuple(made.a.shape)}; K must be 1 or more")
     return c
@@ -220,8 +220,3 @@ def sums_bytes(batch: int, M: int, N: int, K: int) -> int:
     part = batch * rows * triton.cdiv(N, _MOST_COLS) * _MOST_COLS * 4
     parts = min(MOST_PARTS, K // LEAST_OF_A_PART, SUMS_BYTES // part)
     return min(SUMS_BYTES, triton.next_power_of_2(parts * part)) if parts > 1 else 4
-
-
-def _scratch(size: int, alignment: int, stream: int | None) -> torch.Tensor:  # noqa: ARG001
-    """Memory for the descriptors that a launch makes."""
-    return torch.empty(size, dtype=torch.int8, device="cuda")

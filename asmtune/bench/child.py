@@ -18,10 +18,11 @@ from asmtune.bench.hooks import TunerHooks
 from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
 from asmtune.bench.parcel import unpack
 from asmtune.bench.trials import Candidate, Trials, trials_on
-from asmtune.compile.load import Launch, allocating
+from asmtune.compile.load import Launch
 from asmtune.config import Config
 from asmtune.errors import AsmtuneError, InputError
 from asmtune.guard import guarded
+from asmtune.launch.memory import allocating
 from asmtune.measure.rehearsal import Rehearsal
 from asmtune.measure.statistics import prepare
 from asmtune.processes import die_with_parent, own_stdout

@@ -8,8 +8,9 @@ from typing import TypeVar
 from asmtune.bench.base import BenchSetup, Entrant, Outcome
 from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
 from asmtune.bench.trials import Candidate, trials_on
-from asmtune.compile.load import Binary, Launch, allocating, launch_values
+from asmtune.compile.load import Binary, Launch, launch_values
 from asmtune.compile.lower import HOOKS
+from asmtune.launch.memory import allocating
 from asmtune.measure.rehearsal import Rehearsal
 from asmtune.records import Failure
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from triton.compiler.compiler import CompiledKernel
-from triton.runtime import _allocation
 
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
@@ -170,26 +168,3 @@ def handle(binary: Binary) -> Any:
         # It reads its files at once, so that they need not stay.
         source = _Source(binary.signature, _Function(tuple(binary.signature)))
         return CompiledKernel(source, group, binary.digest)
-
-
-@contextmanager
-def allocating() -> Iterator[None]:
-    """Kernels get the memory that they ask for at launch, such as for descriptors they make.
-
-    A program's own allocator goes first; without one Triton refuses to launch them.
-    """
-    if not isinstance(_allocation._allocator.get(), _allocation.NullAllocator):
-        yield
-        return
-    before = _allocation._allocator.set(_memory)
-    try:
-        yield
-    finally:
-        _allocation._allocator.reset(before)
-
-
-def _memory(size: int, alignment: int, stream: int | None) -> Any:  # noqa: ARG001
-    import torch
-
-    # PyTorch's own are at multiples of 512 bytes; a descriptor wants 128.
-    return torch.empty(size, dtype=torch.int8, device="cuda")

@@ -34,6 +34,7 @@ from typing import Any
 
 from asmtune.errors import AsmtuneError
 from asmtune.guard import guarded
+from asmtune.launch.memory import allocating
 from asmtune.measure import TimingPolicy, device_name
 from asmtune.records import Failure
 from asmtune.settings import Settings
@@ -72,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.dry_run:
             _dry_run(tasks)
         else:
-            _measure(tasks, options, parser)
+            with allocating():
+                _measure(tasks, options, parser)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -101,12 +103,9 @@ def _measure(
     tasks: Sequence[Task], options: argparse.Namespace, parser: argparse.ArgumentParser
 ) -> None:
     import torch
-    import triton
 
     if not torch.cuda.is_available():
         parser.error("there is no CUDA GPU on this machine; --dry-run works without one")
-    # For kernels that make descriptors, whose memory Triton asks for at each launch.
-    triton.set_allocator(lambda size, *_: torch.empty(size, dtype=torch.int8, device="cuda"))
     device = device_name()
     target = match_device(device)
     if target is None:

@@ -8,10 +8,10 @@ import pytest
 import torch
 import triton
 
-from asmtune.compile.load import allocating
 from asmtune.config import Config
 from asmtune.kernels import matmul
 from asmtune.kernels._gemm_host import grid, product
+from asmtune.launch.memory import allocating
 from tests.kernels.accuracy import case_of, launched_with
 from tests.kernels.interpreted_matmul import LAYOUTS, VARIANTS
 from tests.kernels.tolerances import excess
