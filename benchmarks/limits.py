@@ -59,9 +59,10 @@ def foreseen(row: Mapping[str, Any]) -> dict[str, Any]:
     """
     module = load_kernel_module(str(row["kernel"]))
     problem = module.problem(row["shape"], str(row["dtype"]), "meta")
-    space = Space.from_configs([Config.from_dict(row["config"])])
-    funnel = Funnel(load_target("H200"), make_scorer("roofline"), Settings.from_environment())
-    (verdict,) = funnel.prune(problem, space).verdicts[:1]
+    config, settings = Config.from_dict(row["config"]), Settings.from_environment()
+    # Without caps on registers, which would be further configs.
+    funnel = Funnel(load_target("H200"), make_scorer("roofline"), settings, caps=False)
+    (verdict,) = funnel.prune(problem, Space.from_configs([config])).verdicts
     if verdict.features is None or verdict.predicted_us is None:
         raise RuntimeError(f"{row['kernel']} at {row['shape']}: {verdict.failure}")
     terms = {name: verdict.features[name] for name in _TERMS}
