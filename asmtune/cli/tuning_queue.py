@@ -91,9 +91,10 @@ class Queue:
 
     def _key(self, problem: Problem, device: str) -> TuneKey:
         """The key under which the module's own launches look; else the problem's shape."""
-        if self.tuner is None:
+        tuner = self.tuner
+        if tuner is None:
             return key_of(problem, device)
-        return self.tuner.identity(problem.arguments, device)[0]
+        return tuner.identity(problem.arguments, device)[0]
 
     def _result(self, job: TuneJob, machine: Machine) -> TuneResult:
         shape = job.problem.shape

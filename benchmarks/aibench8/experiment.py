@@ -18,7 +18,7 @@ from benchmarks.aibench8.contest import Entrant, compiled, plain, race
 from benchmarks.aibench8.summary import BASELINE
 from benchmarks.aibench8.tasks import Task, contract_of, without_contract
 from benchmarks.aibench8.tuning import Search, Tuner, Tuning
-from tests.kernels.accuracy import case_of
+from tests.kernels.accuracy import as_tuple, case_of
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Plan:
         configs = len(list(search.space.configs(**problem.shape)))
         # Where all were timed, any order of them finds the same.
         draws = self._draws(search, full, 1 if full.timed >= configs else self.seeds, ends_s)
-        ours = _Ours(self, task, _tuple(task.module.reference(problem.arguments)))
+        ours = _Ours(self, task, as_tuple(task.module.reference(problem.arguments)))
         entrants = [
             *untuned(task, self.device),
             ours.entrant("full", problem, full.winner),
@@ -122,10 +122,6 @@ def untuned(task: Task, device: str) -> list[Entrant]:
         )
         for config in module.CONFIGS
     ]
-
-
-def _tuple(result: Any) -> Sequence[torch.Tensor]:
-    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
 
 def line(result: Mapping[str, Any], found: Mapping[str, Mapping[str, float]]) -> str:

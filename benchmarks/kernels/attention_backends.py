@@ -26,6 +26,17 @@ def attend(given: Mapping[str, Any], causal: bool) -> torch.Tensor:
     return attention(q, k, v, is_causal=causal, enable_gqa=grouped)
 
 
+def gradients(given: Mapping[str, Any]) -> Launch:
+    """Those of q, k and v, by the backend whose backward is fastest at the shape."""
+
+    def prepare() -> Launch:
+        leaves = [given[name].detach().requires_grad_() for name in "qkv"]
+        y = attend(dict(zip("qkv", leaves, strict=True)), given["how"].causal)
+        return lambda: torch.autograd.grad(y, leaves, given["dy"], retain_graph=True)
+
+    return fastest(prepare, given["q"].device)
+
+
 def fastest(prepare: Callable[[], Launch], device: torch.device) -> Launch:
     """A launch by the backend that takes the least time for it, which stays on; each is tried.
 

@@ -19,7 +19,8 @@ from asmtune.measure.statistics import quantile
 from asmtune.records import Measurement, Outcome
 from asmtune.target import Target
 from benchmarks.kernels.entry import Entry, Inputs
-from tests.kernels.accuracy import case_of
+from benchmarks.kernels.plan import Place
+from tests.kernels.accuracy import as_tuple, case_of, doubled
 from tests.kernels.tolerances import excess
 
 Shape = Mapping[str, int]
@@ -49,7 +50,7 @@ class Timer:
         inputs, public = module.inputs(shape, dtype, self.device), getattr(module, name)
         with torch.no_grad():
             start = time.perf_counter()
-            results = _tuple(public(**inputs))
+            results = as_tuple(public(**inputs))
             self._wait()
             row["first_launch_s"] = round(time.perf_counter() - start, 3)
             row["error_by_tolerance"] = _error(module, dtype, inputs, results)
@@ -126,7 +127,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     `over_others_by_kernel` has those over further competitors, by kernel and name.
     """
-    found: dict[str, Any] = {"wrong": [_place(row) for row in rows if "wrong" in row]}
+    found: dict[str, Any] = {"wrong": [Place.of(row).name for row in rows if "wrong" in row]}
     for part in ("kernel", "group"):
         by_name: dict[str, list[float]] = {}
         for row in rows:
@@ -151,26 +152,13 @@ def _means(factors: Sequence[float]) -> dict[str, Any]:
     return {"geometric_mean": round(mean, 3), "least": min(factors), "rows": len(factors)}
 
 
-def _place(row: Mapping[str, Any]) -> str:
-    shape = ",".join(f"{name}={size}" for name, size in row["shape"].items())
-    return f"{row['kernel']} {shape} {row['dtype']}"
-
-
 def _error(
     module: ModuleType, dtype: str, inputs: Inputs, results: Sequence[torch.Tensor]
 ) -> float:
     """The largest error of the results by what is allowed."""
-    exact = {
-        key: value.double() if torch.is_tensor(value) and value.dtype != torch.int64 else value
-        for key, value in inputs.items()
-    }
     name = module.__name__.rpartition(".")[2]
-    wanted, named = _tuple(module.baseline(**exact)), case_of(name).rows("cuda", dtype)
+    wanted, named = as_tuple(module.baseline(**doubled(inputs))), case_of(name).rows("cuda", dtype)
     return max(excess(a, b, named) for a, b in zip(results, wanted, strict=True))
-
-
-def _tuple(result: Any) -> tuple[torch.Tensor, ...]:
-    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
 
 def _bytes(values: Sequence[Any]) -> int:

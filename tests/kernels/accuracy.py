@@ -127,7 +127,7 @@ class _Check:
                 arguments = {**problem.arguments, **contract}
                 config = self._module.DEFAULT.all_kwargs()
                 problem.kernel[problem.grid](**arguments, **config)
-                wanted = _tuple(self._module.reference(arguments))
+                wanted = as_tuple(self._module.reference(arguments))
                 got = tuple(arguments[output] for output in self._module.OUTPUTS)
                 found[f"problem {_text(shape)} {contract}"] = self._worst(got, wanted)
         return found
@@ -179,7 +179,7 @@ class _Check:
         if self._case.gradients:
             for shape in self._case.shapes:
                 inputs = self._inputs(shape)
-                exact = _doubled(inputs)
+                exact = doubled(inputs)
                 got = self._differentiated(self._public, inputs, None)
                 want = self._differentiated(self._module.baseline, exact, got[0])
                 found[f"gradients at {_text(shape)}"] = self._worst(got[1:], want[1:])
@@ -203,15 +203,16 @@ class _Check:
 
     def _call(self, inputs: Inputs, config: Config | None = None) -> float:
         with torch.no_grad(), launched_with(config or self._module.DEFAULT, self._name):
-            got = _tuple(self._public(**inputs))
-        return self._worst(got, _tuple(self._module.baseline(**_doubled(inputs))))
+            got = as_tuple(self._public(**inputs))
+        return self._worst(got, as_tuple(self._module.baseline(**doubled(inputs))))
 
     def _worst(self, got: Sequence[torch.Tensor], want: Sequence[torch.Tensor]) -> float:
         pairs = zip(got, want, strict=True)
         return max(excess(mine, exact, self._rows) for mine, exact in pairs)
 
 
-def _tuple(result: Any) -> tuple[torch.Tensor, ...]:
+def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
+    """A kernel's results, also where it is one."""
     return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
 
@@ -219,7 +220,7 @@ def _text(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _doubled(inputs: Inputs) -> Inputs:
+def doubled(inputs: Inputs) -> Inputs:
     """The same in float64; class numbers stay what they are."""
     return {
         name: value.detach().double()

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from benchmarks.aibench8.tasks import Task
+from tests.kernels.accuracy import as_tuple
 
 
 def baseline_of(name: str) -> Any:
@@ -29,4 +30,4 @@ def exact(task: Task, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     }
     own = getattr(baseline_of(task.name), "reference", None)
     wanted = own(doubled) if own is not None else task.module.baseline(**doubled)
-    return (wanted,) if isinstance(wanted, torch.Tensor) else tuple(wanted)
+    return as_tuple(wanted)

@@ -10,26 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from benchmarks.kernels.attention_backends import attend, fastest
+from benchmarks.kernels.attention_backends import gradients
 from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], Any]:
     """By the backend whose backward is fastest at the shape."""
     delta = (given["dy"].float() * given["y"].float()).sum(-1)
-
-    def prepare() -> Callable[[], Any]:
-        leaves = [given[name].detach().requires_grad_() for name in "qkv"]
-        y = attend(dict(zip("qkv", leaves, strict=True)), given["how"].causal)
-
-        def launch() -> Any:
-            return torch.autograd.grad(y, leaves, given["dy"], retain_graph=True)[0], delta
-
-        return launch
-
-    return fastest(prepare, given["q"].device)
+    all_three = gradients(given)
+    return lambda: (all_three()[0], delta)
 
 
 ENTRY = Entry(

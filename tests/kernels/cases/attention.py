@@ -137,6 +137,27 @@ def extras(device: str) -> dict[str, float]:
     return options(device) | layouts(device) | values(device) | edges(device)
 
 
+def of_gradients(*configs: Config) -> Case:
+    """The case of a kernel of the backward pass, whose layouts and options are checked here.
+
+    Values of queries and keys that do not fit lse would be no gradient of anything.
+    """
+    return Case(
+        shapes=(
+            heads(1, 2, 2, 40, 70, 16, 0),
+            heads(1, 1, 1, 64, 64, 32, 1),
+            heads(1, 2, 1, 33, 20, 16, 1),
+            heads(1, 1, 1, 1, 9, 16, 0),
+        ),
+        configs=configs,
+        varied=("dy", "v"),
+        most=16.0,
+        on_gpu=ON_GPU,
+        rounded=ROUNDED,
+        not_interpreted=NOT_INTERPRETED,
+    )
+
+
 CASE = Case(
     shapes=(
         heads(1, 2, 1, 70, 100, 16, 0),

@@ -7,23 +7,9 @@ queries and keys that do not fit lse would be no gradient of anything.
 from __future__ import annotations
 
 from asmtune.config import Config
-from tests.kernels.accuracy import Case
-from tests.kernels.cases.attention import NOT_INTERPRETED, ON_GPU, ROUNDED, heads
+from tests.kernels.cases.attention import of_gradients
 
-CASE = Case(
-    shapes=(
-        heads(1, 2, 2, 40, 70, 16, 0),
-        heads(1, 1, 1, 64, 64, 32, 1),
-        heads(1, 2, 1, 33, 20, 16, 1),
-        heads(1, 1, 1, 1, 9, 16, 0),
-    ),
-    configs=(
-        Config({"BLOCK_M": 32, "BLOCK_N": 64}, num_stages=2),
-        Config({"BLOCK_M": 16, "BLOCK_N": 32}, num_stages=3),
-    ),
-    varied=("dy", "v"),
-    most=16.0,
-    on_gpu=ON_GPU,
-    rounded=ROUNDED,
-    not_interpreted=NOT_INTERPRETED,
+CASE = of_gradients(
+    Config({"BLOCK_M": 32, "BLOCK_N": 64}, num_stages=2),
+    Config({"BLOCK_M": 16, "BLOCK_N": 32}, num_stages=3),
 )
