@@ -146,7 +146,7 @@ def test_figure(tmp_path: Path) -> None:
         ("gemm", "matmul in fp16"),
         ("attention", "attention forward"),
         ("convolution", "convolution + bias"),
-        ("recurrent", "GRU, fp16"),
+        ("recurrent", "GRU, a layer"),
         ("softmax", "softmax, cross entropy"),
         ("normalisation", "layer norm and RMSNorm"),
         ("element-wise", "element-wise: add"),
