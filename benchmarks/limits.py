@@ -112,6 +112,14 @@ def counters(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def counted(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The counters, or why there are none: one row's trouble is not the others'."""
+    try:
+        return {"kernels": counters(row)}
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        return {"kernels": [], "not_counted": str(error)[-300:]}
+
+
 def _counted(line: Mapping[str, str]) -> dict[str, Any]:
     """A kernel's counters by our names; what this GPU does not count is left out."""
     found: dict[str, Any] = {"name": line["Kernel Name"], "block": line["Block Size"]}
@@ -145,7 +153,7 @@ def main() -> None:
         made = {name: row[name] for name in names} | {"ours_us": row["ours"]["p50_us"]}
         made["foreseen"] = foreseen(row)
         if options.counters:
-            made["kernels"] = counters(row)
+            made |= counted(row)
         found.append(made)
         print(row["kernel"], row["dtype"], row["shape"], json.dumps(made["foreseen"]), flush=True)
         write(options.output, {"metrics": METRICS, "rows": found})

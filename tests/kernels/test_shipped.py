@@ -26,11 +26,6 @@ ROOT = Path(__file__).parents[2]
 NEEDED = Plan(name="quick")
 MOST_BYTES = 1 << 20
 
-NOT_MEASURED_YET: tuple[str, ...] = ("matmul",)
-"""Kernels some of whose rows or configs are still to come; to be empty."""
-
-MEASURED = [name for name in KERNELS if name not in NOT_MEASURED_YET]
-
 HOW = (
     "on an H200: python -m benchmarks.kernels {0} --plan quick --resume --store kernels.sqlite, "
     "then python -m benchmarks.kernels.ship {0} --store kernels.sqlite, then "
@@ -44,7 +39,7 @@ def empty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("name", KERNELS)
 def test_results_are_there(name: str) -> None:
     """A kernel has its rows in the committed table, timed with the source that it has now."""
     found = json.loads(FILE.read_text())["rows"]
@@ -53,7 +48,7 @@ def test_results_are_there(name: str) -> None:
     assert missing == [], f"not in {FILE.name}, or of an older {name}; {HOW.format(name)}"
 
 
-@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("name", KERNELS)
 def test_configs_are_shipped(name: str) -> None:
     """Each key that a kernel's rows launch has a config in `cache/` that holds today."""
     answers = {
