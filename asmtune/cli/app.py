@@ -8,7 +8,19 @@ from typing import Final
 
 import typer
 
-from asmtune.cli import cache, collect, explain, listing, prune_report, replay, runs, train, tune
+from asmtune.cli import (
+    bench,
+    cache,
+    check,
+    collect,
+    explain,
+    listing,
+    prune_report,
+    replay,
+    runs,
+    train,
+    tune,
+)
 from asmtune.cli import run as programs
 from asmtune.errors import AsmtuneError
 
@@ -24,6 +36,8 @@ app.command("prune-report")(prune_report.prune_report)
 app.command("explain")(explain.explain)
 app.command("tune")(tune.tune)
 app.command("run", context_settings=programs.CONTEXT)(programs.run)
+app.command("bench")(bench.bench)
+app.command("check")(check.check)
 app.command("runs")(runs.runs)
 app.command("replay")(replay.replay)
 app.command("collect")(collect.collect)

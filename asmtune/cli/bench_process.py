@@ -1,0 +1,93 @@
+"""The process that times the rows of a bench run, once each, in an order of its own.
+
+Run as `python -m asmtune.cli.bench_process`: it imports, then waits for one line of JSON, the
+plan, and answers in lines: where it runs, each row's samples or failure, and at the end the
+GPU's clocks. Started before it is needed, it has imported by the time that it is its turn.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, TextIO
+
+import torch
+
+from asmtune.bench import DeviceLostError
+from asmtune.cli.bench_rows import problem_of
+from asmtune.errors import AsmtuneError, InputError
+from asmtune.guard import guarded
+from asmtune.measure import read_clocks
+from asmtune.processes import die_with_parent, own_stdout
+from asmtune.records import Failure
+from asmtune.regression.environment import environment_here
+from asmtune.regression.timing import timed
+from asmtune.settings import Settings
+from asmtune.target import Target, match_device
+from asmtune.trace.forms import encoded
+
+
+def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What is said of a plan, a message each; ends early where the GPU is lost.
+
+    Args:
+        plan: `rows`, as `wanted_to_json` makes them, by number, and a `seed`.
+    """
+    here = environment_here()
+    yield {"environment": encoded(here)}
+    target = match_device(here.gpu)
+    if target is None:
+        raise InputError(f"no target describes the device {here.gpu!r}; add a JSON file for it")
+    order = list(plan["rows"].items())
+    random.Random(plan["seed"]).shuffle(order)
+    for number, row in order:
+        yield {"running": number}
+        try:
+            yield {"row": number, **_timed(row, target)}
+        except DeviceLostError as error:
+            yield {"row": number, "failure": f"fault at launch: {error.detail}"}
+            return
+        torch.cuda.empty_cache()
+    yield {"clocks": read_clocks()}
+
+
+def _timed(row: Mapping[str, Any], target: Target) -> dict[str, Any]:
+    """Samples of one row, or why there are none."""
+
+    def work() -> Any:
+        problem, config = problem_of(row, "cuda")
+        return timed(problem, config, target, Settings.from_environment())
+
+    try:
+        outcome = guarded("launch", work)
+    except InputError as error:
+        return {"failure": str(error)}
+    if isinstance(outcome, Failure):
+        return {"failure": str(outcome)}
+    return {"samples": list(outcome.samples_us)}
+
+
+def serve(lines: TextIO, out: TextIO) -> None:
+    """Answers the plan that comes in a line; nothing where none comes."""
+    line = lines.readline()
+    if not line:
+        return
+    try:
+        for message in answers(json.loads(line)):
+            out.write(json.dumps(message) + "\n")
+            out.flush()
+    except AsmtuneError as error:
+        out.write(json.dumps({"refused": str(error)}) + "\n")
+        out.flush()
+
+
+def main() -> None:
+    """Serves one plan on PyTorch's current GPU."""
+    die_with_parent()
+    serve(sys.stdin, own_stdout())
+
+
+if __name__ == "__main__":
+    main()

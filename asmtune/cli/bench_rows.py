@@ -1,0 +1,169 @@
+"""What `asmtune bench` times: the stored config of each shape and dtype that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from asmtune.cli.shapes import shapes_of
+from asmtune.cli.tuning_queue import Queue
+from asmtune.config import Config
+from asmtune.dispatch.misses.own import own_config
+from asmtune.errors import InputError
+from asmtune.guard import required
+from asmtune.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
+from asmtune.problem import Problem
+from asmtune.records import Provenance, TuneKey
+from asmtune.regression.run import Missed, Subject
+from asmtune.settings import Settings
+from asmtune.store import Lookup, find_tuned, open_user_store
+from asmtune.tuning import key_of, provenance
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A row that can be timed; what a process needs to make it again.
+
+    Attributes:
+        reference: the kernel module's name, or its file as any other folder knows it.
+        sizes: the shape as the module takes it.
+        dtype: canonical name.
+        subject: what the row is called by.
+        config: what is stored.
+        layer: where: "store" or "shipped".
+        remark: why the record no longer holds; empty where it does.
+    """
+
+    reference: str
+    sizes: Shape
+    dtype: str
+    subject: Subject
+    config: Config
+    layer: str
+    remark: str
+
+
+@dataclass
+class Asked:
+    """What was asked for.
+
+    Attributes:
+        kernels: names or files; all that come with asmtune where there are none.
+        shapes, shapes_file, dtype: as `asmtune tune` takes them; where none of the first two
+            is given, what is stored for the modules' own.
+        device: the GPU's name.
+        unstored: how many shapes and dtypes of a module's own nothing is stored for, by
+            kernel; filled.
+    """
+
+    kernels: Sequence[str]
+    shapes: Sequence[str]
+    shapes_file: Path | None
+    dtype: str | None
+    device: str
+    unstored: dict[str, int] = field(default_factory=dict)
+
+    def rows(self, settings: Settings) -> list[Wanted | Missed]:
+        """A row for each kernel, shape and dtype, each subject once.
+
+        Raises:
+            InputError: a kernel, shape or dtype is unknown, or two kernels have one name.
+        """
+        found: dict[str, Wanted | Missed] = {}
+        modules: dict[str, str] = {}
+        for kernel in self.kernels or kernel_names():
+            module, reference = load_kernel_module(kernel), reference_of(kernel)
+            if modules.setdefault(module.name, reference) != reference:
+                raise InputError(
+                    f"two kernels are called {module.name}: {modules[module.name]} and "
+                    f"{reference}; time them in two runs"
+                )
+            for row in self._of(module, reference, settings):
+                subject = row.subject
+                found.setdefault(subject.identity, row)
+        return list(found.values())
+
+    def _of(
+        self, module: KernelModule, reference: str, settings: Settings
+    ) -> Iterator[Wanted | Missed]:
+        chosen = bool(self.shapes or self.shapes_file)
+        sizes = shapes_of(module, self.shapes, self.shapes_file)
+        given = self.dtype is not None or chosen
+        dtypes = [module.check_dtype(self.dtype)] if given else module.dtypes
+        space = required(f"space of kernel {module.name}", module.space)
+        for dtype in dtypes:
+            queue = Queue(module, dtype, space, reference)
+            for shape, problem in zip(sizes, queue.check(sizes), strict=True):
+                row = self._row(queue, shape, problem, settings)
+                if isinstance(row, Wanted) or chosen:
+                    yield row
+                else:
+                    self.unstored[module.name] = self.unstored.get(module.name, 0) + 1
+
+    def _row(
+        self, queue: Queue, sizes: Shape, problem: Problem, settings: Settings
+    ) -> Wanted | Missed:
+        name = queue.module.name
+        subject = Subject(name, dict(problem.shape), dict(problem.dtypes))
+        found = find_tuned(*self._identity(queue, problem), open_user_store(settings))
+        command = f"asmtune tune {queue.reference} --shape {_assignments(sizes)}"
+        advice = f"{command} --dtype {queue.dtype}"
+        if found.record is None:
+            why = f" ({found.detail})" if found.outcome == "corrupt" else ""
+            return Missed(subject, "unknown", f"no config is stored{why}: {advice}")
+        config = own_config(found.record.winner, queue.space, problem.shape)
+        if config is None:
+            said = "the stored config is none of the space any more"
+            return Missed(subject, "unknown", f"{said}: {advice}")
+        remark = "" if found.outcome == "hit" else _stale(found)
+        return Wanted(queue.reference, sizes, queue.dtype, subject, config, found.layer, remark)
+
+    def _identity(self, queue: Queue, problem: Problem) -> tuple[TuneKey, Provenance]:
+        """The key under which launches look, and what a record must hold."""
+        tuner = queue.tuner
+        if tuner is None:
+            return key_of(problem, self.device), provenance(problem, queue.space)
+        return tuner.identity(problem.arguments, self.device)
+
+
+def reference_of(kernel: str) -> str:
+    """The kernel as any other folder knows it."""
+    path = Path(kernel)
+    return str(path.resolve()) if path.suffix == ".py" or "/" in kernel else kernel
+
+
+def wanted_to_json(row: Wanted) -> dict[str, Any]:
+    """What a process needs of a row, as JSON values."""
+    return {
+        "reference": row.reference,
+        "sizes": dict(row.sizes),
+        "dtype": row.dtype,
+        "config": row.config.to_dict(),
+    }
+
+
+def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
+    """The launch of a row of `wanted_to_json`, and the space's own config for it.
+
+    Raises:
+        InputError: the module cannot make it, or has no such config.
+    """
+    module = load_kernel_module(row["reference"])
+    make = module.problem
+    problem = required(f"kernel {module.name}", lambda: make(row["sizes"], row["dtype"], place))
+    config = own_config(Config.from_dict(row["config"]), module.space(), problem.shape)
+    if config is None:
+        raise InputError(f"kernel {module.name}: its space has changed meanwhile; bench again")
+    return problem, config
+
+
+def _stale(found: Lookup) -> str:
+    """What differs, without the digits."""
+    parts = (part.partition(":")[0] for part in found.detail.split("; "))
+    return f"config of an older record: {', '.join(parts)}"
+
+
+def _assignments(shape: Shape) -> str:
+    return ",".join(f"{name}={value}" for name, value in shape.items())

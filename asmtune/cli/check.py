@@ -1,0 +1,108 @@
+"""`asmtune check`: judges a bench run against a baseline, for people and for CI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from asmtune.cli.output import write_result
+from asmtune.errors import InputError
+
+if TYPE_CHECKING:
+    from asmtune.regression.findings import Check, Terms
+
+SLOWER: Final = 1
+INCOMPARABLE: Final = 3
+
+_FORMATS: Final = ("text", "markdown", "json")
+_HISTORY: Final = "history"
+
+
+def check(
+    run: Annotated[Path, typer.Argument(help="A run that asmtune bench has written.")],
+    baseline: Annotated[Path, typer.Option(help="The run that it is compared with.")],
+    threshold: Annotated[
+        str, typer.Option(help='Slowdown that counts: "3%", or "history": its mean + 3 sd.')
+    ] = "3%",
+    level: Annotated[
+        str, typer.Option(help="Chance that a check of unchanged kernels finds one slower.")
+    ] = "1%",
+    history: Annotated[
+        Path | None, typer.Option(help="A file of earlier runs, a JSON line each.")
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Add this run to the history; 100 are kept.")
+    ] = False,
+    any_board: Annotated[
+        bool, typer.Option("--any-board", help="Compare two boards of one GPU model.")
+    ] = False,
+    format_: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw the history and this run: .svg, .png or .pdf.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
+    ] = None,
+) -> None:
+    """Compare a bench run with a baseline: which kernels have become slower.
+
+    Exits with 0 where none has, 1 where one is slower or fails, 2 for bad input, and 3 where
+    nothing could be judged: another GPU, driver or board, or too few processes.
+    """
+    from asmtune.regression.compare import compare
+    from asmtune.regression.files import read_run, write_bytes
+    from asmtune.regression.history import extended, read_history, write_history
+    from asmtune.report.trend import check_figure, trend_figure
+
+    terms = _terms(threshold, level, any_board=any_board)
+    if format_ not in _FORMATS:
+        raise InputError(f"--format {format_!r}: one of {', '.join(_FORMATS)}")
+    if history is None and (record or terms.threshold is None):
+        wanted = "--record" if record else "--threshold history"
+        raise InputError(f"{wanted} needs --history FILE")
+    if figure is not None:
+        check_figure(figure)
+    base, now = read_run(baseline, "--baseline"), read_run(run)
+    known = () if history is None else read_history(history)
+    found = compare(base, now, terms, known)
+    longer = extended(known, now)
+    if figure is not None:
+        slower = [f.subject.identity for f in found.findings if f.verdict == "slower"]
+        drawn = trend_figure(longer, slower, figure.suffix.lower())
+        write_bytes(figure, drawn)
+    if history is not None and record:
+        write_history(history, longer)
+    write_result(_rendered(found, format_), output)
+    codes = {"slower": SLOWER, "incomparable": INCOMPARABLE}
+    if found.outcome in codes:
+        raise typer.Exit(codes[found.outcome])
+
+
+def _terms(threshold: str, level: str, *, any_board: bool) -> Terms:
+    from asmtune.regression.findings import Terms
+
+    limit = None if threshold == _HISTORY else _share("--threshold", threshold, most=10.0)
+    return Terms(limit, _share("--level", level, most=0.5), any_board)
+
+
+def _share(option: str, text: str, most: float) -> float:
+    """A number such as "3%" or "0.03", above 0."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= most:
+        other = ', or "history"' if option == "--threshold" else ""
+        raise InputError(
+            f'{option} {text!r}: expected a share such as "3%" or 0.03, above 0 and up to '
+            f"{100 * most:g}%{other}"
+        )
+    return value
+
+
+def _rendered(found: Check, form: str) -> object:
+    from asmtune.report.regression import check_json, check_markdown, check_table
+
+    return {"text": check_table, "markdown": check_markdown, "json": check_json}[form](found)

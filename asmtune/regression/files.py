@@ -1,0 +1,152 @@
+"""Files of bench runs: read with every field checked, written whole or not at all.
+
+A run is a JSON document, `{"format": "asmtune-bench", "version": 1, ...}` with the fields of
+`BenchRun`; times are in microseconds. A name that ends in .gz is compressed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from asmtune.errors import InputError
+from asmtune.regression.run import BenchRun
+from asmtune.store.values import parse_json, printable
+from asmtune.trace.forms import decoded, encoded
+
+FORMAT: Final = "asmtune-bench"
+VERSION: Final = 1
+
+_MADE_BY: Final = "give a file that `asmtune bench` has written"
+_COMPRESSED: Final = ".gz"
+
+
+def read_run(path: Path, what: str = "run") -> BenchRun:
+    """The run that a file holds.
+
+    Args:
+        path: the file.
+        what: what messages call it, "run" or "--baseline".
+
+    Raises:
+        InputError: it cannot be read, is no run, of a newer version, or holds no timing; names
+            file and field.
+    """
+    where = f"{what} {path}"
+    text = read_text(path, where, _MADE_BY)
+    if not text.strip():
+        raise InputError(f"{where}: the file is empty; {_MADE_BY}")
+    try:
+        document = parse_json(text)
+    except ValueError as error:
+        raise InputError(f"{where}: not JSON ({error}); {_MADE_BY}") from error
+    return run_from_json(document, where)
+
+
+def run_from_json(document: Any, where: str) -> BenchRun:
+    """The run that a document stands for.
+
+    Raises:
+        InputError: as `read_run`.
+    """
+    checked = of_form(document, FORMAT, VERSION, where)
+    run = decoded(BenchRun, checked, where)
+    if not run.rows:
+        raise InputError(f"{where}: it holds no timing of any kernel; {_MADE_BY}")
+    for place, row in enumerate(run.rows):
+        field = f"{where}, rows[{place}], samples"
+        if not row.samples or not all(row.samples):
+            raise InputError(f"{field}: a process without samples; {_MADE_BY}")
+        if any(sample <= 0 for samples in row.samples for sample in samples):
+            raise InputError(f"{field}: expected times above 0; {_MADE_BY}")
+    (subject, often), *_ = Counter(row.subject.identity for row in run.rows).most_common(1)
+    if often > 1:
+        raise InputError(f"{where}: {printable(subject)} stands there {often} times; {_MADE_BY}")
+    return run
+
+
+def write_run(path: Path, run: BenchRun) -> None:
+    """Writes a run, a line a row; the file appears whole or stays as it was.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    document = run_to_json(run)
+    lines = []
+    for name, value in document.items():
+        listed = isinstance(value, list) and value
+        items = ",\n".join(f"  {json.dumps(item)}" for item in value) if listed else ""
+        lines.append(f" {json.dumps(name)}: " + (f"[\n{items}]" if listed else json.dumps(value)))
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def run_to_json(run: BenchRun) -> dict[str, Any]:
+    """A run as JSON values; the inverse of `run_from_json`, to 6 significant digits."""
+    return {"format": FORMAT, "version": VERSION, **encoded(run)}
+
+
+def of_form(document: Any, form: str, version: int, where: str) -> Mapping[str, Any]:
+    """A document that says that it is of a form that this asmtune knows.
+
+    Raises:
+        InputError: it does not.
+    """
+    found = document.get("version") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or document.get("format") != form or type(found) is not int:
+        raise InputError(f'{where}: expected a document of format "{form}"; {_MADE_BY}')
+    if found > version:
+        raise InputError(
+            f"{where}: written by a newer asmtune (form {found}, this one knows {version}); "
+            "upgrade asmtune"
+        )
+    return document
+
+
+def read_text(path: Path, where: str, advice: str) -> str:
+    """The text of a file, unpacked where its name ends in .gz.
+
+    Raises:
+        InputError: it cannot be read, or is no text.
+    """
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == _COMPRESSED else data).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: no text: {error.reason}; {advice}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{where}: not whole, or not compressed; {advice}") from error
+    except OSError as error:
+        raise InputError(f"{where}: {error.strerror or error}; {advice}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file, compressed where its name ends in .gz; it appears whole or stays as it was.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    data = text.encode()
+    write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == _COMPRESSED else data)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """As `write_text`, of bytes.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            part.write_bytes(data)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}; name a file to write") from error

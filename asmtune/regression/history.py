@@ -1,0 +1,146 @@
+"""The last runs in short, a JSON line each, oldest first.
+
+The first line says what the file is, `{"format": "asmtune-bench-history", "version": 1}`; the
+others have the fields of `Entry`. The file is replaced whole whenever a run is added.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Final
+
+from asmtune.errors import InputError
+from asmtune.regression.files import of_form, read_text, write_text
+from asmtune.regression.run import BenchRun, Environment, Subject
+from asmtune.store.values import parse_json
+from asmtune.trace.forms import decoded, encoded
+
+FORMAT: Final = "asmtune-bench-history"
+VERSION: Final = 1
+MOST_RUNS: Final = 100
+
+LEAST_RUNS: Final = 5
+"""Runs from which on a mean and a standard deviation say anything of the next one."""
+
+_DEVIATIONS: Final = 3
+_REPAIR: Final = "correct that line, or name another file to begin anew"
+
+
+@dataclass(frozen=True)
+class Level:
+    """One subject in one run.
+
+    Attributes:
+        subject: what was timed.
+        median_us: of the processes' medians.
+        low_us, high_us: the least and the greatest of them.
+    """
+
+    subject: Subject
+    median_us: float
+    low_us: float
+    high_us: float
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run.
+
+    Attributes:
+        run: its identity.
+        date, label, environment: as the run has them.
+        levels: one a subject.
+    """
+
+    run: str
+    date: str
+    label: str
+    environment: Environment
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Between what the next median is expected: mean - 3 sd and mean + 3 sd."""
+
+    least_us: float
+    most_us: float
+
+
+def entry_of(run: BenchRun) -> Entry:
+    """A run in short."""
+    levels = tuple(
+        Level(row.subject, row.median_us, min(row.medians_us), max(row.medians_us))
+        for row in run.rows
+    )
+    return Entry(run.identity, run.date, run.label, run.environment, levels)
+
+
+def comparable(history: Sequence[Entry], run: BenchRun) -> list[Entry]:
+    """Entries of the same GPU and driver, without the run itself."""
+    here = run.environment
+    return [
+        entry
+        for entry in history
+        if (entry.environment.gpu, entry.environment.driver) == (here.gpu, here.driver)
+        and entry.run != run.identity
+    ]
+
+
+def band_of(history: Sequence[Entry], subject: Subject) -> Band | None:
+    """Of one subject; None where fewer than `LEAST_RUNS` have timed it."""
+    times = [
+        level.median_us
+        for entry in history
+        for level in entry.levels
+        if level.subject.identity == subject.identity
+    ]
+    if len(times) < LEAST_RUNS:
+        return None
+    centre, reach = mean(times), _DEVIATIONS * stdev(times)
+    return Band(centre - reach, centre + reach)
+
+
+def read_history(path: Path) -> tuple[Entry, ...]:
+    """What a file holds; nothing where there is no such file.
+
+    Raises:
+        InputError: it cannot be read, is no history, or of a newer version; names file and line.
+    """
+    where = f"--history {path}"
+    if not path.exists():
+        return ()
+    lines = read_text(path, where, _REPAIR).splitlines()
+    if not lines:
+        raise InputError(f"{where}: the file is empty; {_REPAIR}")
+    values = []
+    for number, line in enumerate(lines, 1):
+        try:
+            values.append(parse_json(line))
+        except ValueError as error:
+            raise InputError(f"{where}, line {number}: not JSON ({error}); {_REPAIR}") from error
+    of_form(values[0], FORMAT, VERSION, f"{where}, line 1")
+    return tuple(
+        decoded(Entry, value, f"{where}, line {number}")
+        for number, value in enumerate(values[1:], 2)
+    )
+
+
+def extended(history: Sequence[Entry], run: BenchRun) -> tuple[Entry, ...]:
+    """A history with one more run at its end; the last hundred, each run once."""
+    others = [entry for entry in history if entry.run != run.identity]
+    return tuple([*others, entry_of(run)][-MOST_RUNS:])
+
+
+def write_history(path: Path, history: Sequence[Entry]) -> None:
+    """Replaces the file.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    lines = [{"format": FORMAT, "version": VERSION}, *map(encoded, history)]
+    write_text(path, "".join(f"{json.dumps(line)}\n" for line in lines))

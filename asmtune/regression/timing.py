@@ -1,0 +1,58 @@
+"""One config of one problem, compiled and timed in this process as tuning times finalists."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any, Final
+
+from asmtune.bench import BenchSetup, Entrant, LocalBench
+from asmtune.compile import Lowering, Request, compile_one
+from asmtune.config import Config
+from asmtune.measure import CheckOptions, Effects, TimingPolicy
+from asmtune.problem import Problem
+from asmtune.records import Failure, Measurement
+from asmtune.settings import Settings
+from asmtune.target import Target
+from asmtune.workload import Call, analyse
+
+POLICY: Final = TimingPolicy()
+"""L2 cold, events, 20 samples of a config and up to 60 where they are not steady."""
+
+_TOLD: Final = ("mode", "flush_bytes", "launches", "warmup_us")
+
+
+def timing_words() -> dict[str, Any]:
+    """What of the policy two runs must share to be compared."""
+    values = asdict(POLICY)
+    return {name: values[name] for name in _TOLD}
+
+
+def timed(
+    problem: Problem, config: Config, target: Target, settings: Settings
+) -> Measurement | Failure:
+    """Times a config; its output is not checked, since tuning has done so.
+
+    The problem's tensors hold what they held before.
+
+    Raises:
+        MeasureError: there is no GPU, or the config has broken the CUDA context.
+        StoreError: artifacts can be written nowhere.
+    """
+    lowering = Lowering(problem, target, settings.compile_timeout_s)
+    request = lowering.request(config)
+    if not isinstance(request, Request):
+        return request
+    artifact = compile_one(request, settings)
+    if isinstance(artifact, Failure):
+        return artifact
+    work = analyse(request.ttir, Call(problem.bind(config), problem.programs(config)))
+    setup = BenchSetup(
+        lowering=lowering,
+        effects=Effects.of([work], problem.arguments),
+        checks=CheckOptions(check=False),
+        policy=POLICY,
+    )
+    with closing(LocalBench(setup)) as bench:
+        ((_, outcome),) = bench.final([Entrant(config, artifact)])
+    return outcome

@@ -1,0 +1,114 @@
+"""The trend of kernels over the last runs, as a figure."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from asmtune.errors import InputError
+from asmtune.regression.history import Entry, Level
+from asmtune.report.cells import dtype_words, words
+
+SUFFIXES: Final = (".svg", ".png", ".pdf")
+
+_COLUMNS: Final = 3
+_NAMED: Final = 8
+"""Lines of a panel that have a name each; more would hide the panel."""
+
+_LABELS: Final = 6
+
+
+def check_figure(path: Path) -> None:
+    """Makes sure that a figure can be drawn and is wanted in a form that there is.
+
+    Raises:
+        InputError: the name ends in something else, or matplotlib is not installed.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--figure {path}: a figure ends in one of {', '.join(SUFFIXES)}")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise InputError("--figure needs matplotlib: pip install 'asmtune[figures]'") from error
+
+
+def trend_figure(history: Sequence[Entry], slower: Sequence[str], form: str) -> bytes:
+    """A panel a kernel, a line a shape and dtype: its time over the median of all its runs.
+
+    A band spans the medians of the processes; a ring marks what the last run is slower in.
+
+    Args:
+        history: runs, oldest first; at least one.
+        slower: identities of the subjects that are slower in the last one.
+        form: suffix of the file, one of `SUFFIXES`.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    panels = _panels(history)
+    columns = min(_COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    # Equal histories make equal files.
+    with mpl.rc_context({"font.size": 8, "svg.hashsalt": "asmtune", "pdf.fonttype": 42}):
+        figure = Figure(figsize=(4.2 * columns, 2.6 * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False).flat
+        for axis, (kernel, lines) in zip(axes, sorted(panels.items()), strict=False):
+            _draw(axis, kernel, lines, set(slower))
+            _name_runs(axis, history)
+        for axis in list(axes)[len(panels) :]:
+            axis.set_visible(False)
+        gpus = Counter(entry.environment.gpu for entry in history)
+        figure.suptitle(f"time over the median of {len(history)} runs, {', '.join(gpus)}")
+        out = io.BytesIO()
+        empty: dict[str, Any] = {".png": {"Software": None}, ".pdf": {"CreationDate": None}}
+        metadata = empty.get(form, {"Date": None})
+        figure.savefig(out, format=form.lstrip("."), dpi=150, metadata=metadata)
+    return out.getvalue()
+
+
+Line = list[tuple[int, Level]]
+
+
+def _panels(history: Sequence[Entry]) -> dict[str, dict[str, Line]]:
+    """Levels with the numbers of their runs, by kernel and identity."""
+    panels: dict[str, dict[str, Line]] = {}
+    for place, entry in enumerate(history):
+        for level in entry.levels:
+            subject = level.subject
+            lines = panels.setdefault(subject.kernel, {})
+            lines.setdefault(subject.identity, []).append((place, level))
+    return panels
+
+
+def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -> None:
+    for identity, line in lines.items():
+        usual = median(level.median_us for _, level in line)
+        at = [place for place, _ in line]
+        heights = [level.median_us / usual for _, level in line]
+        subject = line[-1][1].subject
+        label = f"{words(subject.shape)} {dtype_words(subject.dtypes)}, {usual:.3g} us"
+        (drawn,) = axis.plot(at, heights, marker=".", markersize=4, linewidth=1, label=label)
+        low = [level.low_us / usual for _, level in line]
+        high = [level.high_us / usual for _, level in line]
+        axis.fill_between(at, low, high, color=drawn.get_color(), alpha=0.15, linewidth=0)
+        if identity in slower:
+            axis.plot(at[-1:], heights[-1:], "o", color="red", fillstyle="none", markersize=9)
+    axis.axhline(1.0, color="black", linewidth=0.6, linestyle="--", zorder=0)
+    axis.set_title(kernel, loc="left")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.margins(y=0.15)
+    if len(lines) <= _NAMED:
+        axis.legend(frameon=False, fontsize=6)
+
+
+def _name_runs(axis: Any, history: Sequence[Entry]) -> None:
+    """Some runs by their labels, or else the day."""
+    step = max(1, math.ceil(len(history) / _LABELS))
+    at = list(range(0, len(history), step))
+    axis.set_xticks(at, [(history[n].label or history[n].date)[:10] for n in at], rotation=30)
+    axis.set_xlim(-0.5, len(history) - 0.5)
