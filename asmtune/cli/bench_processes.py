@@ -84,19 +84,19 @@ class Processes:
 
     Args:
         collected: filled.
-        command: starts one.
-        patience_s: seconds without a message after which a process hangs.
+        command: starts one; `COMMAND` by default.
+        patience_s: seconds without a message after which one hangs; `PATIENCE_S` by default.
     """
 
     def __init__(
         self,
         collected: Collected,
-        command: Sequence[str] = COMMAND,
-        patience_s: float = PATIENCE_S,
+        command: Sequence[str] | None = None,
+        patience_s: float | None = None,
     ) -> None:
         self._collected = collected
-        self._command = command
-        self._patience_s = patience_s
+        self._command = command or COMMAND
+        self._patience_s = patience_s or PATIENCE_S
         self._open: list[Child] = []
 
     def __enter__(self) -> Processes:

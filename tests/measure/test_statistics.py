@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from asmtune.config import Config
 from asmtune.measure import summarise
-from asmtune.measure.statistics import quantile, slower
+from asmtune.measure.statistics import chances, holm, quantile, slower
 
 CONFIG = Config({"BLOCK": 64})
 samples = st.lists(st.floats(0.1, 1e6, allow_nan=False), min_size=1, max_size=60)
@@ -118,3 +119,37 @@ def test_the_level_is_kept() -> None:
     pairs = generator.gamma(2, 3, (1000, 2, 12)).tolist()
     found = sum(slower([row], reference, 0.01)[0] for row, reference in pairs)
     assert 1 <= found <= 20
+
+
+few = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=4)
+
+
+@given(few, few)
+def test_chances_never_say_too_little(above: list[float], below: list[float]) -> None:
+    """No less than the share of all orders whose rank sum is as great; equal without ties."""
+    (found,) = chances([(above, below)])
+    values = [*above, *below]
+
+    def wins(places: tuple[int, ...]) -> float:
+        mine = [values[place] for place in places]
+        rest = [values[place] for place in range(len(values)) if place not in places]
+        return sum((a > b) + 0.5 * (a == b) for a in mine for b in rest)
+
+    orders = list(itertools.combinations(range(len(values)), len(above)))
+    own = wins(tuple(range(len(above))))
+    exact = statistics.fmean(wins(order) >= own for order in orders)
+    assert found >= exact - 1e-12
+    if len(set(values)) == len(values):
+        assert found == pytest.approx(exact)
+
+
+@given(st.lists(st.floats(0, 1), max_size=8), st.floats(0.001, 0.5))
+def test_holm(values: list[float], level: float) -> None:
+    """It finds what Bonferroni does at least, nothing above the level, and the least first."""
+    found = holm(values, level)
+    for value, is_found in zip(values, found, strict=True):
+        assert is_found or value > level / len(values)
+        assert not is_found or value <= level
+        assert not is_found or all(f for v, f in zip(values, found, strict=True) if v < value)
+    assert holm([0.01, 0.04, 0.03], 0.05) == [True, False, False]
+    assert holm([0.01, 0.02, 0.03], 0.05) == [True, True, True]
