@@ -90,17 +90,29 @@ def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[fl
         pairs: samples that may be greater, and those that they are compared with; some tens
             each, one at least.
     """
-    # Takes half a second to import.
+    if not pairs:
+        return []
+    # Takes half a second to import, and a millisecond a call, whatever the rows.
     from scipy.stats import mannwhitneyu
 
-    found = []
-    for above, below in pairs:
-        # Among equals the ones that may be greater stand first, with the lower ranks.
-        marked = sorted([*((value, 0) for value in above), *((value, 1) for value in below)])
-        ranks = [[at for at, (_, side) in enumerate(marked) if side == own] for own in (0, 1)]
-        test = mannwhitneyu(*ranks, alternative="greater", method="exact")
-        found.append(float(test.pvalue))
+    alike: dict[tuple[int, int], list[int]] = {}
+    for place, (above, below) in enumerate(pairs):
+        alike.setdefault((len(above), len(below)), []).append(place)
+    found = [1.0] * len(pairs)
+    for places in alike.values():
+        ranks = [_ranks(*pairs[place]) for place in places]
+        sides = [[rank[side] for rank in ranks] for side in (0, 1)]
+        test = mannwhitneyu(*sides, alternative="greater", method="exact", axis=-1)
+        for place, value in zip(places, test.pvalue, strict=True):
+            found[place] = float(value)
     return found
+
+
+def _ranks(above: Sequence[float], below: Sequence[float]) -> tuple[list[int], list[int]]:
+    """Ranks of both sides among all; of equals, those that may be greater have the lower ones."""
+    marked = sorted([*((value, 0) for value in above), *((value, 1) for value in below)])
+    first, second = ([at for at, (_, own) in enumerate(marked) if own == side] for side in (0, 1))
+    return first, second
 
 
 def holm(values: Sequence[float], level: float) -> list[bool]:
