@@ -1,0 +1,219 @@
+"""How often `asmtune check` finds a slowdown: where there is none, and where one was planted.
+
+    python -m benchmarks.false_alarms [--draws 2000]
+
+Needs no GPU: reads the processes that `python -m benchmarks.bench_samples` has recorded on one,
+writes `results/false_alarms.json`, and the table in docs/regression.md. Runs are put together of
+8 processes each: drawn at random, each process in one run at most (equal by construction, so that
+the stated level must hold), or one after another, as runs are made (a GPU drifts meanwhile).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any
+
+from scipy.stats import mannwhitneyu
+
+from asmtune.measure.statistics import holm
+from asmtune.regression.compare import compare
+from asmtune.regression.files import run_from_json
+from asmtune.regression.findings import Terms
+from asmtune.regression.run import BenchRun
+from benchmarks.bench_samples import FILE as RECORDED
+from benchmarks.provenance import RESULTS, provenance
+
+FILE = RESULTS / "false_alarms.json"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "regression.md"
+BEGIN, END = "<!-- false alarms -->\n", "<!-- end -->\n"
+
+PROCESSES = 8
+LEVEL = 0.01
+PLANTED = (1.01, 1.02, 1.03, 1.04, 1.05, 1.08, 1.10)
+THRESHOLDS = {"none": 1e-9, "1%": 0.01, "2%": 0.02, "3%": 0.03}
+
+Pair = tuple[BenchRun, BenchRun]
+
+
+def recorded() -> tuple[BenchRun, dict[str, Any]]:
+    """All processes as one run, and where they were recorded."""
+    document: Any = json.loads(gzip.decompress(RECORDED.read_bytes()))
+    return run_from_json(document["run"], RECORDED.name), document["provenance"]
+
+
+def part(pool: BenchRun, places: Sequence[int], *, medians: bool = True) -> BenchRun:
+    """A run of some processes, each with its median as its sample, or with all of them."""
+    rows = []
+    for row in pool.rows:
+        samples = ((us,) for us in row.medians_us) if medians else iter(row.samples)
+        every = tuple(samples)
+        rows.append(replace(row, samples=tuple(every[place] for place in places)))
+    return replace(pool, rows=tuple(rows), processes=())
+
+
+def drawn(pool: BenchRun, count: int, **options: bool) -> Iterable[Pair]:
+    """Pairs of runs of processes of one distribution."""
+    source = random.Random(0)
+    for _ in range(count):
+        places = source.sample(range(len(pool.processes)), 2 * PROCESSES)
+        first, second = places[:PROCESSES], places[PROCESSES:]
+        yield part(pool, first, **options), part(pool, second, **options)
+
+
+def consecutive(pool: BenchRun, **options: bool) -> Iterable[Pair]:
+    """Each run of consecutive processes against each other one, both ways."""
+    starts = range(0, len(pool.processes) - PROCESSES + 1, PROCESSES)
+    runs = [part(pool, range(start, start + PROCESSES), **options) for start in starts]
+    return [(base, run) for base in runs for run in runs if base is not run]
+
+
+def alarms(pairs: Iterable[Pair]) -> dict[str, Any]:
+    """Share of checks that find a slowdown, by threshold."""
+    found: dict[str, list[bool]] = {name: [] for name in THRESHOLDS}
+    for base, run in pairs:
+        for name, threshold in THRESHOLDS.items():
+            check = compare(base, run, Terms(threshold, LEVEL))
+            found[name].append(check.outcome == "slower")
+    return {
+        "checks": len(found["none"]),
+        "slower": {name: round(fmean(those), 5) for name, those in found.items()},
+    }
+
+
+def alarms_by_samples(pairs: Iterable[Pair]) -> dict[str, Any]:
+    """The same where every sample counts as one of its own, whatever its process."""
+    found: dict[str, list[bool]] = {name: [] for name in THRESHOLDS}
+    for base, run in pairs:
+        flat = [
+            ([s for one in new.samples for s in one], [s for one in old.samples for s in one])
+            for new, old in zip(run.rows, base.rows, strict=True)
+        ]
+        values = [float(mannwhitneyu(new, old, alternative="greater").pvalue) for new, old in flat]
+        significant = holm(values, LEVEL)
+        ratios = [median(new) / median(old) for new, old in flat]
+        for name, threshold in THRESHOLDS.items():
+            beyond = (ratio > 1 + threshold for ratio in ratios)
+            found[name].append(any(a and b for a, b in zip(significant, beyond, strict=True)))
+    return {
+        "checks": len(found["none"]),
+        "slower": {name: round(fmean(those), 5) for name, those in found.items()},
+    }
+
+
+def planted(pool: BenchRun, count: int) -> dict[str, float]:
+    """Share found of slowdowns of one row, by their factor, at the usual threshold."""
+    shares = {}
+    for factor in PLANTED:
+        hits = []
+        for number, (base, run) in enumerate(drawn(pool, count)):
+            place = number % len(run.rows)
+            rows = list(run.rows)
+            slow = tuple(tuple(us * factor for us in one) for one in rows[place].samples)
+            rows[place] = replace(rows[place], samples=slow)
+            check = compare(base, replace(run, rows=tuple(rows)), Terms(level=LEVEL))
+            name = rows[place].subject.identity
+            slower = {f.subject.identity for f in check.findings if f.verdict == "slower"}
+            hits.append(name in slower)
+        shares[f"{factor - 1:.0%}"] = round(fmean(hits), 4)
+    return shares
+
+
+def noise(pool: BenchRun) -> list[dict[str, Any]]:
+    """How far samples of a process, and processes, lie apart, relative to the median."""
+    found = []
+    for row in pool.rows:
+        inner = (stdev(one) / median(one) for one in row.samples if len(one) > 1)
+        found.append(
+            {
+                "kernel": row.subject.kernel,
+                "shape": dict(row.subject.shape),
+                "median_us": round(row.median_us, 3),
+                "sd_in_a_process": round(median(inner), 5),
+                "sd_of_processes": round(stdev(row.medians_us) / row.median_us, 5),
+            }
+        )
+    return found
+
+
+def results(draws: int) -> dict[str, Any]:
+    """All of it."""
+    pool, made = recorded()
+    return {
+        "recorded": made,
+        "processes": len(pool.processes),
+        "rows": len(pool.rows),
+        "a_run": PROCESSES,
+        "level": LEVEL,
+        "drawn": alarms(drawn(pool, draws)),
+        "consecutive": alarms(consecutive(pool)),
+        "drawn_by_samples": alarms_by_samples(drawn(pool, draws // 10, medians=False)),
+        "consecutive_by_samples": alarms_by_samples(consecutive(pool, medians=False)),
+        "planted": planted(pool, draws // 2),
+        "noise": noise(pool),
+    }
+
+
+def table(found: dict[str, Any]) -> str:
+    """What stands in the document."""
+    made, spread = found["recorded"], [row["sd_of_processes"] for row in found["noise"]]
+    kinds = {
+        "drawn": "processes drawn at random, medians of processes",
+        "consecutive": "runs one after another, medians of processes",
+        "drawn_by_samples": "processes drawn at random, every sample by itself",
+        "consecutive_by_samples": "runs one after another, every sample by itself",
+    }
+    lines = [
+        f"{found['processes']} processes one after another on one {made['device']} "
+        f"(driver {made['driver']}, triton {made['triton']}, torch {made['torch']}, "
+        f"{made['date'][:10]}), {found['rows']} rows; runs of {found['a_run']} processes; level "
+        f"{found['level']:.0%}. Medians of processes of one row differ by "
+        f"{min(spread):.2%} to {max(spread):.2%} (standard deviation). Checks of unchanged kernels "
+        "that find one slower, by threshold:",
+        "",
+        "| runs and unit | checks | " + " | ".join(THRESHOLDS) + " |",
+        "|---|---|" + "---|" * len(THRESHOLDS),
+    ]
+    for kind, words in kinds.items():
+        shares = (f"{share:.2%}" for share in found[kind]["slower"].values())
+        lines.append(f"| {words} | {found[kind]['checks']} | {' | '.join(shares)} |")
+    lines += [
+        "",
+        "Of a slowdown planted in one row, at the threshold of 3%, a check finds:",
+        "",
+        "| " + " | ".join(["planted", *found["planted"]]) + " |",
+        "|---|" + "---|" * len(found["planted"]),
+        "| " + " | ".join(["found", *(f"{s:.1%}" for s in found["planted"].values())]) + " |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def rewritten(text: str, found: dict[str, Any]) -> str:
+    """The document with the table of these results."""
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table(found)}\n{END}{rest.partition(END)[2]}"
+
+
+def main() -> None:
+    """Counts, writes the results, and puts the table into the document."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=2000)
+    options = parser.parse_args()
+    if not RECORDED.is_file():
+        parser.error(f"no {RECORDED.name}: on an H200, python -m benchmarks.bench_samples")
+    found = {"provenance": provenance(), **results(options.draws)}
+    part_file = FILE.with_suffix(".part")
+    part_file.write_text(json.dumps(found, indent=1) + "\n")
+    part_file.replace(FILE)
+    DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), found))
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()
