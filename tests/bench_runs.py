@@ -26,7 +26,7 @@ CONFIG = Config({"BLOCK": 1024}, num_warps=4)
 
 def subject(name: str) -> Subject:
     """A kernel of that name on one shape."""
-    return Subject(name, {"n": 4096}, {"x_ptr": "fp16"})
+    return Subject(name, {"n": 4096}, "fp16")
 
 
 def timed(name: str, samples: Sequence[Sequence[float]]) -> Timed:

@@ -28,8 +28,6 @@ class Wanted:
 
     Attributes:
         reference: the kernel module's name, or its file as any other folder knows it.
-        sizes: the shape as the module takes it.
-        dtype: canonical name.
         subject: what the row is called by.
         config: what is stored.
         layer: where: "store" or "shipped".
@@ -37,8 +35,6 @@ class Wanted:
     """
 
     reference: str
-    sizes: Shape
-    dtype: str
     subject: Subject
     config: Config
     layer: str
@@ -106,7 +102,7 @@ class Asked:
         self, queue: Queue, sizes: Shape, problem: Problem, settings: Settings
     ) -> Wanted | Missed:
         name = queue.module.name
-        subject = Subject(name, dict(problem.shape), dict(problem.dtypes))
+        subject = Subject(name, dict(sizes), queue.dtype)
         found = find_tuned(*self._identity(queue, problem), open_user_store(settings))
         command = f"asmtune tune {queue.reference} --shape {_assignments(sizes)}"
         advice = f"{command} --dtype {queue.dtype}"
@@ -118,7 +114,7 @@ class Asked:
             said = "the stored config is none of the space any more"
             return Missed(subject, "unknown", f"{said}: {advice}")
         remark = "" if found.outcome == "hit" else _stale(found)
-        return Wanted(queue.reference, sizes, queue.dtype, subject, config, found.layer, remark)
+        return Wanted(queue.reference, subject, config, found.layer, remark)
 
     def _identity(self, queue: Queue, problem: Problem) -> tuple[TuneKey, Provenance]:
         """The key under which launches look, and what a record must hold."""
@@ -138,8 +134,8 @@ def wanted_to_json(row: Wanted) -> dict[str, Any]:
     """What a process needs of a row, as JSON values."""
     return {
         "reference": row.reference,
-        "sizes": dict(row.sizes),
-        "dtype": row.dtype,
+        "sizes": dict(row.subject.shape),
+        "dtype": row.subject.dtype,
         "config": row.config.to_dict(),
     }
 

@@ -21,18 +21,18 @@ class Subject:
 
     Attributes:
         kernel: the kernel module's name; not the function's, which holds the file's path.
-        shape: sizes of the problem by name.
-        dtypes: canonical dtype of each tensor argument by name.
+        shape: sizes as the module takes them; what it derives from them may change.
+        dtype: canonical name, as the module takes it.
     """
 
     kernel: str
     shape: Mapping[str, Any]
-    dtypes: Mapping[str, str]
+    dtype: str
 
     @cached_property
     def identity(self) -> str:
         """Text that is equal where all is."""
-        return canonical([self.kernel, dict(self.shape), dict(self.dtypes)])
+        return canonical([self.kernel, dict(self.shape), self.dtype])
 
 
 @dataclass(frozen=True)

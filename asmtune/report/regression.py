@@ -10,7 +10,7 @@ from rich.text import Text
 
 from asmtune.records import to_json
 from asmtune.regression.findings import VERDICTS, Check, Finding
-from asmtune.report.cells import dtype_words, number, one_line, plain_table, words
+from asmtune.report.cells import number, one_line, plain_table, words
 from asmtune.report.documents import document_text
 
 CHECK_FORMAT: Final = "asmtune-check"
@@ -18,7 +18,7 @@ CHECK_FORMAT: Final = "asmtune-check"
 _HEADINGS: Final = (
     "kernel",
     "shape",
-    "dtypes",
+    "dtype",
     "verdict",
     "before us",
     "now us",
@@ -90,7 +90,7 @@ def _lines(check: Check) -> Iterator[str]:
 
 def _name(finding: Finding) -> str:
     subject = finding.subject
-    return f"{one_line(subject.kernel)} {words(subject.shape)} {dtype_words(subject.dtypes)}"
+    return f"{one_line(subject.kernel)} {words(subject.shape)} {one_line(subject.dtype)}"
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def _cells(finding: Finding) -> tuple[str, ...]:
     return (
         one_line(subject.kernel),
         words(subject.shape),
-        dtype_words(subject.dtypes),
+        one_line(subject.dtype),
         finding.verdict,
         number(finding.base_us, 2),
         number(finding.run_us, 2),

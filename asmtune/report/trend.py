@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from asmtune.errors import InputError
 from asmtune.regression.history import Entry, Level
-from asmtune.report.cells import dtype_words, words
+from asmtune.report.cells import words
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 
@@ -56,11 +56,11 @@ def trend_figure(history: Sequence[Entry], slower: Sequence[str], form: str) -> 
     # Equal histories make equal files.
     with mpl.rc_context({"font.size": 8, "svg.hashsalt": "asmtune", "pdf.fonttype": 42}):
         figure = Figure(figsize=(4.2 * columns, 2.6 * rows), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False).flat
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
         for axis, (kernel, lines) in zip(axes, sorted(panels.items()), strict=False):
             _draw(axis, kernel, lines, set(slower))
             _name_runs(axis, history)
-        for axis in list(axes)[len(panels) :]:
+        for axis in axes[len(panels) :]:
             axis.set_visible(False)
         gpus = Counter(entry.environment.gpu for entry in history)
         figure.suptitle(f"time over the median of {len(history)} runs, {', '.join(gpus)}")
@@ -91,7 +91,7 @@ def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -
         at = [place for place, _ in line]
         heights = [level.median_us / usual for _, level in line]
         subject = line[-1][1].subject
-        label = f"{words(subject.shape)} {dtype_words(subject.dtypes)}, {usual:.3g} us"
+        label = f"{words(subject.shape)} {subject.dtype}, {usual:.3g} us"
         (drawn,) = axis.plot(at, heights, marker=".", markersize=4, linewidth=1, label=label)
         low = [level.low_us / usual for _, level in line]
         high = [level.high_us / usual for _, level in line]

@@ -74,7 +74,7 @@ def test_what_is_stored_is_timed(commands: Commands) -> None:
     assert "doubled: nothing is stored for 2 of 4 shapes and dtypes" in said
     assert "process 3 of 3: 2 rows" in said
     assert [row.subject for row in run.rows] == [
-        Subject("doubled", {"n": n}, {"x_ptr": "fp16"}) for n in (4096, 100)
+        Subject("doubled", {"n": n}, "fp16") for n in (4096, 100)
     ]
     first = run.rows[0]
     assert (first.config, first.layer, first.remark) == (WINNER, "store", "")

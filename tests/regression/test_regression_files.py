@@ -83,7 +83,7 @@ BAD = {
     "flat": (of_samples([1.0]), "rows[0], samples[0]: expected a list, found 1.0"),
     "twice": (
         changed(rows=run_to_json(RUN)["rows"][:1] * 2),
-        '["one",{"n":4096},{"x_ptr":"fp16"}] stands there 2 times',
+        '["one",{"n":4096},"fp16"] stands there 2 times',
     ),
 }
 
@@ -136,6 +136,17 @@ def test_a_failed_write_leaves_what_was_there(
         write_run(path, RUN)
     assert [child.name for child in tmp_path.iterdir()] == ["run.json"]
     assert path.read_text() == "before"
+
+
+def test_who_reads_meanwhile_sees_one_file(tmp_path: Path) -> None:
+    """A file is replaced and not written over: who has opened the old one reads it to its end."""
+    path = tmp_path / "run.json"
+    write_run(path, RUN)
+    before = path.read_text()
+    with path.open() as reader:
+        write_run(path, replace(RUN, label="new"))
+        assert reader.read() == before
+    assert read_run(path).label == "new"
 
 
 def history_of(count: int) -> tuple[Entry, ...]:
