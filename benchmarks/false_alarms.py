@@ -43,9 +43,11 @@ Pair = tuple[BenchRun, BenchRun]
 
 
 def recorded() -> tuple[BenchRun, dict[str, Any]]:
-    """All processes as one run, and where they were recorded."""
+    """All processes as one run; where they were recorded, and how many seconds each took."""
     document: Any = json.loads(gzip.decompress(RECORDED.read_bytes()))
-    return run_from_json(document["run"], RECORDED.name), document["provenance"]
+    seconds = round(document["ended_s"][-1] / len(document["ended_s"]), 2)
+    made = {**document["provenance"], "seconds_a_process": seconds}
+    return run_from_json(document["run"], RECORDED.name), made
 
 
 def part(pool: BenchRun, places: Sequence[int], *, medians: bool = True) -> BenchRun:
@@ -172,7 +174,8 @@ def table(found: dict[str, Any]) -> str:
     lines = [
         f"{found['processes']} processes one after another on one {made['device']} "
         f"(driver {made['driver']}, triton {made['triton']}, torch {made['torch']}, "
-        f"{made['date'][:10]}), {found['rows']} rows; runs of {found['a_run']} processes; level "
+        f"{made['date'][:10]}), {found['rows']} rows, {made['seconds_a_process']:.1f} s a process; "
+        f"runs of {found['a_run']} processes; level "
         f"{found['level']:.0%}. Medians of processes of one row differ by "
         f"{min(spread):.2%} to {max(spread):.2%} (standard deviation). Checks of unchanged kernels "
         "that find one slower, by threshold:",

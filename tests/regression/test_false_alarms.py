@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,18 +16,19 @@ from tests.bench_runs import HOW, rows_of, simulated
 MADE = {"device": "NVIDIA H200", "driver": "1", "triton": "3", "torch": "2", "date": "2026-01-02"}
 
 
-@pytest.fixture
-def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What is counted of simulated processes that drift: the second half is 1% slower."""
     pool = simulated(0, processes=32, **rows_of(3))
     document = run_to_json(pool)
     for row in document["rows"]:
         row["samples"][16:] = [[1.01 * us for us in one] for one in row["samples"][16:]]
-    path = tmp_path / "bench_runs.json.gz"
-    text = json.dumps({"provenance": MADE, "run": document})
+    path = tmp_path_factory.mktemp("recorded") / "bench_runs.json.gz"
+    text = json.dumps({"provenance": MADE, "run": document, "ended_s": [2.0, 64.0]})
     path.write_bytes(gzip.compress(text.encode()))
-    monkeypatch.setattr(false_alarms, "RECORDED", path)
-    return false_alarms.results(draws=100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(false_alarms, "RECORDED", path)
+        return false_alarms.results(draws=100)
 
 
 def test_what_is_counted(counted: dict[str, Any]) -> None:
@@ -47,6 +47,7 @@ def test_the_table(counted: dict[str, Any]) -> None:
     """It stands between the marks, and putting it there again changes nothing."""
     text = rewritten(DOCUMENT.read_text(), counted)
     assert "32 processes one after another on one NVIDIA H200 (driver 1, triton 3" in text
+    assert "3 rows, 32.0 s a process; runs of 8 processes" in text
     assert rewritten(text, counted) == text
     before, _, after = text.partition("## How often it is wrong")
     assert DOCUMENT.read_text().startswith(before)
