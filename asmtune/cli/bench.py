@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -26,73 +28,87 @@ PROCESSES: Final = 8
 that up to 128 rows can be told apart at a level of 1% for all of them together."""
 
 
+Kernels = Annotated[
+    list[str] | None, typer.Argument(help="Kernels' names or files; default: all shipped.")
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="The run's file: .json or .json.gz.")
+]
+Processes = Annotated[int, typer.Option(min=1, help="So many time all kernels, one after another.")]
+Label = Annotated[str, typer.Option(help="What the run is called, such as a commit.")]
+
+
 def bench(
-    kernels: Annotated[
-        list[str] | None, typer.Argument(help="Kernels' names or files; default: all shipped.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The run's file: .json or .json.gz.")
-    ] = None,
+    kernels: Kernels = None,
+    output: Output = None,
     shape: Shapes = [],  # noqa: B006 - typer copies it
     shapes: ShapesFile = None,
     dtype: Dtype = None,
-    processes: Annotated[
-        int, typer.Option(min=1, help="So many time all kernels, one after another.")
-    ] = PROCESSES,
-    label: Annotated[str, typer.Option(help="What the run is called, such as a commit.")] = "",
+    processes: Processes = PROCESSES,
+    label: Label = "",
 ) -> None:
     """Time kernels on their stored configs on this machine's GPU, and write every sample.
 
     Without a shape all that is stored for the modules' own shapes and dtypes is timed. Exits
-    with 1 where a kernel fails or has no stored config, with 4 where there is no GPU.
+    with 1 where a kernel fails or a shape has no stored config, with 4 where there is no GPU.
     """
+    path = _checked(output)
+    # Load Triton, which no other command needs before it has read its input.
+    from asmtune.cli import bench_processes
+    from asmtune.cli.bench_rows import Asked, Wanted
+    from asmtune.regression.files import write_run
+
+    asked = Asked(kernels or (), shape, shapes, dtype, _device(kernels or ()))
+    rows = asked.rows(Settings.from_environment())
+    wanted = [row for row in rows if isinstance(row, Wanted)]
+    missed = [row for row in rows if not isinstance(row, Wanted)]
+    _tell(asked, wanted, missed)
+    collected = bench_processes.bench(wanted, processes, partial(_progress, processes))
+    for number, reason in collected.failures.items():
+        subject = collected.rows[number].subject
+        typer.echo(f"asmtune: {subject.kernel} {words(subject.shape)}: {reason}", err=True)
+    run = collected.run(label, missed)
+    write_run(path, run)
+    typer.echo(f"{path}: {len(run.rows)} rows, {len(run.processes)} processes", err=True)
+    if run.missed:
+        raise typer.Exit(FAILED)
+
+
+def _checked(output: Path | None) -> Path:
+    """Where the run is written; found out before minutes are spent on it."""
     if output is None:
         raise InputError("bench: name the file to write: --output run.json")
     if not output.absolute().parent.is_dir() or output.is_dir():
         raise InputError(f"--output {output}: no such folder, or a folder itself; name a file")
-    # Load Triton, which no other command needs before it has read its input.
+    return output
+
+
+def _device(kernels: Sequence[str]) -> str:
+    """The GPU's name, once the kernels are known to be some."""
     import torch
 
-    from asmtune.cli import bench_processes
-    from asmtune.cli.bench_rows import Asked, Wanted
     from asmtune.kernel_module import load_kernel_module
-    from asmtune.regression.files import write_run
 
-    for kernel in kernels or ():
+    for kernel in kernels:
         load_kernel_module(kernel)
     if not torch.cuda.is_available():
         typer.echo("asmtune: bench needs a CUDA GPU; PyTorch finds none on this machine", err=True)
         raise typer.Exit(NO_GPU)
     from asmtune.measure import device_name
 
-    asked = Asked(kernels or (), shape, shapes, dtype, device_name())
-    rows = asked.rows(Settings.from_environment())
-    wanted = [row for row in rows if isinstance(row, Wanted)]
-    missed = [row for row in rows if not isinstance(row, Wanted)]
-    _tell(asked, wanted, missed)
-    if not wanted:
-        raise InputError(
-            f"bench: no config is stored for any of it on {asked.device}; "
-            "asmtune tune KERNEL finds and stores one, `asmtune cache ls` lists them"
-        )
+    return device_name()
 
-    def told(number: int, collected: Collected) -> None:
-        said = f"process {number} of {processes}: {len(collected.left)} rows"
-        typer.echo(said, err=True)
 
-    collected = bench_processes.bench(wanted, processes, told)
-    for number, reason in collected.failures.items():
-        subject = collected.rows[number].subject
-        typer.echo(f"asmtune: {subject.kernel} {words(subject.shape)}: {reason}", err=True)
-    run = collected.run(label, missed)
-    write_run(output, run)
-    typer.echo(f"{output}: {len(run.rows)} rows, {len(run.processes)} processes", err=True)
-    if run.missed:
-        raise typer.Exit(FAILED)
+def _progress(processes: int, number: int, collected: Collected) -> None:
+    typer.echo(f"process {number} of {processes}: {len(collected.left)} rows", err=True)
 
 
 def _tell(asked: Asked, wanted: list[Wanted], missed: list[Missed]) -> None:
-    """What is not timed, what to do, and what is timed on a record that no longer holds."""
+    """What is not timed, what to do, and what is timed on a record that no longer holds.
+
+    Raises:
+        InputError: nothing can be timed.
+    """
     for name, count in asked.unstored.items():
         stored = sum(row.subject.kernel == name for row in wanted)
         advice = f"asmtune tune {name} stores one a shape"
@@ -110,4 +126,9 @@ def _tell(asked: Asked, wanted: list[Wanted], missed: list[Missed]) -> None:
             f"asmtune: {len(stale)} of {len(wanted)} rows are timed on configs of older records, "
             f"such as {stale[0].subject.kernel} ({stale[0].remark})",
             err=True,
+        )
+    if not wanted:
+        raise InputError(
+            f"bench: no config is stored for any of it on {asked.device}; "
+            "asmtune tune KERNEL finds and stores one, `asmtune cache ls` lists them"
         )

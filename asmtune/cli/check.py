@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -20,64 +21,86 @@ _FORMATS: Final = ("text", "markdown", "json")
 _HISTORY: Final = "history"
 
 
+Run = Annotated[Path, typer.Argument(help="A run that asmtune bench has written.")]
+Baseline = Annotated[Path, typer.Option(help="The run that it is compared with.")]
+Threshold = Annotated[
+    str, typer.Option(help='Slowdown that counts: "3%", or "history": its mean + 3 sd.')
+]
+Level = Annotated[
+    str, typer.Option(help="Chance that a check of unchanged kernels finds one slower.")
+]
+History = Annotated[Path | None, typer.Option(help="A file of earlier runs, a JSON line each.")]
+Record = Annotated[
+    bool, typer.Option("--record", help="Add this run to the history; 100 are kept.")
+]
+AnyBoard = Annotated[bool, typer.Option("--any-board", help="Compare two boards of one GPU model.")]
+Format = Annotated[str, typer.Option("--format", help="text, markdown or json.")]
+Figure = Annotated[
+    Path | None, typer.Option(help="Draw the history and this run: .svg, .png or .pdf.")
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
+]
+
+
 def check(
-    run: Annotated[Path, typer.Argument(help="A run that asmtune bench has written.")],
-    baseline: Annotated[Path, typer.Option(help="The run that it is compared with.")],
-    threshold: Annotated[
-        str, typer.Option(help='Slowdown that counts: "3%", or "history": its mean + 3 sd.')
-    ] = "3%",
-    level: Annotated[
-        str, typer.Option(help="Chance that a check of unchanged kernels finds one slower.")
-    ] = "1%",
-    history: Annotated[
-        Path | None, typer.Option(help="A file of earlier runs, a JSON line each.")
-    ] = None,
-    record: Annotated[
-        bool, typer.Option("--record", help="Add this run to the history; 100 are kept.")
-    ] = False,
-    any_board: Annotated[
-        bool, typer.Option("--any-board", help="Compare two boards of one GPU model.")
-    ] = False,
-    format_: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",
-    figure: Annotated[
-        Path | None, typer.Option(help="Draw the history and this run: .svg, .png or .pdf.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
-    ] = None,
+    run: Run,
+    baseline: Baseline,
+    threshold: Threshold = "3%",
+    level: Level = "1%",
+    history: History = None,
+    record: Record = False,
+    any_board: AnyBoard = False,
+    format_: Format = "text",
+    figure: Figure = None,
+    output: Output = None,
 ) -> None:
     """Compare a bench run with a baseline: which kernels have become slower.
 
     Exits with 0 where none has, 1 where one is slower or fails, 2 for bad input, and 3 where
     nothing could be judged: another GPU, driver or board, or too few processes.
     """
-    from asmtune.regression.compare import compare
-    from asmtune.regression.files import read_run, write_bytes
-    from asmtune.regression.history import extended, read_history, write_history
-    from asmtune.report.trend import check_figure, trend_figure
-
     terms = _terms(threshold, level, any_board=any_board)
     if format_ not in _FORMATS:
         raise InputError(f"--format {format_!r}: one of {', '.join(_FORMATS)}")
     if history is None and (record or terms.threshold is None):
         wanted = "--record" if record else "--threshold history"
         raise InputError(f"{wanted} needs --history FILE")
-    if figure is not None:
-        check_figure(figure)
-    base, now = read_run(baseline, "--baseline"), read_run(run)
-    known = () if history is None else read_history(history)
-    found = compare(base, now, terms, known)
-    longer = extended(known, now)
-    if figure is not None:
-        slower = [f.subject.identity for f in found.findings if f.verdict == "slower"]
-        drawn = trend_figure(longer, slower, figure.suffix.lower())
-        write_bytes(figure, drawn)
-    if history is not None and record:
-        write_history(history, longer)
+    found = _found(run, baseline, terms, Kept(history, record, figure))
     write_result(_rendered(found, format_), output)
     codes = {"slower": SLOWER, "incomparable": INCOMPARABLE}
     if found.outcome in codes:
         raise typer.Exit(codes[found.outcome])
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The history and its figure, as asked for."""
+
+    history: Path | None
+    record: bool
+    figure: Path | None
+
+
+def _found(run: Path, baseline: Path, terms: Terms, kept: Kept) -> Check:
+    """Reads everything, compares, and only then writes what is kept."""
+    from asmtune.regression.compare import compare
+    from asmtune.regression.files import read_run, write_bytes
+    from asmtune.regression.history import extended, read_history, write_history
+    from asmtune.report.trend import check_figure, trend_figure
+
+    figure = kept.figure
+    if figure is not None:
+        check_figure(figure)
+    base, now = read_run(baseline, "--baseline"), read_run(run)
+    known = () if kept.history is None else read_history(kept.history)
+    found, longer = compare(base, now, terms, known), extended(known, now)
+    if figure is not None:
+        slower = [f.subject.identity for f in found.findings if f.verdict == "slower"]
+        write_bytes(figure, trend_figure(longer, slower, figure.suffix.lower()))
+    if kept.history is not None and kept.record:
+        write_history(kept.history, longer)
+    return found
 
 
 def _terms(threshold: str, level: str, *, any_board: bool) -> Terms:

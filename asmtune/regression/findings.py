@@ -33,7 +33,6 @@ class Terms:
     def words(self) -> str:
         """`threshold 3%, level 1%`."""
         limit = "mean + 3 sd of the history"
-        limit = limit if self.threshold is None else f"{self.threshold:.3g}".rstrip("0")
         if self.threshold is not None:
             limit = f"{100 * self.threshold:.3g}%"
         return f"threshold {limit}, level {100 * self.level:.3g}%"
