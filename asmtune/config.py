@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.errors import SpaceError
@@ -157,3 +157,18 @@ class Config:
 
     def __repr__(self) -> str:
         return f"Config({self})"
+
+
+def varying(configs: Sequence[Config]) -> list[str]:
+    """Axes with more than one value among the configs; all, where there is one config."""
+    values: dict[str, set[Any]] = {}
+    for config in configs:
+        for name, value in config.to_dict().items():
+            values.setdefault(name, set()).add(value)
+    every = [config.to_dict().keys() for config in configs]
+    found = [
+        name
+        for name, seen in values.items()
+        if len(seen) > 1 or any(name not in names for names in every)
+    ]
+    return found if len(configs) > 1 else list(values)

@@ -41,6 +41,10 @@ class StoreError(AsmtuneError, OSError):
     """The store or the artifact cache cannot be read or written."""
 
 
+class MissingPackageError(AsmtuneError, ImportError):
+    """A package that only some need is not installed; names the extra that brings it."""
+
+
 class CompileError(AsmtuneError, RuntimeError):
     """No config of a kernel compiles; carries the compiler's own message."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from asmtune.config import Config
+from asmtune.config import varying as varying
 from asmtune.store.values import printable
 
 
@@ -17,21 +18,6 @@ def plain_table(title: str, headings: Sequence[str], left: int = 1) -> Table:
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place < left else "right")
     return table
-
-
-def varying(configs: Sequence[Config]) -> list[str]:
-    """Axes with more than one value among the configs; all, where there is one config."""
-    values: dict[str, set[Any]] = {}
-    for config in configs:
-        for name, value in config.to_dict().items():
-            values.setdefault(name, set()).add(value)
-    every = [config.to_dict().keys() for config in configs]
-    found = [
-        name
-        for name, seen in values.items()
-        if len(seen) > 1 or any(name not in names for names in every)
-    ]
-    return found if len(configs) > 1 else list(values)
 
 
 def one_line(text: str) -> str:

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from asmtune.config import OPTION_AXES
 from asmtune.records import PruneReport, Verdict, to_json
+from asmtune.records.rows import verdict_row
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"
@@ -37,7 +37,11 @@ def verdict_json(report: PruneReport, verdict: Verdict) -> str:
 
 def report_csv(reports: Sequence[PruneReport]) -> str:
     """One row a target and config; columns for axes and for every feature."""
-    rows = [_row(report, verdict) for report in reports for verdict in report.verdicts]
+    rows = [
+        {"target": report.target, **verdict_row(verdict)}
+        for report in reports
+        for verdict in report.verdicts
+    ]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
@@ -51,20 +55,3 @@ def _dropped(report: PruneReport) -> list[dict[str, Any]]:
         {"stage": stage, "reason": reason, "configs": count}
         for (stage, reason), count in report.dropped().items()
     ]
-
-
-def _row(report: PruneReport, verdict: Verdict) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "target": report.target,
-        **verdict.config.kwargs,
-        **{option: getattr(verdict.config, option) for option in OPTION_AXES},
-        "kept": verdict.kept,
-        "dropped_at": verdict.dropped_at or "",
-        "rank": verdict.rank or "",
-        "score": "" if verdict.score is None else verdict.score,
-        "predicted_us": "" if verdict.predicted_us is None else verdict.predicted_us,
-        "bottleneck": verdict.bottleneck or "",
-        "reasons": "; ".join(map(str, verdict.reasons)),
-    }
-    # A config's own num_warps is not overwritten by the feature of that name.
-    return row | {n: value for n, value in (verdict.features or {}).items() if n not in row}

@@ -1,0 +1,84 @@
+"""Tables as HTML that stands alone: no script, no network, colours of whatever stands around.
+
+Text keeps the notebook's own colour and lines are half transparent, so that light and dark
+themes need nothing of their own. Everything that comes in is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_LINE: Final = "1px solid rgba(128, 128, 128, 0.45)"
+
+_STYLE: Final = f"""<style>
+.asmtune-record {{ color: inherit; line-height: 1.4; overflow-x: auto; }}
+.asmtune-record table {{ border-collapse: collapse; margin: 0.6em 0; }}
+.asmtune-record caption {{ text-align: left; font-weight: 600; padding: 0.2em 0; }}
+.asmtune-record th, .asmtune-record td {{ padding: 0.15em 0.7em; text-align: right;
+  vertical-align: top; border-bottom: {_LINE}; }}
+.asmtune-record .word {{ text-align: left; }}
+.asmtune-record .chosen {{ font-weight: 600; background: rgba(128, 128, 128, 0.18); }}
+.asmtune-record .left-out {{ opacity: 0.8; font-style: italic; }}
+</style>"""
+
+
+@dataclass(frozen=True)
+class HtmlTable:
+    """A table of text.
+
+    Attributes:
+        caption: its title.
+        headings: of the columns.
+        rows: cells in the columns' order.
+        words: columns of text, by position; the others hold numbers.
+        chosen: rows that stand out, by position.
+        left_out: what was not listed, in words; "" where all was.
+    """
+
+    caption: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: frozenset[int] = frozenset()
+    chosen: frozenset[int] = frozenset()
+    left_out: str = ""
+
+
+def document(title: str, lines: Iterable[str], tables: Iterable[HtmlTable]) -> str:
+    """A fragment for a notebook's output: a title, lines of text, tables."""
+    parts = [_STYLE, f"<div><strong>{escaped(title)}</strong></div>"]
+    parts += [f"<div>{escaped(line)}</div>" for line in lines]
+    parts += [_table(table) for table in tables if table.rows]
+    return f'<div class="asmtune-record">{"".join(parts)}</div>'
+
+
+def escaped(text: str) -> str:
+    """Text that can stand anywhere in HTML; what cannot be shown becomes a replacement sign."""
+    return html.escape("".join(c if _shown(c) else "\N{REPLACEMENT CHARACTER}" for c in text))
+
+
+def _shown(character: str) -> bool:
+    """Whether a browser shows it: control codes and halves of surrogate pairs it does not."""
+    return character in "\t\n" or unicodedata.category(character) not in ("Cc", "Cs")
+
+
+def _table(table: HtmlTable) -> str:
+    classes = ['class="word"' if i in table.words else "" for i in range(len(table.headings))]
+    heads = (f'<th scope="col" {c}>{escaped(h)}</th>' for c, h in _pairs(classes, table.headings))
+    parts = [f"<table><caption>{escaped(table.caption)}</caption>"]
+    parts.append(f"<thead><tr>{''.join(heads)}</tr></thead><tbody>")
+    for place, row in enumerate(table.rows):
+        cells = (f"<td {c}>{escaped(cell)}</td>" for c, cell in _pairs(classes, row))
+        chosen = ' class="chosen"' if place in table.chosen else ""
+        parts.append(f"<tr{chosen}>{''.join(cells)}</tr>")
+    if table.left_out:
+        span = f'colspan="{len(table.headings)}" class="word left-out"'
+        parts.append(f"<tr><td {span}>{escaped(table.left_out)}</td></tr>")
+    return "".join((*parts, "</tbody></table>"))
+
+
+def _pairs(classes: Sequence[str], cells: Sequence[str]) -> Iterable[tuple[str, str]]:
+    return zip(classes, cells, strict=True)

@@ -1,0 +1,22 @@
+"""A report of real compiles."""
+
+from __future__ import annotations
+
+import pytest
+
+from asmtune.funnel import Funnel
+from asmtune.records import PruneReport
+from asmtune.score import make_scorer
+from asmtune.score.keep import Keep
+from asmtune.settings import Settings
+from asmtune.space import Space
+from asmtune.target import Target
+from tests.sample_kernels import scale_problem
+
+
+@pytest.fixture(scope="session")
+def pruned(settings: Settings, target: Target) -> PruneReport:
+    """Six configs of `scale` for an H200: two break a rule, two are kept, two rank behind."""
+    space = Space({"BLOCK": (256, 512), "num_warps": (1, 2, 64)})
+    funnel = Funnel(target, make_scorer("roofline"), settings, Keep.of("2"), caps=False)
+    return funnel.prune(scale_problem(), space)

@@ -1,0 +1,30 @@
+"""A notebook, run by a real kernel."""
+
+from __future__ import annotations
+
+import nbclient
+import nbformat
+from html_tables import Page
+
+CELLS = (
+    "from asmtune.records import Features\nFeatures({'a_bytes': 2.0})",
+    "from asmtune.store import shipped_records\n"
+    "record = next(r for r in shipped_records() if 'softmax' in r.key.kernel)\nrecord",
+    "record.to_pandas()[['median_us', 'winner']]",
+)
+
+
+def test_a_notebook_shows_records() -> None:
+    """Features and a shipped record come out as HTML tables, and the record's frame as pandas's."""
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in CELLS])
+    client = nbclient.NotebookClient(book, timeout=120, kernel_name="python3")
+    client.execute()
+    data = [cell.outputs[0].data for cell in book.cells]
+    features, record, frame = (Page(part["text/html"]) for part in data)
+    assert features.tables[0].rows[1] == ["a_bytes", "2"]
+    assert any("on NVIDIA H200" in line for line in record.lines)
+    timed = record.table("Timed")
+    assert len(timed.rows) == 7
+    assert len(timed.chosen) == 1
+    assert len(frame.tables[0].rows) == 7
+    assert "Features(1 values)" in data[0]["text/plain"]
