@@ -17,6 +17,7 @@ from asmtune.cli import (
     listing,
     prune_report,
     replay,
+    roofline,
     runs,
     train,
     tune,
@@ -34,6 +35,7 @@ app: Final = typer.Typer(
 )
 app.command("prune-report")(prune_report.prune_report)
 app.command("explain")(explain.explain)
+app.command("roofline")(roofline.roofline)
 app.command("tune")(tune.tune)
 app.command("run", context_settings=programs.CONTEXT)(programs.run)
 app.command("bench")(bench.bench)

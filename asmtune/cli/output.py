@@ -23,7 +23,7 @@ def write_note(renderable: object) -> None:
 
 
 def write_result(result: object, output: Path | None = None) -> None:
-    """Prints text or a rich renderable, or writes it to a file.
+    """Prints text or a rich renderable, or writes it, or bytes, to a file.
 
     A table is as wide as the terminal, or as it needs to be where stdout is none.
 
@@ -31,7 +31,9 @@ def write_result(result: object, output: Path | None = None) -> None:
         InputError: the file cannot be written.
     """
     if output is not None:
-        _write(output, result if isinstance(result, str) else _plain(result))
+        _write(output, result if isinstance(result, str | bytes) else _plain(result))
+    elif isinstance(result, bytes):
+        _print(result.decode())
     elif sys.stdout.isatty() and not isinstance(result, str):
         Console().print(result)
     else:
@@ -53,10 +55,13 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: str | bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_text(text.rstrip("\n") + "\n")
+        if isinstance(content, bytes):
+            part.write_bytes(content)
+        else:
+            part.write_text(content.rstrip("\n") + "\n")
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -1,0 +1,130 @@
+"""`asmtune roofline`: kernels on a target's roofline, before tuning and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from asmtune.cli.output import write_result
+from asmtune.cli.prune_report import Dtype, ScorerName
+from asmtune.cli.tune import Shapes, ShapesFile
+from asmtune.errors import CompileError, InputError
+from asmtune.report.progress import ProgressBar
+from asmtune.settings import Settings
+from asmtune.target import load_target
+
+if TYPE_CHECKING:
+    from asmtune.roofline import Chart
+
+FAILED: Final = 1
+
+
+class Format(StrEnum):
+    """Forms of the result."""
+
+    table = "table"
+    json = "json"
+    svg = "svg"
+    png = "png"
+
+
+Kernels = Annotated[list[str], typer.Argument(metavar="KERNEL...", help="Names or module files.")]
+Target = Annotated[str, typer.Option(help="A device's name or a JSON file.")]
+Measure = Annotated[
+    bool, typer.Option("--measure", help="Time both configs now, on this machine's GPU.")
+]
+Outputs = Annotated[
+    list[Path],
+    typer.Option(
+        "--output", "-o", help="A file to write: .svg, .png, .json or .txt; several may be."
+    ),
+]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="Instead of what the file's name ends in.")
+]
+
+
+def roofline(
+    kernels: Kernels,
+    target: Target = "H200",
+    shape: Shapes = [],  # noqa: B006 - typer copies it
+    shapes: ShapesFile = None,
+    dtype: Dtype = None,
+    scorer: ScorerName = "roofline",
+    measure: Measure = False,
+    output: Outputs = [],  # noqa: B006
+    format_: FormatOption = None,
+) -> None:
+    """Put kernels under a target's roofs, before tuning and after; needs no GPU.
+
+    Before is the space's default config; after is the tuned one that a launch would take from
+    the store or from what is shipped, or else the model's first pick. Times are those of the
+    record, taken now with --measure, or predicted; each says which. Without a shape each
+    kernel's first is taken; a shape goes to the kernels that have its dimensions. Exits with 1
+    where a kernel has no point.
+    """
+    forms = _forms(output, format_)
+    machine, settings = load_target(target), Settings.from_environment()
+    # Load Triton, which is not needed before the input was read.
+    from asmtune.cli.roofline_subjects import Wanted
+    from asmtune.funnel import Funnel
+    from asmtune.report.roofline_figure import check_figures
+    from asmtune.roofline import PairClock, Survey
+    from asmtune.roofline.clock import check_gpu
+    from asmtune.score import make_scorer
+
+    if {Format.svg, Format.png} & {form for form, _ in forms}:
+        check_figures()
+    if measure:
+        check_gpu(machine)
+    chooser = make_scorer(scorer)
+    subjects = Wanted(kernels, shape, shapes, dtype).subjects(machine, settings)
+    with ProgressBar() as progress:
+        funnel = Funnel(machine, chooser, settings, progress=progress)
+        chart = Survey(funnel, PairClock() if measure else None).chart(subjects)
+    if not chart.entries:
+        raise CompileError("; ".join(f"{name}: {why}" for name, why in chart.failures[:1]))
+    for form, path in forms:
+        write_result(_made(chart, form), path)
+    for name, why in chart.failures:
+        typer.echo(f"asmtune: {name}: {' '.join(why.split())}", err=True)
+    if chart.failures:
+        raise typer.Exit(FAILED)
+
+
+def _made(chart: Chart, form: Format) -> object:
+    from asmtune.report.roofline_document import chart_json
+    from asmtune.report.roofline_figure import draw
+    from asmtune.report.roofline_table import chart_table
+
+    if form is Format.table:
+        return chart_table(chart)
+    return chart_json(chart) if form is Format.json else draw(chart, form.value)
+
+
+def _forms(output: Sequence[Path], form: Format | None) -> list[tuple[Format, Path | None]]:
+    """What is written where.
+
+    Raises:
+        InputError: a file's name tells no form, or a picture has no file to go to.
+    """
+    if not output:
+        if form is Format.png:
+            raise InputError("--format png: a terminal cannot show it; give a file with --output")
+        return [(form or Format.table, None)]
+    return [(form or _by_suffix(path), path) for path in output]
+
+
+def _by_suffix(path: Path) -> Format:
+    suffix = path.suffix.lower().removeprefix(".")
+    forms = {**{form.value: form for form in Format}, "txt": Format.table}
+    if suffix not in forms:
+        raise InputError(
+            f"--output {path}: {path.suffix or 'no suffix'!r} tells no form: "
+            "name it .svg, .png, .json or .txt, or give --format"
+        )
+    return forms[suffix]

@@ -1,0 +1,139 @@
+"""What `asmtune roofline` looks at: kernels, their shapes, and what is stored for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from asmtune.cli.assignments import parse_assignments
+from asmtune.cli.shapes import Placed, read_shapes
+from asmtune.cli.tuning_queue import Queue
+from asmtune.dispatch.misses.own import own_config
+from asmtune.errors import InputError
+from asmtune.fingerprint import canonical
+from asmtune.guard import required
+from asmtune.kernel_module import KernelModule, Shape, load_kernel_module
+from asmtune.problem import Problem
+from asmtune.records import Provenance, TuneKey
+from asmtune.roofline import Subject
+from asmtune.settings import Settings
+from asmtune.space import Space
+from asmtune.store import Lookup, Shelf, find_tuned, open_user_store, store_exists
+from asmtune.target import Target
+from asmtune.tuning import key_of, provenance
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The options of the same names, as they were given."""
+
+    kernels: Sequence[str]
+    shape: Sequence[str] = ()
+    shapes: Path | None = None
+    dtype: str | None = None
+
+    def subjects(self, target: Target, settings: Settings) -> list[Subject]:
+        """A launch for each kernel and each shape that is one of its own.
+
+        Raises:
+            InputError: a kernel is unknown, or refuses a shape; a shape fits no kernel; or a
+                kernel has none.
+        """
+        doubled = next((name for name in self.kernels if list(self.kernels).count(name) > 1), None)
+        if doubled is not None:
+            raise InputError(f"kernel {doubled!r} is given twice")
+        modules = [_module(kernel) for kernel in self.kernels]
+        shapes = _shared(modules, self._placed())
+        store = _Stored(target, settings)
+        return [
+            subject
+            for module in modules
+            for subject in _of_module(module, shapes[module.name], self.dtype, store)
+        ]
+
+    def _placed(self) -> list[Placed]:
+        placed = [("--shape", parse_assignments(text, "--shape")) for text in self.shape]
+        return placed + (read_shapes(self.shapes) if self.shapes is not None else [])
+
+
+def _module(kernel: str) -> KernelModule:
+    if ":" in kernel:
+        raise InputError(
+            f"{kernel!r} is a plain function, whose tuned config has no key: write a kernel "
+            "module (kernels/tiled_matmul.py is the template)"
+        )
+    return load_kernel_module(kernel)
+
+
+def _shared(modules: Sequence[KernelModule], placed: Sequence[Placed]) -> dict[str, list[Shape]]:
+    """Each kernel's shapes: of those given all that fit, else its module's first."""
+    if not placed:
+        return {module.name: _first(module) for module in modules}
+    found: dict[str, dict[str, Shape]] = {module.name: {} for module in modules}
+    for where, shape in placed:
+        refusals = []
+        for module in modules:
+            try:
+                checked = module.check_shape(shape)
+            except InputError as error:
+                refusals.append(f"{where}: {error}")
+            else:
+                found[module.name][canonical(checked)] = checked
+        if len(refusals) == len(modules):
+            raise InputError("; ".join(refusals[:1]))
+    bare = next((name for name, own in found.items() if not own), None)
+    if bare is not None:
+        raise InputError(f"no shape fits kernel {bare}: give one more --shape, or leave it out")
+    return {name: list(own.values()) for name, own in found.items()}
+
+
+def _first(module: KernelModule) -> list[Shape]:
+    if not module.shapes:
+        raise InputError(f"kernel {module.name} has no SHAPES: give --shape or --shapes")
+    return [module.check_shape(module.shapes[0])]
+
+
+def _of_module(
+    module: KernelModule, shapes: Sequence[Shape], dtype: str | None, store: _Stored
+) -> Iterator[Subject]:
+    name = module.check_dtype(dtype)
+    space = required(f"space of kernel {module.name}", module.space)
+    queue = Queue(module, name, space, module.name)
+    for shape, problem in zip(shapes, queue.check(shapes), strict=True):
+        found = store.found(queue, problem, space)
+        yield Subject(problem, shape, space, found, partial(module.problem, shape, name))
+
+
+class _Stored:
+    """What is stored for launches on a target, whatever its driver calls it."""
+
+    def __init__(self, target: Target, settings: Settings) -> None:
+        self._devices = (target.name, *target.aliases)
+        where = settings.store_where
+        exists = "://" in where or store_exists(Path(where).expanduser())
+        self._shelf: Shelf | None = open_user_store(settings) if exists else None
+
+    def found(self, queue: Queue, problem: Problem, space: Space) -> Lookup:
+        """The answer for a launch, its winner as the space has it."""
+        best = Lookup("miss")
+        for device in self._devices:
+            key, expected = _identity(queue, problem, space, device)
+            found = find_tuned(key, expected, self._shelf)
+            if found.outcome == "hit" and found.record is not None:
+                record = found.record
+                own = own_config(record.winner, space, problem.shape) or record.winner
+                return replace(found, record=replace(record, winner=own))
+            if best.outcome == "miss":
+                best = found
+        return best
+
+
+def _identity(
+    queue: Queue, problem: Problem, space: Space, device: str
+) -> tuple[TuneKey, Provenance]:
+    """As the module's own launches have it; else as `asmtune tune` has it."""
+    if queue.tuner is not None:
+        return queue.tuner.identity(problem.arguments, device)
+    return key_of(problem, device), provenance(problem, space)

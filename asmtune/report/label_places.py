@@ -1,0 +1,102 @@
+"""Where labels go, so that none lies on another or on a marker; pixels, y upwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_RINGS: Final = (9.0, 16.0, 26.0, 40.0, 58.0, 80.0, 106.0, 138.0, 176.0, 220.0, 270.0, 330.0)
+"""Distances from a point to its label that are tried, nearest first."""
+
+_DIRECTIONS: Final = 16
+"""Of each ring; the first is to the right."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle by its edges."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    @property
+    def middle(self) -> tuple[float, float]:
+        """Its centre."""
+        return (self.left + self.right) / 2, (self.bottom + self.top) / 2
+
+    def nearest(self, x: float, y: float) -> tuple[float, float]:
+        """Its point that is nearest to another."""
+        return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
+
+    def overlap(self, other: Box) -> float:
+        """Area that two share."""
+        width = min(self.right, other.right) - max(self.left, other.left)
+        height = min(self.top, other.top) - max(self.bottom, other.bottom)
+        return width * height if width > 0 and height > 0 else 0.0
+
+    def inside(self, other: Box) -> bool:
+        """Whether nothing of it stands out of another."""
+        across = other.left <= self.left and self.right <= other.right
+        return across and other.bottom <= self.bottom and self.top <= other.top
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text that belongs to a point.
+
+    Attributes:
+        x, y: the point.
+        width, height: of the text.
+    """
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def places(labels: Sequence[Label], frame: Box, obstacles: Sequence[Box]) -> list[Box]:
+    """A box for each label, in order: near its point, inside the frame, and free.
+
+    Where nothing near is free, the place with the least overlap is taken.
+
+    Args:
+        labels: what is placed, one after another.
+        frame: what they must not leave.
+        obstacles: what they must not cover, such as markers.
+    """
+    taken = list(obstacles)
+    found: list[Box] = []
+    for label in labels:
+        best: tuple[float, Box] | None = None
+        for box in _candidates(label):
+            if not box.inside(frame):
+                continue
+            covered = sum(box.overlap(other) for other in taken)
+            if best is None or covered < best[0]:
+                best = (covered, box)
+            if not covered:
+                break
+        chosen = best[1] if best is not None else _centred(label, label.x, label.y)
+        found.append(chosen)
+        taken.append(chosen)
+    return found
+
+
+def _candidates(label: Label) -> Iterator[Box]:
+    for ring in _RINGS:
+        for step in range(_DIRECTIONS):
+            # Right, left, up, down first: they read best.
+            angle = 2 * math.pi * ((step % 4) / 4 + (step // 4) / _DIRECTIONS)
+            x = label.x + math.cos(angle) * (ring + label.width / 2)
+            y = label.y + math.sin(angle) * (ring + label.height / 2)
+            yield _centred(label, x, y)
+
+
+def _centred(label: Label, x: float, y: float) -> Box:
+    half, tall = label.width / 2, label.height / 2
+    return Box(x - half, y - tall, x + half, y + tall)

@@ -1,0 +1,87 @@
+"""Times taken now, on this machine's GPU: each config is checked, then timed with the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from asmtune.bench import Bench, BenchSetup, Entrant, open_bench
+from asmtune.compile import ArtifactCache, Lowering
+from asmtune.errors import InputError
+from asmtune.funnel import Front
+from asmtune.guard import guarded
+from asmtune.measure import CheckOptions, Effects, TimingPolicy
+from asmtune.records import Artifact, Failure, Outcome, Verdict
+from asmtune.roofline.survey import Subject
+from asmtune.target import Target, match_device
+
+
+def isolated(setup: BenchSetup) -> Bench:
+    """A bench in a process of its own, which a config may break or hang."""
+    return open_bench(setup, isolate=True)
+
+
+@dataclass(frozen=True)
+class PairClock:
+    """Times the configs of a subject against each other, interleaved, with a cold L2.
+
+    Attributes:
+        place: where tensors are made, as PyTorch has it.
+        policy: how to time.
+        opener: opens the bench.
+    """
+
+    place: str = "cuda"
+    policy: TimingPolicy = field(default_factory=TimingPolicy)
+    opener: Callable[[BenchSetup], Bench] = isolated
+
+    def outcomes(
+        self, subject: Subject, front: Front, verdicts: Sequence[Verdict]
+    ) -> list[Outcome]:
+        """A timing or a failure for each verdict, in order; the first gives the reference.
+
+        Raises:
+            MeasureError: there is no GPU, or nothing can be timed any more.
+        """
+        made = guarded("input", lambda: subject.make(self.place))
+        cache = ArtifactCache.of(front.settings)
+        found = [(v.config, cache.get(v.artifact or "")) for v in verdicts]
+        if isinstance(made, Failure):
+            return [(config, made) for config, _ in found]
+        effects = Effects.of(front.works([c for c, _ in found]), made.arguments)
+        effects = effects.beside(front.works([found[0][0]]), made.arguments)
+        setup = BenchSetup(
+            lowering=Lowering(made, front.target, front.settings.compile_timeout_s),
+            effects=effects,
+            checks=CheckOptions(),
+            policy=self.policy,
+        )
+        entrants = [Entrant(c, artifact) for c, artifact in found if isinstance(artifact, Artifact)]
+        with closing(self.opener(setup)) as bench:
+            begun = bench.begin(entrants[0]) if entrants else None
+            timed = dict(bench.final(entrants)) if begun else {}
+        lost = Failure("launch", "lost", "its artifact is no longer in the cache")
+        return [(verdict.config, timed.get(verdict.config, lost)) for verdict in verdicts]
+
+
+def check_gpu(target: Target) -> None:
+    """Makes sure that this machine's GPU is the target.
+
+    Raises:
+        InputError: it is another, or there is none.
+    """
+    import torch
+
+    from asmtune.measure import device_name
+
+    if not torch.cuda.is_available():
+        raise InputError(
+            "--measure needs a CUDA GPU, and there is none on this machine: leave it out"
+        )
+    name = device_name()
+    if match_device(name) != target:
+        raise InputError(
+            f"--measure times on this machine's {name}, and the target is {target.name}: "
+            "give its name as --target, or leave --measure out"
+        )

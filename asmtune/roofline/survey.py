@@ -1,0 +1,188 @@
+"""From launches to their points: which config is the tuned one, and what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from asmtune.config import Config
+from asmtune.errors import AsmtuneError, CompileError, MeasureError
+from asmtune.fingerprint import versions
+from asmtune.funnel import Front, Funnel, first_pick
+from asmtune.problem import Problem
+from asmtune.records import Outcome, Verdict
+from asmtune.roofline.counts import Counts
+from asmtune.roofline.points import Chart, Entry, Point
+from asmtune.roofline.roofs import roofs_of
+from asmtune.roofline.times import Times, config_key, predicted, recorded, slowest, taken, times_of
+from asmtune.space import Space
+from asmtune.store import Lookup
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A launch to look at.
+
+    Attributes:
+        problem: on tensors without memory.
+        shape: as it was asked for; a problem's may name more.
+        space: its configs.
+        found: what is stored for its key on the target; the winner is the space's own config,
+            with its hooks.
+        make: the problem on tensors of a place, such as "cuda".
+    """
+
+    problem: Problem
+    shape: Mapping[str, Any]
+    space: Space
+    found: Lookup
+    make: Callable[[str], Problem]
+
+    @property
+    def name(self) -> str:
+        """`matmul M=4096 N=4096`."""
+        shape = " ".join(f"{name}={value}" for name, value in self.shape.items())
+        return f"{self.problem.name} {shape}".strip()
+
+
+class Clock(Protocol):
+    """Times configs of a subject on this machine."""
+
+    def outcomes(
+        self, subject: Subject, front: Front, verdicts: Sequence[Verdict]
+    ) -> list[Outcome]:
+        """A timing or a failure for each verdict, in order; the first gives the reference."""
+        ...
+
+
+@dataclass(frozen=True)
+class Survey:
+    """How launches are looked at.
+
+    Attributes:
+        funnel: compiles and judges for the target.
+        clock: takes times now; None for those of records, and predictions.
+    """
+
+    funnel: Funnel
+    clock: Clock | None = None
+
+    def chart(self, subjects: Sequence[Subject]) -> Chart:
+        """Every subject that has a point; one that fails stops no other."""
+        entries: list[Entry] = []
+        failures: list[tuple[str, str]] = []
+        for subject in subjects:
+            try:
+                entries.append(self.entry(subject))
+            except AsmtuneError as error:
+                failures.append((subject.name, str(error)))
+        points = [p for entry in entries for p in (entry.before, entry.after) if p is not None]
+        units = dict.fromkeys(point.counts.unit for point in points)
+        return Chart(
+            target=self.funnel.target.name,
+            roofs=roofs_of(self.funnel.target, units),
+            entries=tuple(entries),
+            failures=tuple(failures),
+            versions=versions(),
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def entry(self, subject: Subject) -> Entry:
+        """A subject before tuning and after.
+
+        Raises:
+            SpaceError: the space has no feasible point, or names what is not there.
+            ProblemError: the configs do not fit the kernel.
+            CompileError: the tuned config cannot run on the target, or no config can; or what
+                a launch asks for cannot be read.
+            MeasureError: the tuned config cannot be timed.
+            StoreError: the artifacts' folder cannot be written.
+        """
+        problem = subject.problem
+        default, tuned = subject.space.first(**problem.shape), self._tuned(subject)
+        front = self.funnel.front(problem)
+        verdicts = front.verdicts(
+            list(dict.fromkeys([default, tuned])), "assembly", self.funnel.known
+        )
+        running = [verdict for verdict in verdicts if verdict.kept]
+        if not verdicts[-1].kept:
+            raise CompileError(f"the tuned config ({tuned}) cannot run: {verdicts[-1].reasons[0]}")
+        measured, notes = self._measured(subject, front, running)
+        if not verdicts[0].kept:
+            notes += (f"the default config ({default}) cannot run: {verdicts[0].reasons[0]}",)
+        least_us = 0.0 if self.clock is not None else slowest(subject.found)
+        points = self._points(front, running, measured, least_us)
+        record = subject.found.record if subject.found.outcome == "hit" else None
+        made = None if record is None else record.provenance
+        return Entry(
+            kernel=problem.name,
+            shape=subject.shape,
+            dtypes=problem.dtypes,
+            before=points[0] if verdicts[0].kept else None,
+            after=points[-1],
+            tuned_by="model" if record is None else subject.found.layer,
+            made={}
+            if made is None
+            else {n: getattr(made, n) for n in ("triton", "driver", "date")},
+            notes=(*_said(subject.found), *notes, *_assumed(points[-1])),
+        )
+
+    def _tuned(self, subject: Subject) -> Config:
+        found = subject.found
+        if found.outcome == "hit" and found.record is not None:
+            return found.record.winner
+        return first_pick(self.funnel, subject.problem, subject.space).config
+
+    def _measured(
+        self, subject: Subject, front: Front, running: Sequence[Verdict]
+    ) -> tuple[Times, tuple[str, ...]]:
+        """Times that a GPU took, now or for a record; and what failed."""
+        if self.clock is None:
+            return recorded(subject.found), ()
+        times, failed = taken(self.clock.outcomes(subject, front, running))
+        if config_key(running[-1].config) not in times:
+            raise MeasureError(f"{subject.name}: {failed[-1]}")
+        return times, failed
+
+    def _points(
+        self, front: Front, running: Sequence[Verdict], measured: Times, least_us: float
+    ) -> list[Point]:
+        counted = [self._counts(front, verdict.config) for verdict in running]
+        times = times_of(running, measured, least_us)
+        work = counted[-1].common(counted)
+        if not work.flops and not work.bytes:
+            raise CompileError(f"{front.problem.name}: its IR tells neither FLOPs nor bytes")
+        return [
+            Point(
+                config=verdict.config,
+                counts=counts,
+                work=work,
+                us=time.us,
+                how=time.how,
+                source=time.source,
+                predicted_us=predicted(verdict),
+                bottleneck=verdict.bottleneck or "",
+            )
+            for verdict, counts, time in zip(running, counted, times, strict=True)
+        ]
+
+    def _counts(self, front: Front, config: Config) -> Counts:
+        (work,) = front.works([config])
+        return Counts.of(work, front.target, front.problem.dtypes.values())
+
+
+def _said(found: Lookup) -> tuple[str, ...]:
+    """Why what is stored is not used."""
+    if found.outcome == "hit":
+        return ()
+    why = "" if found.outcome == "miss" else f" that holds ({found.outcome}: {found.detail})"
+    return (f"no tuned config is stored{why}: after is the model's first pick",)
+
+
+def _assumed(point: Point) -> tuple[str, ...]:
+    notes = tuple(f"counts are a guess: {doubt}" for doubt in point.counts.assumed)
+    if not point.work.flops:
+        notes += ("no FLOPs: it stands on the left edge, at its bytes a second",)
+    return notes
