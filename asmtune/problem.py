@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -52,6 +53,12 @@ class Problem:
         """Canonical dtype of every tensor argument, by parameter name."""
         found = {name: dtype_of(value) for name, value in self.arguments.items()}
         return {name: dtype for name, dtype in found.items() if dtype is not None}
+
+    @property
+    def tensor_bytes(self) -> dict[str, int]:
+        """Memory behind every tensor and tensor descriptor, by parameter name."""
+        found = {name: _memory_bytes(value) for name, value in self.arguments.items()}
+        return {name: size for name, size in found.items() if size is not None}
 
     def bind(self, config: Config) -> dict[str, Any]:
         """All keywords of a launch with `config`, heuristics evaluated.
@@ -153,6 +160,16 @@ def unknown_parameter(
 def _near(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def _memory_bytes(value: Any) -> int | None:
+    """Of a tensor, or of the part of one that a descriptor names; None for a number."""
+    tensor = value if hasattr(value, "numel") else getattr(value, "base", None)
+    if not hasattr(tensor, "numel") or not hasattr(tensor, "element_size"):
+        return None
+    whole = int(tensor.numel() * tensor.element_size())
+    shape = () if tensor is value else value.shape
+    return min(whole, math.prod(shape) * int(tensor.element_size())) if shape else whole
 
 
 def _count(size: Any) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.config import Config
 from asmtune.errors import CompileError, InputError, ProblemError, SpaceError
@@ -21,6 +22,7 @@ from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.target import Target, load_target
 from tests.sample_kernels import (
+    described_sums,
     one_pointer,
     product_problem,
     refused,
@@ -341,3 +343,16 @@ def test_dtypes_are_told(funnel: Funnel) -> None:
     report = funnel.prune(Problem(scale, arguments, (1,)), Space({"BLOCK": (64,)}))
     assert report.dtypes == {"x_ptr": "bf16", "y_ptr": "fp32"}
     assert set(report.versions) == {"asmtune", "triton", "torch"}
+
+
+def test_host_descriptors_have_their_memory(funnel: Funnel) -> None:
+    """What programs read again through a host descriptor counts once, as through a pointer."""
+
+    def descriptor(rows: int) -> TensorDescriptor:
+        return TensorDescriptor(tensor(torch.float16, rows, 32), [rows, 32], [32, 1], [32, 32])
+
+    arguments = {"a": descriptor(256), "c": descriptor(512), "rows": 256}
+    problem = Problem(described_sums, arguments, (16,))
+    (verdict,) = funnel.judge(problem, [Config({"BLOCK": 32})])
+    assert verdict.features is not None
+    assert verdict.features["unique_bytes"] == 2 * 32 * (256 + 512)

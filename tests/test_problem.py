@@ -9,6 +9,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.config import Config
 from asmtune.errors import ProblemError
@@ -164,3 +165,17 @@ def test_jit_function_is_under_every_decorator() -> None:
         jit_function(arguments)
     with pytest.raises(ProblemError, match="3 is not a Triton kernel"):
         Problem(3, {}, (1,))
+
+
+def test_memory_behind_arguments() -> None:
+    """Tensors and host descriptors count with their bytes; of a tensor's part only that part."""
+    whole = torch.empty(64, 32, dtype=torch.float16, device="meta")
+    arguments = {
+        "x": whole,
+        "all": TensorDescriptor(whole, [64, 32], [32, 1], [16, 16]),
+        "part": TensorDescriptor(whole, [16, 32], [32, 1], [16, 16]),
+        "again": TensorDescriptor(whole, [64, 4, 32], [32, 0, 1], [16, 4, 16]),
+        "n": 64,
+    }
+    sizes = Problem(scale, arguments, (1,)).tensor_bytes
+    assert sizes == {"x": 4096, "all": 4096, "part": 1024, "again": 4096}

@@ -39,11 +39,7 @@ class Judge:
         self._works: dict[Config, Work] = {}
         self._dots: dict[str, tuple[Dot, ...]] = {}
         self._launches: dict[tuple[str, tuple[int, int, int]], Work] = {}
-        self._tensor_bytes = {
-            name: value.numel() * value.element_size()
-            for name, value in problem.arguments.items()
-            if hasattr(value, "numel") and hasattr(value, "element_size")
-        }
+        self._tensor_bytes = problem.tensor_bytes
 
     def admit(self, config: Config, request: Request) -> Failure | None:
         """Applies the rules that need the IR, and weighs the launch."""

@@ -98,11 +98,7 @@ def bytes_us(problem: Problem, target: Target) -> float:
 
     A kernel that reads only some of a tensor is faster.
     """
-    nbytes = sum(
-        value.numel() * value.element_size()
-        for value in problem.arguments.values()
-        if hasattr(value, "numel") and hasattr(value, "element_size")
-    )
+    nbytes = sum(problem.tensor_bytes.values())
     return float(LAUNCH_US + nbytes / dram_rate(target) * 1e6)
 
 
