@@ -164,7 +164,7 @@ def _near(name: str, known: Iterable[str]) -> str:
 
 def _memory_bytes(value: Any) -> int | None:
     """Of a tensor, or of the part of one that a descriptor names; None for a number."""
-    tensor = value if hasattr(value, "numel") else getattr(value, "base", None)
+    tensor: Any = value if hasattr(value, "numel") else getattr(value, "base", None)
     if not hasattr(tensor, "numel") or not hasattr(tensor, "element_size"):
         return None
     whole = int(tensor.numel() * tensor.element_size())

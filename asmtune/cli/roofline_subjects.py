@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from asmtune.cli.assignments import parse_assignments
+from asmtune.cli.roofline_sizes import is_sized
 from asmtune.cli.shapes import Placed, read_shapes
 from asmtune.cli.tuning_queue import Queue
 from asmtune.dispatch.misses.own import own_config
@@ -103,7 +104,8 @@ def _of_module(
     queue = Queue(module, name, space, module.name)
     for shape, problem in zip(shapes, queue.check(shapes), strict=True):
         found = store.found(queue, problem, space)
-        yield Subject(problem, shape, space, found, partial(module.problem, shape, name))
+        sized = store.sized(found, queue, shape)
+        yield Subject(problem, shape, space, found, sized, partial(module.problem, shape, name))
 
 
 class _Stored:
@@ -111,6 +113,7 @@ class _Stored:
 
     def __init__(self, target: Target, settings: Settings) -> None:
         self._devices = (target.name, *target.aliases)
+        self._runs = settings.runs_dir
         where = settings.store_where
         exists = "://" in where or store_exists(Path(where).expanduser())
         self._shelf: Shelf | None = open_user_store(settings) if exists else None
@@ -128,6 +131,16 @@ class _Stored:
             if best.outcome == "miss":
                 best = found
         return best
+
+    def sized(self, found: Lookup, queue: Queue, shape: Shape) -> bool:
+        """As `is_sized`."""
+        device = "" if found.record is None else found.record.key.device
+
+        def key_of_shape(other: Shape) -> TuneKey:
+            (problem,) = queue.check([other])
+            return _identity(queue, problem, queue.space, device)[0]
+
+        return is_sized(found, queue.module, shape, key_of_shape, self._runs)
 
 
 def _identity(

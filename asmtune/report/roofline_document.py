@@ -59,7 +59,7 @@ def _point(chart: Chart, point: Point) -> dict[str, Any]:
         "time_from": point.source,
         "predicted_us": point.predicted_us,
         "predicted_bottleneck": point.bottleneck,
-        "cores": work.unit,
+        "cores": point.counts.unit,
         "flops": work.flops,
         "bytes": work.bytes,
         "flops_per_byte": work.intensity,

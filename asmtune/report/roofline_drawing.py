@@ -105,13 +105,13 @@ class Drawing:
             self._marker(entry.before, 0.7 * _MARKER)
             apart = math.dist(self._pixels(before), self._pixels(after)) / self._pixels_a_point
             if apart > 1.5 * _MARKER:
-                colour = self._colours[entry.after.work.unit]
+                colour = self._colours[entry.after.counts.unit]
                 arrow = {"arrowstyle": "-|>", "color": colour, "shrinkA": 3, "shrinkB": 4}
                 self._axes.annotate("", after, before, arrowprops=arrow)
         self._marker(entry.after, _MARKER)
 
     def _marker(self, point: Point, size: float) -> None:
-        colour, (x, y) = self._colours[point.work.unit], self._window.place(point)
+        colour, (x, y) = self._colours[point.counts.unit], self._window.place(point)
         filled = colour if point.how == "measured" else "none"
         style: dict[str, Any] = {"marker": "o", "markersize": size, "linestyle": "none"}
         style |= {"markeredgecolor": colour, "markerfacecolor": filled, "zorder": 3}

@@ -18,6 +18,7 @@ from asmtune.lazy import loader
 if TYPE_CHECKING:
     from asmtune.roofline.clock import PairClock as PairClock
     from asmtune.roofline.counts import Counts as Counts
+    from asmtune.roofline.counts import Load as Load
     from asmtune.roofline.points import Chart as Chart
     from asmtune.roofline.points import Entry as Entry
     from asmtune.roofline.points import Point as Point
@@ -30,6 +31,7 @@ __all__ = [
     "Chart",
     "Counts",
     "Entry",
+    "Load",
     "PairClock",
     "Point",
     "Roof",
@@ -42,6 +44,7 @@ _HOMES: Final = {
     "Chart": "points",
     "Counts": "counts",
     "Entry": "points",
+    "Load": "counts",
     "PairClock": "clock",
     "Point": "points",
     "Roof": "roofs",

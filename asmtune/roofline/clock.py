@@ -11,7 +11,7 @@ from asmtune.compile import ArtifactCache, Lowering
 from asmtune.errors import InputError
 from asmtune.funnel import Front
 from asmtune.guard import guarded
-from asmtune.measure import CheckOptions, Effects, TimingPolicy
+from asmtune.measure import CheckOptions, Effects, TimingPolicy, device_name
 from asmtune.records import Artifact, Failure, Outcome, Verdict
 from asmtune.roofline.survey import Subject
 from asmtune.target import Target, match_device
@@ -72,8 +72,6 @@ def check_gpu(target: Target) -> None:
         InputError: it is another, or there is none.
     """
     import torch
-
-    from asmtune.measure import device_name
 
     if not torch.cuda.is_available():
         raise InputError(

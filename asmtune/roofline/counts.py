@@ -9,8 +9,8 @@ multiply-add. What a mask leaves out of a tile is counted in both, for the machi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from asmtune.roofline.roofs import VECTOR
@@ -80,23 +80,32 @@ class Counts:
         moved = work.unique_read_bytes + work.unique_written_bytes
         return cls(unit, tensor, vector, moved, _assumptions(work))
 
-    def common(self, others: Iterable[Counts]) -> Counts:
-        """What a launch asks for whatever its config: the least of several, in each number.
-
-        Tiles that reach beyond a tensor's edge, and ways of summing, ask for more.
-        """
-        every = (self, *others)
-        return replace(
-            self,
-            tensor_flops=min(counts.tensor_flops for counts in every),
-            vector_flops=min(counts.vector_flops for counts in every),
-            bytes=min(counts.bytes for counts in every),
-        )
-
     @property
     def flops(self) -> float:
         """Those that are under the roof of `unit`; 0 where a launch only moves or counts."""
         return self.tensor_flops or self.vector_flops
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a launch asks for whatever its config.
+
+    Attributes:
+        flops: 0 where it only moves or counts.
+        bytes: different ones, read and written.
+    """
+
+    flops: float
+    bytes: float
+
+    @classmethod
+    def common(cls, counts: Sequence[Counts]) -> Load:
+        """The least that any of its configs asks for.
+
+        Tiles that reach beyond a tensor's edge, and ways of summing, ask for more.
+        """
+        flops = min((one.flops for one in counts if one.flops), default=0.0)
+        return cls(flops, min((one.bytes for one in counts if one.bytes), default=0.0))
 
     @property
     def intensity(self) -> float | None:

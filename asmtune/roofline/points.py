@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from asmtune.config import Config
-from asmtune.roofline.counts import Counts
+from asmtune.roofline.counts import Counts, Load
 from asmtune.roofline.roofs import Roof, attainable
 
 How = Literal["measured", "predicted"]
@@ -33,7 +33,7 @@ class Point:
 
     config: Config
     counts: Counts
-    work: Counts
+    work: Load
     us: float
     how: How
     source: str
@@ -117,17 +117,17 @@ class Chart:
         intensity = point.work.intensity
         if intensity is None:
             if not point.work.bytes:
-                cores = next(roof for roof in self.roofs if roof.name == point.work.unit)
+                cores = next(roof for roof in self.roofs if roof.name == point.counts.unit)
                 return point.flops_per_s / cores.rate
             dram = next(roof for roof in self.roofs if roof.name == "DRAM")
             return point.bytes_per_s / dram.rate
-        return point.flops_per_s / attainable(self.roofs, point.work.unit, intensity)
+        return point.flops_per_s / attainable(self.roofs, point.counts.unit, intensity)
 
     def limit(self, point: Point) -> str:
         """Name of the roof over a point: "DRAM", or that of its cores."""
         intensity = point.work.intensity
         if intensity is None:
-            return "DRAM" if point.work.bytes else point.work.unit
+            return "DRAM" if point.work.bytes else point.counts.unit
         rates = {roof.name: roof.rate for roof in self.roofs}
-        bound = intensity * rates["DRAM"] < rates[point.work.unit]
-        return "DRAM" if bound else point.work.unit
+        bound = intensity * rates["DRAM"] < rates[point.counts.unit]
+        return "DRAM" if bound else point.counts.unit

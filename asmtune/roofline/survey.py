@@ -13,7 +13,7 @@ from asmtune.fingerprint import versions
 from asmtune.funnel import Front, Funnel, first_pick
 from asmtune.problem import Problem
 from asmtune.records import Outcome, Verdict
-from asmtune.roofline.counts import Counts
+from asmtune.roofline.counts import Counts, Load
 from asmtune.roofline.points import Chart, Entry, Point
 from asmtune.roofline.roofs import roofs_of
 from asmtune.roofline.times import Times, config_key, predicted, recorded, slowest, taken, times_of
@@ -31,6 +31,8 @@ class Subject:
         space: its configs.
         found: what is stored for its key on the target; the winner is the space's own config,
             with its hooks.
+        sized: whether the times of what is stored are of this shape, and not of another one that
+            its key covers as well, in a bucket.
         make: the problem on tensors of a place, such as "cuda".
     """
 
@@ -38,6 +40,7 @@ class Subject:
     shape: Mapping[str, Any]
     space: Space
     found: Lookup
+    sized: bool
     make: Callable[[str], Problem]
 
     @property
@@ -112,7 +115,7 @@ class Survey:
         measured, notes = self._measured(subject, front, running)
         if not verdicts[0].kept:
             notes += (f"the default config ({default}) cannot run: {verdicts[0].reasons[0]}",)
-        least_us = 0.0 if self.clock is not None else slowest(subject.found)
+        least_us = slowest(subject.found) if self.clock is None and subject.sized else 0.0
         points = self._points(front, running, measured, least_us)
         record = subject.found.record if subject.found.outcome == "hit" else None
         made = None if record is None else record.provenance
@@ -126,7 +129,11 @@ class Survey:
             made={}
             if made is None
             else {n: getattr(made, n) for n in ("triton", "driver", "date")},
-            notes=(*_said(subject.found), *notes, *_assumed(points[-1])),
+            notes=(
+                *_said(subject, timed_now=self.clock is not None),
+                *notes,
+                *_assumed(points[-1]),
+            ),
         )
 
     def _tuned(self, subject: Subject) -> Config:
@@ -140,7 +147,7 @@ class Survey:
     ) -> tuple[Times, tuple[str, ...]]:
         """Times that a GPU took, now or for a record; and what failed."""
         if self.clock is None:
-            return recorded(subject.found), ()
+            return (recorded(subject.found), ()) if subject.sized else ({}, ())
         times, failed = taken(self.clock.outcomes(subject, front, running))
         if config_key(running[-1].config) not in times:
             raise MeasureError(f"{subject.name}: {failed[-1]}")
@@ -151,7 +158,7 @@ class Survey:
     ) -> list[Point]:
         counted = [self._counts(front, verdict.config) for verdict in running]
         times = times_of(running, measured, least_us)
-        work = counted[-1].common(counted)
+        work = Load.common(counted)
         if not work.flops and not work.bytes:
             raise CompileError(f"{front.problem.name}: its IR tells neither FLOPs nor bytes")
         return [
@@ -173,10 +180,14 @@ class Survey:
         return Counts.of(work, front.target, front.problem.dtypes.values())
 
 
-def _said(found: Lookup) -> tuple[str, ...]:
-    """Why what is stored is not used."""
-    if found.outcome == "hit":
-        return ()
+def _said(subject: Subject, *, timed_now: bool) -> tuple[str, ...]:
+    """Why what is stored is not used, or its times are not."""
+    found = subject.found
+    if found.outcome == "hit" and found.record is not None:
+        if subject.sized or timed_now:
+            return ()
+        key = " ".join(f"{name}={value}" for name, value in found.record.key.shape.items())
+        return (f"times are predicted: those of the record may be of another size with {key}",)
     why = "" if found.outcome == "miss" else f" that holds ({found.outcome}: {found.detail})"
     return (f"no tuned config is stored{why}: after is the model's first pick",)
 

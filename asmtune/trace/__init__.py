@@ -1,6 +1,6 @@
 """Traces: what a tuning run did, as lines of JSON that survive a kill."""
 
-from asmtune.trace.folder import find_run, names_run, run_files
+from asmtune.trace.folder import find_run, names_run, run_files, runs_of
 from asmtune.trace.forms import encoded
 from asmtune.trace.reader import read_summary, read_trace
 from asmtune.trace.rows import (
@@ -39,4 +39,5 @@ __all__ = [
     "read_summary",
     "read_trace",
     "run_files",
+    "runs_of",
 ]

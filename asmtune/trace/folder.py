@@ -11,7 +11,7 @@ from typing import Final
 
 from asmtune.errors import InputError
 from asmtune.fingerprint import canonical, digest
-from asmtune.records import to_json
+from asmtune.records import TuneKey, to_json
 from asmtune.trace.run import Header
 
 SUFFIX: Final = ".jsonl"
@@ -29,7 +29,17 @@ def run_id(header: Header) -> str:
     """Date, kernel and 4 hex digits of the key, so that names sort by date."""
     when = datetime.fromisoformat(header.date).strftime("%Y%m%d-%H%M%S")
     name = re.sub(r"\W+", "_", header.kernel.rpartition(".")[2], flags=re.ASCII)[:_NAME_LENGTH]
-    return f"{when}-{name or 'kernel'}-{digest(canonical(to_json(header.key)))[:4]}"
+    return f"{when}-{name or 'kernel'}-{_key_digits(header.key)}"
+
+
+def runs_of(folder: Path, key: TuneKey) -> list[Path]:
+    """Files of the runs that tuned a key, oldest first; by their names, so others may be there."""
+    ending = re.compile(rf"-{_key_digits(key)}(-\d+)?$", re.ASCII)
+    return [path for path in run_files(folder) if ending.search(path.stem)]
+
+
+def _key_digits(key: TuneKey) -> str:
+    return digest(canonical(to_json(key)))[:4]
 
 
 def names_run(text: str) -> bool:

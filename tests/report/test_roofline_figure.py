@@ -1,0 +1,151 @@
+"""The picture of a roofline: what it shows, on light and dark ground, and what it must not do."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+from charts import chart, entry, mixed, product
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from asmtune.errors import MissingPackageError
+from asmtune.report.roofline_drawing import Drawing
+from asmtune.report.roofline_figure import COLOURS, INK, draw
+from asmtune.report.roofline_names import MOST_LABELS, labels
+from asmtune.report.roofline_window import Window, points_of
+from asmtune.roofline import Chart
+
+SVG = "{http://www.w3.org/2000/svg}"
+GROUNDS = {"white": "#ffffff", "GitHub's dark": "#0d1117"}
+
+
+def texts(content: bytes) -> list[str]:
+    """All text of an SVG."""
+    return ["".join(node.itertext()) for node in ET.fromstring(content).iter(f"{SVG}text")]
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of an sRGB colour (WCAG 2.2)."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colours."""
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_what_the_picture_says() -> None:
+    """Launches, speed-ups, roofs with their rates, the legend and the notes are text in the SVG."""
+    shown = texts(draw(mixed(), "svg"))
+    assert "matmul M=4096 ~1.75x" in shown
+    assert "matmul M=1024 ~1.67x" in shown
+    assert "softmax 1.12x" in shown
+    assert "copy ~1.10x" in shown
+    assert "DRAM, 4.8 TB/s" in shown
+    assert "L2, 9.7 TB/s" in shown
+    assert "990 TFLOP/s fp16 tensor" in shown
+    assert "67 TFLOP/s fp32 cores" in shown
+    assert {"measured", "predicted by the model"} <= set(shown)
+    (title,) = [text for text in shown if text.startswith("H200: 4 launches")]
+    assert "~: by a prediction" in title
+    assert "on the left edge those without FLOPs" in title
+    root = ET.fromstring(draw(mixed(), "svg"))
+    named = root.find(f"{SVG}title")
+    assert named is not None
+    assert (named.text or "").startswith("Roofline of H200: 4 launches")
+
+
+def test_it_reads_on_light_and_on_dark() -> None:
+    """Every colour of the SVG stands out from both grounds, and nothing covers the ground."""
+    content = draw(mixed(), "svg").decode()
+    used = set(re.findall(r"#[0-9a-fA-F]{6}\b", content)) - {"#000000"}
+    assert used <= {INK, *COLOURS}
+    for ground in GROUNDS.values():
+        assert contrast(INK, ground) >= 4
+        assert all(contrast(colour, ground) >= 3 for colour in COLOURS)
+    # Black is what markers are defined with, and is overruled where they are used.
+    assert not re.search(r"fill: ?#(?:ffffff|FFFFFF)", content)
+    image = Image.open(io.BytesIO(draw(mixed(), "png")))
+    assert image.size[0] > 1500
+    assert image.convert("RGBA").getpixel((0, 0))[3] == 0
+
+
+def test_equal_charts_make_equal_files() -> None:
+    """Nothing of the hour or of chance is in an SVG."""
+    assert draw(mixed(), "svg") == draw(mixed(), "svg")
+
+
+def test_labels_do_not_overlap() -> None:
+    """Twelve launches close together: no two names share a pixel, and none covers a marker."""
+    close = [
+        entry(f"kernel_{i}", product(1e11 * (1 + i / 10)), (300.0 + i, 200.0 + 3 * i))
+        for i in range(12)
+    ]
+    figure = Figure(figsize=(10.5, 6.4), dpi=72)
+    FigureCanvasAgg(figure)
+    Drawing(figure, chart(close), COLOURS, INK).draw()
+    (axes,) = figure.axes
+    boxes = [t.get_window_extent() for t in axes.texts if t.get_text().startswith("kernel_")]
+    assert len(boxes) == 12
+    for place, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[place + 1 :])
+    made = chart(close)
+    window = Window.of(made)
+    for shown in points_of(made):
+        x, y = axes.transData.transform(window.place(shown))
+        assert not any(b.x0 < x < b.x1 and b.y0 < y < b.y1 for b in boxes)
+
+
+def test_what_has_no_intensity_stands_on_an_edge() -> None:
+    """A copy is as far under DRAM's line as its bytes a second are under DRAM's rate."""
+    made = mixed()
+    window = Window.of(made)
+    copy = made.entries[3].after
+    x, y = window.place(copy)
+    assert window.left < x < window.left * 1.2
+    dram = next(roof.rate for roof in made.roofs if roof.name == "DRAM")
+    assert y / (x * dram) == pytest.approx(4e8 / 100e-6 / dram)
+    for shown in points_of(made):
+        x, y = window.place(shown)
+        assert window.left < x < window.right
+        assert window.bottom < y < window.top
+
+
+def test_awkward_names() -> None:
+    """Names with dollars, tags and ampersands come out as they are, not as formulas or tags."""
+    name = r"a$x_1$<b>&\frac"
+    assert f"{name} ~1.75x" in texts(draw(chart([entry(name, product(), (350.0, 200.0))]), "svg"))
+
+
+def test_more_launches_than_labels() -> None:
+    """What has no label any more is told."""
+    many: Chart = chart(
+        [entry(f"k{i}", product(1e11 + i * 1e10), (300.0, 200.0)) for i in range(MOST_LABELS + 5)]
+    )
+    shown = texts(draw(many, "svg"))
+    assert sum(text.startswith("k") for text in shown) == MOST_LABELS
+    assert any("5 without a label" in text for text in shown)
+
+
+def test_guesses_are_marked() -> None:
+    """A launch whose loop only memory ends has a question mark, which the title explains."""
+    counts = replace(product(), assumed=("line 3: scf.for: loaded from memory; 16 trips",))
+    made = chart([entry("bounded", counts, (350.0, 200.0))])
+    assert labels(made.entries) == ["bounded? ~1.75x"]
+    assert any("?: trips of a loop are a guess" in text for text in texts(draw(made, "svg")))
+
+
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the extra, and what works without it."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'asmtune\[figures\]'.*json"):
+        draw(mixed(), "svg")
