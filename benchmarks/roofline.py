@@ -35,7 +35,6 @@ LAUNCHES = {
     "cross_entropy": (),
     "gelu": (),
     "rope": (),
-    "vector_add": (),
     "correlation": (),
 }
 """Shapes by kernel; the module's first where none is given."""

@@ -13,6 +13,9 @@ _RINGS: Final = (9.0, 16.0, 26.0, 40.0, 58.0, 80.0, 106.0, 138.0, 176.0, 220.0, 
 _DIRECTIONS: Final = 16
 """Of each ring; the first is to the right."""
 
+_CROSSING: Final = 0.1
+"""Pixels that a label moves further off rather than cover a square pixel of a line."""
+
 
 @dataclass(frozen=True)
 class Box:
@@ -59,42 +62,51 @@ class Label:
     height: float
 
 
-def places(labels: Sequence[Label], frame: Box, obstacles: Sequence[Box]) -> list[Box]:
+def places(
+    labels: Sequence[Label], frame: Box, obstacles: Sequence[Box], lines: Sequence[Box] = ()
+) -> list[Box]:
     """A box for each label, in order: near its point, inside the frame, and free.
 
-    Where nothing near is free, the place with the least overlap is taken.
+    Where nothing is free, the place with the least overlap is taken.
 
     Args:
         labels: what is placed, one after another.
         frame: what they must not leave.
         obstacles: what they must not cover, such as markers.
+        lines: what they cover only where they would stand far off otherwise.
     """
     taken = list(obstacles)
     found: list[Box] = []
     for label in labels:
-        best: tuple[float, Box] | None = None
-        for box in _candidates(label):
-            if not box.inside(frame):
-                continue
-            covered = sum(box.overlap(other) for other in taken)
-            if best is None or covered < best[0]:
-                best = (covered, box)
-            if not covered:
-                break
-        chosen = best[1] if best is not None else _centred(label, label.x, label.y)
-        found.append(chosen)
-        taken.append(chosen)
+        box = _best(label, frame, taken, lines)
+        found.append(box)
+        taken.append(box)
     return found
 
 
-def _candidates(label: Label) -> Iterator[Box]:
+def _best(label: Label, frame: Box, taken: Sequence[Box], lines: Sequence[Box]) -> Box:
+    best = _centred(label, label.x, label.y)
+    least = (math.inf, math.inf)
+    for ring, box in _candidates(label):
+        if least[0] == 0 and ring > least[1]:
+            break
+        if box.inside(frame):
+            covered = sum(box.overlap(other) for other in taken)
+            crossed = sum(box.overlap(line) for line in lines)
+            if (cost := (covered, ring + _CROSSING * crossed)) < least:
+                best, least = box, cost
+    return best
+
+
+def _candidates(label: Label) -> Iterator[tuple[float, Box]]:
+    """Places with their distance, the nearest first."""
     for ring in _RINGS:
         for step in range(_DIRECTIONS):
             # Right, left, up, down first: they read best.
             angle = 2 * math.pi * ((step % 4) / 4 + (step // 4) / _DIRECTIONS)
             x = label.x + math.cos(angle) * (ring + label.width / 2)
             y = label.y + math.sin(angle) * (ring + label.height / 2)
-            yield _centred(label, x, y)
+            yield ring, _centred(label, x, y)
 
 
 def _centred(label: Label, x: float, y: float) -> Box:

@@ -34,7 +34,7 @@ class Drawing:
     """One picture while it is drawn.
 
     Args:
-        figure: what is drawn on; nothing moves its axes later.
+        figure: what is drawn on, a pixel a point; nothing moves its axes later.
         chart: what is drawn.
         colours: of the cores' roofs and the points under them.
         ink: of the rest.
@@ -42,7 +42,6 @@ class Drawing:
 
     def __init__(self, figure: Figure, chart: Chart, colours: Sequence[str], ink: str) -> None:
         self._axes = figure.add_axes(_FRAME)
-        self._pixels_a_point = figure.dpi / 72.0
         self._chart = chart
         self._ink = ink
         self._window = Window.of(chart)
@@ -61,8 +60,7 @@ class Drawing:
         names = [self._slope(roof) for roof in memory]
         for entry in self._chart.entries:
             self._entry(entry)
-        lines = [box for roof in self._chart.roofs for box in self._along(roof)]
-        self._labels([*lines, *(box for text in names for box in _stairs(self._box(text)))])
+        self._labels([box for text in names for box in _stairs(self._box(text))])
         self._legend()
 
     def _grid(self) -> None:
@@ -84,7 +82,7 @@ class Drawing:
             colour, names = self._colours[roof.name], self._rates[roof.rate]
             self._axes.plot((left, right), (height, height), color=colour, linewidth=1.2, zorder=1)
             x, y = self._pixels((right, height))
-            beside = self._data((x + 5 * self._pixels_a_point, y))
+            beside = self._data((x + 5, y))
             self._axes.text(*beside, compute_name(names, roof.rate), color=colour, va="center")
 
     def _slope(self, roof: Roof) -> Text:
@@ -103,7 +101,7 @@ class Drawing:
         if entry.before is not None and entry.moved:
             before = self._window.place(entry.before)
             self._marker(entry.before, 0.7 * _MARKER)
-            apart = math.dist(self._pixels(before), self._pixels(after)) / self._pixels_a_point
+            apart = math.dist(self._pixels(before), self._pixels(after))
             if apart > 1.5 * _MARKER:
                 colour = self._colours[entry.after.counts.unit]
                 arrow = {"arrowstyle": "-|>", "color": colour, "shrinkA": 3, "shrinkB": 4}
@@ -128,16 +126,16 @@ class Drawing:
         ]
         extent = self._axes.get_window_extent()
         frame = Box(extent.x0 + 2, extent.y0 + 2, extent.x1 - 2, extent.y1 - 2)
-        found = places(wanted, frame, [*self._markers(), *taken])
+        found = places(wanted, frame, [*self._markers(), *taken], self._lines())
         for text, label, box in zip(texts, wanted, found, strict=True):
             text.set_position(self._data(box.middle))
             near = box.nearest(label.x, label.y)
-            if math.dist(near, (label.x, label.y)) > 1.8 * _MARKER * self._pixels_a_point:
+            if math.dist(near, (label.x, label.y)) > 1.8 * _MARKER:
                 (x0, y0), (x1, y1) = self._data(near), self._data((label.x, label.y))
                 self._axes.plot((x0, x1), (y0, y1), color=self._ink, linewidth=0.5, zorder=1)
 
     def _markers(self) -> list[Box]:
-        half = 0.8 * _MARKER * self._pixels_a_point
+        half = 0.8 * _MARKER
         places = (self._pixels(self._window.place(point)) for point in points_of(self._chart))
         return [Box(x - half, y - half, x + half, y + half) for x, y in places]
 
@@ -162,11 +160,18 @@ class Drawing:
         left = max(self._window.left, self._window.bottom / roof.rate)
         return (left, left * roof.rate), (max(self._rates) / roof.rate, max(self._rates))
 
-    def _along(self, roof: Roof) -> list[Box]:
-        """A roof's line as boxes, which labels keep off where they can."""
-        (x0, y0), (x1, y1) = map(self._pixels, self._ends(roof))
-        flat = 1.0 if roof.kind == "compute" else 0.0
-        return _stairs(Box(x0, y0 - flat, x1, y1 + flat), steps=1 if flat else 120)
+    def _lines(self) -> list[Box]:
+        """Roofs and arrows, as boxes."""
+        boxes = []
+        for roof in self._chart.roofs:
+            (x0, y0), (x1, y1) = map(self._pixels, self._ends(roof))
+            flat = 1.0 if roof.kind == "compute" else 0.0
+            boxes += _stairs(Box(x0, y0 - flat, x1, y1 + flat), steps=1 if flat else 60)
+        for entry in self._chart.entries:
+            ends = [self._window.place(p) for p in (entry.before, entry.after) if p is not None]
+            (x0, y0), (x1, y1) = self._pixels(ends[0]), self._pixels(ends[-1])
+            boxes.append(Box(min(x0, x1) - 1, min(y0, y1), max(x0, x1) + 1, max(y0, y1)))
+        return boxes
 
     def _pixels(self, place: tuple[float, float]) -> tuple[float, float]:
         x, y = self._axes.transData.transform(place)

@@ -21,7 +21,8 @@ COLOURS: Final = ("#2f7fd4", "#c4681f", "#2b8f57", "#a860c6", "#c4506a", "#7d823
 
 _SIZE: Final = (10.5, 6.4)
 _FONT: Final = 9.0
-_DPI: Final = {"svg": 72.0, "png": 200.0}
+_LAYOUT_DPI: Final = 72.0
+_PNG_DPI: Final = 200.0
 _INKED: Final = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 
 
@@ -60,13 +61,18 @@ def draw(chart: Chart, form: str) -> bytes:
     style: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "asmtune"}
     style |= {"font.size": _FONT, "text.parse_math": False, **dict.fromkeys(_INKED, INK)}
     with mpl.rc_context(style):
-        figure = Figure(figsize=_SIZE, dpi=_DPI[form])
+        figure = Figure(figsize=_SIZE, dpi=_LAYOUT_DPI)
         Drawing(figure, chart, COLOURS, INK).draw()
         content = io.BytesIO()
         metadata: dict[str, Any] = {"Title": f"Roofline of {chart.target}: {summary(chart)}"}
         if form == "svg":
             metadata["Date"] = None
         figure.savefig(
-            content, format=form, transparent=True, bbox_inches="tight", metadata=metadata
+            content,
+            format=form,
+            dpi=_PNG_DPI,
+            transparent=True,
+            bbox_inches="tight",
+            metadata=metadata,
         )
     return content.getvalue()

@@ -39,7 +39,7 @@ def summary(chart: Chart) -> str:
     if any(not entry.after.work.flops for entry in chart.entries):
         parts.append("on the left edge those without FLOPs, at their bytes a second")
     if any(entry.after.counts.assumed for entry in chart.entries):
-        parts.append("?: trips of a loop are a guess")
+        parts.append("?: counts rest on a guess")
     if len(chart.entries) > MOST_LABELS:
         parts.append(f"{len(chart.entries) - MOST_LABELS} without a label")
     return "; ".join(parts)

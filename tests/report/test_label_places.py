@@ -47,6 +47,17 @@ def test_a_lone_label_stands_on_the_right() -> None:
     assert box.middle[1] == 100
 
 
+def test_a_line_is_crossed_only_to_stay_near() -> None:
+    """A line beside the point is kept off; one that is everywhere is crossed."""
+    label = Label(200, 200, 50, 13)
+    beside = Box(206, 199, 280, 201)
+    (box,) = places([label], FRAME, [], [beside])
+    assert box.overlap(beside) == 0
+    grid = [Box(0, y, 700, y + 2) for y in range(0, 420, 5)]
+    (box,) = places([label], FRAME, [], grid)
+    assert abs(box.middle[0] - 200) < 60
+
+
 def test_where_nothing_is_free_the_least_is_covered() -> None:
     """A frame that is full but for a strip: the label takes the strip as far as it goes."""
     full = [Box(0, 0, 100, 40), Box(0, 45, 100, 100)]

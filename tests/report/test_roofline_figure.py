@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from charts import chart, entry, mixed, product
@@ -21,6 +23,7 @@ from asmtune.report.roofline_names import MOST_LABELS, labels
 from asmtune.report.roofline_window import Window, points_of
 from asmtune.roofline import Chart
 
+ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 GROUNDS = {"white": "#ffffff", "GitHub's dark": "#0d1117"}
 
@@ -141,7 +144,20 @@ def test_guesses_are_marked() -> None:
     counts = replace(product(), assumed=("line 3: scf.for: loaded from memory; 16 trips",))
     made = chart([entry("bounded", counts, (350.0, 200.0))])
     assert labels(made.entries) == ["bounded? ~1.75x"]
-    assert any("?: trips of a loop are a guess" in text for text in texts(draw(made, "svg")))
+    assert any("?: counts rest on a guess" in text for text in texts(draw(made, "svg")))
+
+
+def test_the_committed_picture() -> None:
+    """The picture in the docs has a label for each launch of the committed document."""
+    document = json.loads((ROOT / "benchmarks/results/roofline.json").read_text())
+    shown = texts((ROOT / "docs/images/roofline.svg").read_bytes())
+    kernels = [entry["kernel"] for entry in document["entries"]]
+    assert len(kernels) >= 10
+    for kernel in kernels:
+        named = [text for text in shown if text.partition(" ")[0].rstrip("?") == kernel]
+        assert len(named) == kernels.count(kernel)
+    assert document["target"] == "H200"
+    assert any(entry["speedup_is"] == "measured" for entry in document["entries"])
 
 
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
