@@ -8,7 +8,7 @@ barrier add no depth, see `asmtune.asm.program.LoopRole`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from asmtune.asm.memory import Direction, Space, access, expected_bytes
@@ -160,15 +160,19 @@ def _finish(opcodes: Mapping[tuple[str, int], int], tally: _Tally) -> Counts:
     )
 
 
-def hottest_loop(program: Program) -> Loop | None:
+def hottest_loop(program: Program, class_of: Callable[[str], OpClass] = classify) -> Loop | None:
     """Return the loop where the work is: the deepest `work` loop, or None without one.
 
     Among equally deep ones a loop with tensor instructions wins, then the longest.
+
+    Args:
+        program: of any instruction set.
+        class_of: what its opcodes are; of PTX by default.
     """
     tensor_blocks = {
         block
         for block in range(len(program.blocks))
-        if any(classify(item.opcode) is OpClass.TENSOR for item in program.body(block))
+        if any(class_of(item.opcode) is OpClass.TENSOR for item in program.body(block))
     }
 
     def rank(loop: Loop) -> tuple[int, bool, int]:

@@ -1,8 +1,8 @@
 """What a file of assembly is, whatever its instruction set: data without behaviour.
 
-A front end (`asmtune.asm.ptx` for PTX) reads text into these; `asmtune.asm.flow`
-finds blocks and loops; an instruction set's own module (`asmtune.asm.nvptx`) says
-what opcodes mean.
+A front end (`asmtune.asm.ptx`, `asmtune.asm.sass`) reads text into these;
+`asmtune.asm.flow` finds blocks and loops; an instruction set's own module
+(`asmtune.asm.nvptx`, `asmtune.asm.nvsass`) says what opcodes mean.
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ class Program:
         loops: an outer loop stands before those inside it.
         directives: the function's own and the file's: `maxnreg`, `reqntid`, `maxntid`,
             `minnctapersm`, `version`, `target` and others, without dots, values as text.
+        addresses: of each instruction, in bytes of its section; none of PTX, which has none.
     """
 
     name: str
@@ -138,6 +139,7 @@ class Program:
     blocks: tuple[Block, ...]
     loops: tuple[Loop, ...]
     directives: Mapping[str, str] = field(default_factory=dict)
+    addresses: tuple[int, ...] = ()
 
     @cached_property
     def innermost_loops(self) -> tuple[int | None, ...]:

@@ -24,6 +24,7 @@ from asmtune.lazy import loader
 
 if TYPE_CHECKING:
     from asmtune.compile.artifacts import ArtifactCache as ArtifactCache
+    from asmtune.compile.disassembly import disassemble as disassemble
     from asmtune.compile.lower import Lowering as Lowering
     from asmtune.compile.lower import Request as Request
     from asmtune.compile.pool import Hooks as Hooks
@@ -46,6 +47,7 @@ __all__ = [
     "Workers",
     "compile_configs",
     "compile_one",
+    "disassemble",
     "sketch_configs",
     "sketch_one",
     "warm",
@@ -61,6 +63,7 @@ _HOMES: Final = {
     "Workers": "workers",
     "compile_configs": "pool",
     "compile_one": "pool",
+    "disassemble": "disassembly",
     "sketch_configs": "pool",
     "sketch_one": "pool",
     "warm": "pool",

@@ -16,9 +16,11 @@ from triton._C.libtriton import get_cache_invalidating_env_vars, ir, nvidia, pas
 from triton.backends.compiler import GPUTarget, Language
 from triton.backends.nvidia.compiler import CUDAOptions, get_ptx_version_from_options
 from triton.compiler.compiler import ASTSource, make_backend
+from triton.knobs import nvidia as nvidia_knobs
 from triton.runtime.jit import create_function_from_signature
 
 from asmtune.errors import ProblemError
+from asmtune.records import Failure
 
 StageFunction = Callable[[Any, dict[str, Any]], Any]
 
@@ -183,6 +185,15 @@ def plain_options(options: Any) -> dict[str, Any]:
     # A path inside the installed package; the package's version stands for it.
     values.pop("extern_libs", None)
     return values
+
+
+def disassembler() -> str | Failure:
+    """Path of nvdisasm: TRITON_NVDISASM_PATH, else the one that Triton brings."""
+    try:
+        return str(nvidia_knobs.nvdisasm.path)
+    except (RuntimeError, OSError) as error:
+        detail = f"{error}; install triton with its tools, or set TRITON_NVDISASM_PATH"
+        return Failure("sass", "tool", detail)
 
 
 def option_names() -> frozenset[str]:

@@ -12,13 +12,14 @@ class Failure:
     """Why a config could not be compiled or launched; a value, never raised.
 
     Attributes:
-        stage: where it failed: "rules", "lower", a stage of the compiler, "read", "launch", or
-            "check" (its output is not what it should be).
+        stage: where it failed: "rules", "lower", a stage of the compiler, "read", "sass" (it
+            cannot be disassembled), "launch", or "check" (its output is not what it should be).
         kind: what it was, as one word: "kernel" (the source is at fault), "options",
             "registers", "shared_memory", "memory" (the host's or the GPU's), "timeout",
             "override" (a hand-edited file cannot be used, or does not fit the kernel),
             "crash" (the process that compiled or launched it died), "fault" (it broke the CUDA
-            context), "ptxas", "compiler" (any other error),
+            context), "ptxas", "nvdisasm", "tool" (a program that does not start), "compiler" (any
+            other error),
             "parse" (its output cannot be read), "lost" (the artifact is no longer
             cached), "capture" (a launch that cannot stand in a CUDA graph), at "check"
             "wrong_output", "unwritten" or "stray_write", and at "rules" the name of the rule

@@ -1,0 +1,57 @@
+"""From a cubin to the text of its SASS, by the `nvdisasm` that comes with Triton.
+
+A third to half a second a kernel of 500 to 2,000 instructions, most of it the tool's start
+(triton 3.6, nvdisasm 12.8): for the configs that somebody looks at, not for all.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from asmtune.records import Failure
+
+STAGE: Final = "sass"
+"""The stage of a failure to disassemble."""
+
+TIMEOUT_S: Final = 30.0
+
+_SHOWN: Final = 400  # characters of the tool's own message
+
+
+def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
+    """What `nvdisasm -g -c` prints of a cubin: code with labels, and source lines if it has some.
+
+    Args:
+        cubin: the ELF file, as `Artifact.cubin`.
+        timeout_s: seconds after which the tool is ended.
+    """
+    from asmtune.compile.toolchain import disassembler
+
+    tool = disassembler()
+    if isinstance(tool, Failure):
+        return tool
+    with tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        try:
+            done = subprocess.run(
+                [tool, "-g", "-c", str(path)],
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired:
+            detail = f"nvdisasm took too long: {timeout_s:g} s for {len(cubin):,} bytes"
+            return Failure(STAGE, "timeout", detail)
+        except OSError as error:
+            return Failure(STAGE, "tool", f"{tool}: {error.strerror or error}")
+    text = done.stdout.decode(errors="replace")
+    if done.returncode:
+        said = " ".join((done.stderr.decode(errors="replace") or text).split())
+        said = said.replace(str(path), "the cubin")[:_SHOWN]
+        return Failure(STAGE, "nvdisasm", f"nvdisasm ended with {done.returncode}: {said}")
+    return text

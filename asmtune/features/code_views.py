@@ -1,0 +1,207 @@
+"""From parsed PTX or SASS, and how often it runs, to what a reader sees."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from asmtune.asm import (
+    Instruction,
+    Listing,
+    Loop,
+    OpClass,
+    Program,
+    classify,
+    classify_sass,
+    group_of,
+    hottest_loop,
+)
+from asmtune.asm.flow import postorder
+from asmtune.features.code import NO_SOURCES, ClassCount, CodeLine, CodeView, HotLoop, Language
+from asmtune.features.execution import Run
+from asmtune.features.origins import origins
+
+
+def ptx_view(text: str, listing: Listing, runs: Sequence[Run]) -> CodeView:
+    """PTX as a reader sees it.
+
+    Args:
+        text: as Triton's `asm["ptx"]`.
+        listing: the same, parsed.
+        runs: how often its segments run, as `executions` gives.
+    """
+    entry = listing.entry
+    times = tuple(run.times for run in runs[1:])
+    return _view("PTX", text, listing, _Weights(entry, classify, times, hottest_loop(entry)))
+
+
+def sass_view(text: str, listing: Listing, ptx: Program, runs: Sequence[Run]) -> CodeView:
+    """SASS as a reader sees it.
+
+    Args:
+        text: as `disassemble` gives.
+        listing: the same, parsed.
+        ptx: the kernel in PTX, from which the SASS's loops come.
+        runs: how often the PTX's segments run.
+    """
+    entry = listing.entry
+    found = origins(entry, ptx, runs)
+    hottest = hottest_loop(ptx)
+    wanted = None if hottest is None else ptx.loops.index(hottest)
+    times = tuple(origin.times for origin in found)
+    mine = [i for i, origin in enumerate(found) if wanted is not None and origin.loop == wanted]
+    # Of a main part and its rest the one that runs; ptxas may also have unrolled it away.
+    best = max(mine, key=lambda i: (times[i], len(entry.loops[i].blocks)), default=None)
+    hot = hottest_loop(entry, classify_sass) if best is None else entry.loops[best]
+    return _view("SASS", text, listing, _Weights(entry, classify_sass, times, hot))
+
+
+class _Weights:
+    """What is known of the instructions of an entry."""
+
+    def __init__(
+        self,
+        entry: Program,
+        class_of: Callable[[str], OpClass],
+        times: Sequence[float],
+        hot: Loop | None,
+    ) -> None:
+        self.entry, self.class_of, self.hot = entry, class_of, hot
+        self._times = times
+        # The features count all PTX; SASS ends in a branch to itself and in what fills it up.
+        successors = [block.successors for block in entry.blocks]
+        self._reached = frozenset(postorder(successors)) if entry.addresses else None
+        self._hot_blocks = frozenset(() if hot is None else hot.blocks)
+
+    def times(self, item: Instruction) -> float:
+        block = self.entry.block_of(item.index)
+        loop = self.entry.innermost_loops[block]
+        if loop is None:
+            return 1.0 if self._reached is None or block in self._reached else 0.0
+        return self._times[loop]
+
+    def is_hot(self, item: Instruction) -> bool:
+        return self.entry.block_of(item.index) in self._hot_blocks
+
+    def classes(self) -> tuple[ClassCount, ...]:
+        instructions: Counter[OpClass] = Counter()
+        hot: Counter[OpClass] = Counter()
+        executed: dict[OpClass, float] = {}
+        for item in self.entry.instructions:
+            kind = self.class_of(item.opcode)
+            instructions[kind] += 1
+            hot[kind] += self.is_hot(item)
+            executed[kind] = executed.get(kind, 0.0) + self.times(item)
+        made = [ClassCount(k, group_of(k), n, hot[k], executed[k]) for k, n in instructions.items()]
+        return tuple(sorted(made, key=lambda count: (-count.executed, count.kind)))
+
+    def loop(self) -> HotLoop | None:
+        if self.hot is None:
+            return None
+        blocks = self.entry.blocks
+        size = sum(blocks[block].end - blocks[block].start for block in self.hot.blocks)
+        times = self._times[self.entry.loops.index(self.hot)]
+        return HotLoop(blocks[self.hot.header].label, self.hot.depth, size, times)
+
+
+def _view(language: Language, text: str, listing: Listing, weights: _Weights) -> CodeView:
+    lines = tuple(_lines(language, text, listing, weights))
+    sourced = any(line.source is not None for line in lines)
+    return CodeView(
+        language=language,
+        kernel=weights.entry.name,
+        lines=lines,
+        files=listing.files,
+        classes=weights.classes(),
+        hot=weights.loop(),
+        notes=() if sourced else (NO_SOURCES,),
+    )
+
+
+def _lines(
+    language: Language, text: str, listing: Listing, weights: _Weights
+) -> Iterator[CodeLine]:
+    shown = _shown_ptx if language == "PTX" else _shown_sass
+    texts = text.split("\n")
+    for program in listing.programs:
+        owner: dict[int, Instruction] = {}
+        for item in program.instructions:
+            owner.setdefault(item.line, item)
+        numbers = sorted(owner)
+        for number in _span(texts, numbers, language):
+            line = shown(texts[number - 1])
+            # What is no instruction has the place of the one that follows it.
+            following = min(bisect_left(numbers, number), len(numbers) - 1)
+            item = owner[numbers[following]]
+            if line:
+                yield _line(number, line, item, program, weights, own=number in owner)
+
+
+def _line(
+    number: int,
+    text: str,
+    item: Instruction,
+    program: Program,
+    weights: _Weights,
+    *,
+    own: bool,
+) -> CodeLine:
+    counted = program is weights.entry
+    kind = weights.class_of(item.opcode) if own else None
+    source = item.source if own and item.source and item.source[1] else None
+    name = None if own else _LABEL(text)
+    return CodeLine(
+        number=number,
+        text=text,
+        kind=kind,
+        group=None if kind is None else group_of(kind),
+        source=source,
+        depth=program.depth_of(item.index),
+        times=weights.times(item) if counted else None,
+        hot=counted and weights.is_hot(item),
+        label=None if name is None else name[1],
+        address=program.addresses[item.index] if own and program.addresses else None,
+    )
+
+
+def _span(texts: Sequence[str], numbers: Sequence[int], language: Language) -> range:
+    """Lines of a function: from its head to its closing brace, or of SASS its last instruction."""
+    first, last = numbers[0], numbers[-1]
+    heads = _PTX_HEAD if language == "PTX" else _SASS_HEAD
+    while first > 1 and not heads(texts[first - 1]):
+        first -= 1
+    while language == "PTX" and last < len(texts) and texts[last - 1].strip() != "}":
+        last += 1
+    return range(first, last + 1)
+
+
+_PTX_HEAD: Final = re.compile(r".*\.(?:entry|func)\b").match
+_SASS_HEAD: Final = re.compile(r"[^\s.][\w$.@]*:").match
+_LABEL: Final = re.compile(r"([\w$.@%]+):$").match
+_SILENT: Final = re.compile(r"(?:\.loc|\.file|\$L__(?:tmp|func_)\w+:|//)").match
+_COMMENT: Final = re.compile(r"\s*//.*")
+_ADDRESS: Final = re.compile(r"/\*[0-9a-f]{4,16}\*/\s*")
+_GAP: Final = re.compile(r"\s{3,}")
+
+
+def _shown_ptx(line: str) -> str:
+    """A line of PTX without its comment; nothing of what only tells where code comes from."""
+    bare = line.strip()
+    if _SILENT(bare):
+        return ""
+    if '"' not in bare:
+        bare = _COMMENT.sub("", bare)
+    indent = "    " if line[:1].isspace() else ""
+    return indent + bare.replace("\t", " ") if bare else ""
+
+
+def _shown_sass(line: str) -> str:
+    """A line of SASS without its address; nothing of directives and source lines."""
+    text = line.strip()
+    if not _ADDRESS.match(text):
+        return text if _LABEL(text) and not text.startswith(".text.") else ""
+    bare = _GAP.sub("  ", _ADDRESS.sub("", text))
+    return f"    {bare}" if bare[0] == "@" else f"        {bare}"

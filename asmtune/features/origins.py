@@ -1,0 +1,181 @@
+"""Which loop of the PTX a loop of the SASS comes from, and how often it runs.
+
+ptxas keeps most loops, unrolls some into a main part and a rest, and drops those that take one
+trip. A loop of the SASS belongs to the loop of the PTX whose source lines it shares, in the same
+nesting; where the debug information is missing, loops pair up in order. How often it runs is how
+often the PTX's does, over the copies of the PTX's body that stand in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from asmtune.asm import OpClass, Program, classify, classify_sass
+from asmtune.features.execution import Run
+
+_KEPT: Final = (
+    OpClass.TENSOR,
+    OpClass.ASYNC_COPY,
+    OpClass.BULK_COPY,
+    OpClass.GLOBAL,
+    OpClass.ATOMIC,
+    OpClass.BARRIER,
+    OpClass.SPECIAL,
+)
+"""Classes of which ptxas makes one instruction of one, or a few, but never less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a loop of the SASS comes from.
+
+    Attributes:
+        loop: position of the PTX's loop in its program; None where there is none.
+        times: executions of one trip of it by a program, on average.
+    """
+
+    loop: int | None
+    times: float
+
+
+def origins(sass: Program, ptx: Program, runs: Sequence[Run]) -> tuple[Origin, ...]:
+    """For each loop of the SASS where it comes from.
+
+    Args:
+        sass: the kernel as ptxas made it.
+        ptx: as ptxas was given it.
+        runs: how often the PTX's segments run, as `executions` gives.
+    """
+    bodies, given = _Bodies(sass, classify_sass), _Bodies(ptx, classify)
+    matched = _matched(bodies, given)
+    made: list[Origin] = []
+    for position, loop in enumerate(sass.loops):
+        around = 1.0 if loop.parent is None else made[loop.parent].times
+        origin = matched[position]
+        if loop.role != "work" or origin is None:
+            made.append(Origin(None, around))
+            continue
+        siblings = [
+            other
+            for other, its in enumerate(matched)
+            if its == origin and sass.loops[other].parent == loop.parent
+        ]
+        copies = {other: _copies(bodies, other, given, origin) for other in siblings}
+        times = _times(position, copies, runs[origin + 1].times, around)
+        made.append(Origin(origin, times))
+    return tuple(made)
+
+
+def _times(position: int, copies: dict[int, int], all_times: float, entries: float) -> float:
+    """Executions of one of the loops that one loop became: the main part, or the rest of it."""
+    main = max(copies, key=lambda other: (copies[other], -other))
+    if len(copies) == 1:
+        return all_times / copies[main]
+    trips = all_times / max(entries, 1.0)
+    rounds = math.floor(trips / copies[main])
+    if position == main:
+        return entries * rounds
+    return entries * (trips - rounds * copies[main]) / copies[position]
+
+
+class _Bodies:
+    """What the loops of a program have of their own, without inner loops that work."""
+
+    def __init__(self, program: Program, class_of: Callable[[str], OpClass]) -> None:
+        self.program = program
+        self.lines: list[set[int]] = [set() for _ in program.loops]
+        self.classes: list[Counter[OpClass]] = [Counter() for _ in program.loops]
+        for block, loop in enumerate(program.innermost_loops):
+            while loop is not None and program.loops[loop].role == "wait":
+                loop = program.loops[loop].parent
+            if loop is None:
+                continue
+            for item in program.body(block):
+                self.classes[loop][class_of(item.opcode)] += 1
+                if item.source is not None and item.source[1]:
+                    self.lines[loop].add(item.source[1])
+
+    def children(self, parent: int | None) -> list[int]:
+        """Loops that work right inside another, whatever waits or dispatches between them."""
+        loops = self.program.loops
+        found = []
+        for position, loop in enumerate(loops):
+            around = loop.parent
+            while around is not None and loops[around].role != "work":
+                around = loops[around].parent
+            if loop.role == "work" and around == parent:
+                found.append(position)
+        return found
+
+
+def _matched(bodies: _Bodies, given: _Bodies) -> list[int | None]:
+    """For each loop of the SASS the position of the PTX's, from the outside in."""
+    matched: list[int | None] = [None] * len(bodies.program.loops)
+    parents: list[tuple[int | None, int | None]] = [(None, None)]
+    while parents:
+        mine, its = parents.pop()
+        children, candidates = bodies.children(mine), given.children(its)
+        for child in children:
+            alike = {c: _likeness(bodies, child, given, c) for c in candidates}
+            # Of loops equally alike, such as two parts that load, each has its own.
+            best = max(alike, key=lambda c: (alike[c], c not in matched), default=None)
+            matched[child] = best if best is not None and alike[best] else None
+        for child, origin in _by_order(bodies, given, children, candidates, matched):
+            matched[child] = origin
+        # A loop that the PTX does not have hides nothing of those inside it.
+        parents += [(child, its if (o := matched[child]) is None else o) for child in children]
+    return matched
+
+
+def _by_order(
+    bodies: _Bodies,
+    given: _Bodies,
+    children: Sequence[int],
+    candidates: Sequence[int],
+    matched: Sequence[int | None],
+) -> list[tuple[int, int]]:
+    """Pairs of what lines do not tell: as many loops as are left, or all of the only one."""
+    open_children = [
+        child for child in children if matched[child] is None and not bodies.lines[child]
+    ]
+    left = [origin for origin in candidates if origin not in matched]
+    if len(open_children) == len(left):
+        return list(zip(open_children, left, strict=True))
+    if len(candidates) == 1:
+        only = candidates[0]
+        return [(child, only) for child in open_children if _kept(bodies, child, given, only)]
+    return []
+
+
+def _kept(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> bool:
+    """Whether a class that ptxas keeps is in both, or the PTX's loop has none."""
+    kept = [kind for kind in _KEPT if given.classes[other][kind]]
+    return not kept or any(bodies.classes[loop][kind] for kind in kept)
+
+
+def _likeness(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> float:
+    """Source lines in common over all of both, times the same of the classes that ptxas keeps."""
+    mine, its = bodies.lines[loop], given.lines[other]
+    if not mine or not its:
+        return 0.0
+    found = {kind for kind in _KEPT if bodies.classes[loop][kind]}
+    asked = {kind for kind in _KEPT if given.classes[other][kind]}
+    kept = len(found & asked) / len(found | asked) if asked else 1.0
+    return kept * len(mine & its) / len(mine | its)
+
+
+def _copies(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> int:
+    """How many times the PTX's body stands in the SASS's: the least of its classes' ratios.
+
+    Unrolling multiplies all classes; one that ptxas makes several instructions of, alone.
+    """
+    ratios = [
+        bodies.classes[loop][kind] / given.classes[other][kind]
+        for kind in _KEPT
+        if given.classes[other][kind] and bodies.classes[loop][kind]
+    ]
+    return max(1, round(min(ratios, default=1.0)))

@@ -1,0 +1,61 @@
+"""The code of a config that was compiled, as a reader sees it."""
+
+from __future__ import annotations
+
+from asmtune.asm import parse_ptx, parse_sass
+from asmtune.compile import disassemble
+from asmtune.config import Config
+from asmtune.errors import ParseError
+from asmtune.features import ProfileReader
+from asmtune.features.code import CodeView
+from asmtune.features.code_views import ptx_view, sass_view
+from asmtune.features.execution import Run, executions
+from asmtune.funnel.judge import Judge
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Failure
+from asmtune.target import Target
+
+
+class CodeReader:
+    """Reads artifacts of one problem on one target; what configs share is read once.
+
+    Args:
+        problem: the launch.
+        target: the machine.
+    """
+
+    def __init__(self, problem: Problem, target: Target) -> None:
+        self._judge = Judge(problem, target, {})
+        self._read = ProfileReader(target)
+
+    def ptx(self, config: Config, artifact: Artifact) -> CodeView:
+        """The PTX of a config.
+
+        Raises:
+            ParseError: the artifact is damaged.
+            ProblemError: the grid of the config is none.
+        """
+        text = artifact.outputs["ptx"]
+        return ptx_view(text, parse_ptx(text), self.runs(config, artifact))
+
+    def sass(self, config: Config, artifact: Artifact) -> CodeView | Failure:
+        """The SASS of a config, or why it cannot be shown.
+
+        Raises:
+            ParseError: the artifact is damaged.
+            ProblemError: the grid of the config is none.
+        """
+        text = disassemble(artifact.cubin)
+        if isinstance(text, Failure):
+            return text
+        try:
+            listing = parse_sass(text)
+        except ParseError as error:
+            return Failure("sass", "parse", str(error))
+        ptx = parse_ptx(artifact.outputs["ptx"]).entry
+        return sass_view(text, listing, ptx, self.runs(config, artifact))
+
+    def runs(self, config: Config, artifact: Artifact) -> tuple[Run, ...]:
+        """How often one program runs each segment of the PTX, as the features have it."""
+        work = self._judge.work(config, artifact.outputs["ttir"])
+        return executions(self._read(artifact), work)
