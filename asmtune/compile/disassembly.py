@@ -30,9 +30,11 @@ def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
     """
     from asmtune.compile.toolchain import disassembler
 
-    tool = disassembler()
-    if isinstance(tool, Failure):
-        return tool
+    try:
+        tool = disassembler()
+    except (RuntimeError, OSError) as error:
+        detail = f"{error}; install triton with its tools, or set TRITON_NVDISASM_PATH"
+        return Failure(STAGE, "tool", detail)
     with tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)

@@ -20,7 +20,6 @@ from triton.knobs import nvidia as nvidia_knobs
 from triton.runtime.jit import create_function_from_signature
 
 from asmtune.errors import ProblemError
-from asmtune.records import Failure
 
 StageFunction = Callable[[Any, dict[str, Any]], Any]
 
@@ -187,13 +186,14 @@ def plain_options(options: Any) -> dict[str, Any]:
     return values
 
 
-def disassembler() -> str | Failure:
-    """Path of nvdisasm: TRITON_NVDISASM_PATH, else the one that Triton brings."""
-    try:
-        return str(nvidia_knobs.nvdisasm.path)
-    except (RuntimeError, OSError) as error:
-        detail = f"{error}; install triton with its tools, or set TRITON_NVDISASM_PATH"
-        return Failure("sass", "tool", detail)
+def disassembler() -> str:
+    """Path of nvdisasm: TRITON_NVDISASM_PATH, else the one that Triton brings.
+
+    Raises:
+        RuntimeError: there is none.
+        OSError: it cannot be started.
+    """
+    return str(nvidia_knobs.nvdisasm.path)
 
 
 def option_names() -> frozenset[str]:

@@ -1,0 +1,201 @@
+"""Reading SASS: real machine code of four architectures, corner cases, and what is no SASS."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from functools import cache
+
+import fixture_kernels as kernels
+import pytest
+import triton.language as tl
+from asm_dumps import GEMM, compile_kernel, cubin_names, fixture_bytes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asmtune.asm import Listing, OpClass, Program, classify_sass, parse_sass
+from asmtune.asm.nvsass import sass_loop_role
+from asmtune.compile import disassemble
+from asmtune.errors import ParseError
+
+ARCHES = (80, 90, 100, 120)
+TILE = {"BM": 64, "BN": 64, "BK": 32, "ACC": tl.float32}
+HEAD = '\t.section\t.text.k,"ax",@progbits\n .other k,@"STO_CUDA_ENTRY STV_DEFAULT"\nk:\n.text.k:\n'
+SPECIALISED = {"BM": 128, "BN": 128, "BK": 64, "WS": True}
+
+
+def disassembled(cubin: bytes) -> str:
+    """The text of a cubin's SASS."""
+    text = disassemble(cubin)
+    assert isinstance(text, str), text
+    return text
+
+
+@cache
+def gemm(arch: int) -> str:
+    """SASS of a product with one loop."""
+    made = compile_kernel(kernels.gemm, arch, GEMM, TILE, num_warps=4, num_stages=3)
+    return disassembled(made["cubin"])
+
+
+def body(*statements: str) -> Program:
+    """Parse statements of a kernel, a label or an instruction each."""
+    lines = [
+        s if s.endswith(":") else f"        /*{16 * place:04x}*/   {s} ;"
+        for place, s in enumerate(statements)
+    ]
+    return parse_sass(HEAD + "\n".join(lines)).entry
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_every_instruction_is_read(arch: int) -> None:
+    """As many as there are addresses in the text, 16 bytes apart, each of a known class."""
+    text = gemm(arch)
+    listing = parse_sass(text)
+    addresses = [place for program in listing.programs for place in program.addresses]
+    assert addresses == [int(found, 16) for found in re.findall(r"/\*([0-9a-f]{4})\*/", text)]
+    assert addresses == list(range(0, 16 * len(addresses), 16))
+    opcodes = {item.opcode for program in listing.programs for item in program.instructions}
+    assert not [name for name in opcodes if classify_sass(name) is OpClass.UNKNOWN]
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_the_loop_holds_the_tensor_instructions(arch: int) -> None:
+    """One loop works; in it are tensor instructions and asynchronous copies, and no store."""
+    program = parse_sass(gemm(arch)).entry
+    (loop,) = [loop for loop in program.loops if loop.role == "work"]
+    inside = {classify_sass(i.opcode) for block in loop.blocks for i in program.body(block)}
+    assert {OpClass.TENSOR, OpClass.ASYNC_COPY, OpClass.BARRIER} <= inside
+    assert OpClass.GLOBAL not in inside
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_sources_are_lines_of_the_kernel(arch: int) -> None:
+    """Tensor instructions come from the kernel's `tl.dot`, and of sm_90 from its loop's head."""
+    listing = parse_sass(gemm(arch))
+    assert listing.files[1].endswith("/fixture_kernels.py")
+    source = kernels.gemm.src.split("\n")
+    first = kernels.gemm.starting_line_number + 1  # its decorator stands before the source
+    found = {
+        (item.source[0], item.source[1] - first)
+        for item in listing.entry.instructions
+        if classify_sass(item.opcode) is OpClass.TENSOR and item.source
+    }
+    words = {source[line].split()[0] for file, line in found if file == 1}
+    assert "acc" in words
+    assert words <= {"acc", "for"}
+    assert {file for file, _ in found} == {1}
+
+
+@pytest.mark.parametrize("name", cubin_names())
+def test_cubins_without_debug_information(name: str) -> None:
+    """Recorded cubins read as well, those of a newer toolkit among them; nothing has a source."""
+    listing = parse_sass(disassembled(fixture_bytes(name)))
+    assert not listing.files
+    assert all(item.source is None for item in listing.entry.instructions)
+    spilled = any(classify_sass(i.opcode) is OpClass.LOCAL for i in listing.entry.instructions)
+    assert spilled == name.startswith("spill")
+
+
+@pytest.mark.parametrize("arch", [90, 100])
+def test_parts_of_a_specialised_kernel_hang_in_a_loop_that_dispatches(arch: int) -> None:
+    """The loop that hands out the parts is no work, so that theirs have depth 1."""
+    made = compile_kernel(kernels.tma_gemm, arch, GEMM, SPECIALISED, num_warps=4, num_stages=3)
+    program = parse_sass(disassembled(made["cubin"])).entry
+    (dispatch,) = [place for place, loop in enumerate(program.loops) if loop.role == "dispatch"]
+    inside = [loop for loop in program.loops if loop.parent == dispatch and loop.role == "work"]
+    assert [loop.depth for loop in inside] == [1, 1]
+
+
+def test_branches() -> None:
+    """A guard, a guard as operand or a question to the warp may fall through; a table never."""
+    program = body(
+        "@!P0 BRA `(.L_x_1)",
+        "BRA.U !UP0, `(.L_x_1)",
+        "BRA.DIV UR4, `(.L_x_1)",
+        'BRX R2 -0x170  (*"BRANCH_TARGETS .L_x_1,.L_x_2"*)',
+        ".L_x_1:",
+        "@P1 EXIT",
+        "CALL.REL.NOINC `($other)",
+        ".L_x_2:",
+        "BRA `(elsewhere)",
+        "NOP",
+    )
+    successors = [block.successors for block in program.blocks]
+    assert successors == [(4, 1), (4, 2), (4, 3), (4, 6), (5,), (6,), (), ()]
+
+
+def test_scheduling_notes_are_no_operands() -> None:
+    """What nvdisasm adds behind an instruction of newer architectures is left out."""
+    (item,) = body("@!P1 STL [R1+0x23c], R11    &req={2}    ?trans2").instructions
+    assert (item.predicate, item.opcode, item.operands) == ("!P1", "STL", ("[R1+0x23c]", "R11"))
+
+
+def test_functions_lie_behind_the_kernel() -> None:
+    """A label with a name begins another function; a branch into it leaves the kernel."""
+    text = HEAD + " /*0000*/ @P0 BRA `(.L_x_1) ;\n /*0010*/ EXIT ;\n$helper:\n.L_x_1:\n"
+    listing = parse_sass(text + " /*0020*/ RET.REL.NODEC R2 `(k) ;\n")
+    assert [(p.name, p.is_entry, p.addresses) for p in listing.programs] == [
+        ("k", True, (0, 16)),
+        ("$helper", False, (32,)),
+    ]
+    assert [block.successors for block in listing.entry.blocks] == [(1,), ()]
+
+
+def test_loops_that_wait() -> None:
+    """Trying a barrier, or asking for registers, is no work; adding numbers besides is."""
+    polls = body("SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR8], R4", "@!P0 BRA `(.L)")
+    asks = body("UMOV UR4, 0x1", "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xe8", "@!P0 BRA `(.L)")
+    adds = body("SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR8], R4", "FADD R0, R0, R1")
+    roles = [sass_loop_role(program.instructions) for program in (polls, asks, adds)]
+    assert roles == ["wait", "wait", "work"]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "kind"),
+    [
+        ("HGMMA.64x128x16.F32", OpClass.TENSOR),
+        ("HFMA2.MMA", OpClass.FLOAT),
+        ("IMAD.MOV.U32", OpClass.MOVE),
+        ("IMAD.SHL.U32", OpClass.INTEGER),
+        ("HADD2.F32", OpClass.CONVERT),
+        ("ULOP3.LUT", OpClass.LOGIC),
+        ("UTMALDG.2D", OpClass.BULK_COPY),
+        ("WARPSYNC.COLLECTIVE", OpClass.BRANCH),
+        ("NEWOP.X", OpClass.UNKNOWN),
+    ],
+)
+def test_classes(opcode: str, kind: OpClass) -> None:
+    """Names that differ by a modifier, by the datapath, or that nobody knows."""
+    assert classify_sass(opcode) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no instruction"),
+        ("hello", "no instruction"),
+        (HEAD + " /*0000*/ ???? ;", "line 5: not SASS"),
+        (" /*0000*/ EXIT ;", "line 1: outside a function"),
+    ],
+)
+def test_what_is_no_sass(text: str, why: str) -> None:
+    """One line that says where."""
+    with pytest.raises(ParseError, match=re.escape(why)):
+        parse_sass(text)
+
+
+@given(st.data())
+def test_damaged_text_never_crashes(data: st.DataObject) -> None:
+    """Lines left out, doubled or cut give a listing or a ParseError."""
+    lines = gemm(80).split("\n")
+    start = data.draw(st.integers(0, len(lines) - 1))
+    part = lines[start : start + data.draw(st.integers(0, 60))]
+    cut = data.draw(st.integers(0, 40))
+    with contextlib.suppress(ParseError):
+        listing = parse_sass(HEAD + "\n".join(line[cut:] for line in data.draw(_mixed(part))))
+        assert isinstance(listing, Listing)
+
+
+def _mixed(lines: list[str]) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(lines), max_size=40) if lines else st.just([])
