@@ -201,6 +201,25 @@ class Space:
             return config
         raise SpaceError(self.describe_empty(**context))
 
+    def lacks(self, config: Config, **context: Any) -> str | None:
+        """Why a config is none of the space; None where it is one of it.
+
+        Args:
+            config: any.
+            context: as `configs` takes it.
+        """
+        if self._points is not None and config not in self._points:
+            return f"it is none of the {len(self._points)} configs given"
+        misfit = _misfit(config, self.axes) if self._points is None else None
+        if misfit is not None:
+            return misfit
+        for name, usual in OPTION_DEFAULTS.items():
+            if name not in self.axes and getattr(config, name) != usual and self._points is None:
+                return f"there is no axis {name!r}"
+        point = _point(config, context)
+        broken = [c.name for level in self._plan(context) for c in level if not c.holds(point)]
+        return f"constraint {broken[0]!r} rejects it" if broken else None
+
     def describe_empty(self, **context: Any) -> str:
         """One line that says which constraint, taken alone, leaves fewest points."""
         alone = {

@@ -10,9 +10,24 @@ from asmtune.cli.assignments import parse_assignments, parse_axis, unique
 from asmtune.cli.functions import assumptions_of, plain_function
 from asmtune.errors import InputError
 from asmtune.guard import required
-from asmtune.kernel_module import load_kernel_module
+from asmtune.kernel_module import KernelModule, load_kernel_module
 from asmtune.problem import Problem
 from asmtune.space import Space
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a command line names, on meta tensors.
+
+    Attributes:
+        problem: the launch.
+        space: its configs.
+        module: the kernel module; None of a plain function.
+    """
+
+    problem: Problem
+    space: Space
+    module: KernelModule | None = None
 
 
 @dataclass(frozen=True)
@@ -41,13 +56,22 @@ class KernelArguments:
         Raises:
             InputError: anything that does not fit; one line each.
         """
+        loaded = self.load_all()
+        return loaded.problem, loaded.space
+
+    def load_all(self) -> Loaded:
+        """As `load`, with the module that they come from.
+
+        Raises:
+            InputError: as `load`.
+        """
         axes = unique("--axis", map(parse_axis, self.axes))
         if ":" in self.kernel:
             if self.shape is not None or self.dtype is not None:
                 raise InputError(
                     "--shape and --dtype are for kernel modules; give a function --arg"
                 )
-            return plain_function(self.kernel, self.values, self.grid, axes)
+            return Loaded(*plain_function(self.kernel, self.values, self.grid, axes))
         if self.values:
             raise InputError("--arg is for a plain function, named as file.py:function")
         if self.grid is not None:
@@ -61,7 +85,7 @@ class KernelArguments:
             lambda: module.problem(checked, dtype, "meta"),
         )
         space = required(f"space of kernel {module.name}", module.space)
-        return problem, space.replace(**axes) if axes else space
+        return Loaded(problem, space.replace(**axes) if axes else space, module)
 
     def assumptions(self) -> tuple[str, ...]:
         """What a report takes for granted, a sentence each; nothing for a kernel module.

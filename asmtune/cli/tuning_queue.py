@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from asmtune.dispatch import AsmAutotuner, autotuners
+from asmtune.cli.stored import tuner_of
+from asmtune.dispatch import AsmAutotuner
 from asmtune.guard import guarded, required
 from asmtune.kernel_module import KernelModule, Shape
-from asmtune.problem import Problem, jit_function
+from asmtune.problem import Problem
 from asmtune.records import Failure, TuneKey
 from asmtune.report.tuning_progress import TuningProgress
 from asmtune.space import Space
@@ -85,9 +86,7 @@ class Queue:
     @property
     def tuner(self) -> AsmAutotuner | None:
         """What launches the module's kernel, where the module decorates it."""
-        tuners = autotuners(self.module.python) if self.module.python is not None else []
-        own = jit_function(self.module.kernel)
-        return next((tuner for tuner in tuners if jit_function(tuner.fn) is own), None)
+        return tuner_of(self.module)
 
     def _key(self, problem: Problem, device: str) -> TuneKey:
         """The key under which the module's own launches look; else the problem's shape."""

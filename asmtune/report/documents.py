@@ -27,12 +27,21 @@ def document_text(form: str, document: Mapping[str, Any]) -> str:
     return json.dumps({"format": form, "version": VERSION, **document}, indent=1, allow_nan=False)
 
 
-def verdict_json(report: PruneReport, verdict: Verdict) -> str:
-    """One config of a report: `{"format", "version", "kernel", ..., "verdict", "notes"}`."""
+def verdict_json(
+    report: PruneReport, verdict: Verdict, more: Mapping[str, Any] | None = None
+) -> str:
+    """One config of a report: `{"format", "version", "kernel", ..., "verdict", "notes"}`.
+
+    Args:
+        report: of all configs.
+        verdict: of the one.
+        more: what else is known of it, by name.
+    """
     names = ("kernel", "shape", "dtypes", "target", "scorer", "versions", "notes")
     named = {name: to_json(getattr(report, name)) for name in names}
     ranked = sum(other.rank is not None for other in report.verdicts)
-    return document_text(VERDICT_FORMAT, named | {"ranked": ranked, "verdict": to_json(verdict)})
+    own = {"ranked": ranked, "verdict": to_json(verdict)}
+    return document_text(VERDICT_FORMAT, {**named, **own, **(more or {})})
 
 
 def report_csv(reports: Sequence[PruneReport]) -> str:

@@ -1,56 +1,153 @@
-"""One config in detail: its verdict, its numbers, its hottest loop."""
+"""One config in a terminal: its verdict, what decides, its numbers, its hottest loop."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.asm import Counts, OpClass, Program, hottest_loop
+from asmtune.features.code import CodeView
 from asmtune.features.registry import FEATURES, Reading
-from asmtune.records import PruneReport, Verdict
-from asmtune.score.roofline import ADVICE
+from asmtune.records import Failure, PruneReport, Verdict
+from asmtune.report.cells import changes, number, plain_table
+from asmtune.report.code_tables import classes_table, hot_loop
+from asmtune.report.comparison import Comparison, Decision, Pair
+from asmtune.report.explained import Explained
+from asmtune.report.quantities import CAUSES, QUANTITIES, TERMS, amount
+from asmtune.score.advice import Suggestion
 
 
-def explanation(report: PruneReport, verdict: Verdict, reading: Reading | None) -> Group:
-    """What `asmtune explain` shows.
-
-    Args:
-        report: of the whole space.
-        verdict: of the config.
-        reading: its parsed assembly; None where it did not compile.
-    """
-    parts: list[RenderableType] = [_verdict_line(report, verdict)]
-    parts += [Text(f"  {reason}") for reason in verdict.reasons]
-    if verdict.bottleneck is not None and verdict.predicted_us is not None:
-        parts.append(_prediction(verdict.predicted_us, verdict.bottleneck))
-    if verdict.failure is not None:
-        parts.append(Text(verdict.failure.detail.strip(), "dim"))
-    if reading is not None:
-        parts += [_resources(reading), _counts(reading.counts)]
-        parts += _hot_loop(reading)
+def explanation(explained: Explained) -> Group:
+    """What `asmtune explain` shows."""
+    parts: list[RenderableType] = [_verdict_line(explained.report, explained.verdict)]
+    parts += _fate(explained)
+    if explained.verdict.predicted_us is not None:
+        parts += _prediction(explained)
+    if explained.comparison is not None:
+        parts += _comparison(explained.comparison, explained.report.scorer)
+    if explained.reading is not None:
+        parts.append(_resources(explained.reading))
+    parts += _code(explained)
     return Group(*parts)
 
 
 def _verdict_line(report: PruneReport, verdict: Verdict) -> Text:
     ranked = sum(v.rank is not None for v in report.verdicts)
     place = f"rank {verdict.rank} of {ranked} by {report.scorer}" if verdict.rank else "not ranked"
-    fate = "kept" if verdict.kept else f"dropped at {verdict.dropped_at}"
     return Text.assemble(
-        (str(verdict.config), "bold"), f"\non {report.target}: ", (fate, "bold"), f", {place}"
+        (str(verdict.config), "bold"),
+        f"\non {report.target}: ",
+        (_fate_words(verdict), "bold"),
+        f", {place}",
     )
 
 
-def _prediction(us: float, bottleneck: str) -> Text:
-    first, second = ADVICE[bottleneck]
-    return Text.assemble(
-        f"predicted {us:.1f} us, limited by ",
-        (bottleneck, "bold"),
-        f"\n  try: {first}\n  or:  {second}",
+def _fate_words(verdict: Verdict) -> str:
+    return "kept" if verdict.kept else f"dropped at {verdict.dropped_at}"
+
+
+def _fate(explained: Explained) -> Iterator[Text]:
+    """Why it was dropped, with the numbers, and what runs instead."""
+    verdict = explained.verdict
+    for reason in verdict.reasons:
+        yield Text(f"  {reason}")
+    if verdict.failure is not None and verdict.dropped_at == "compile":
+        yield Text(f"  does not compile: {verdict.failure.kind} at {verdict.failure.stage}")
+        yield Text(verdict.failure.detail.strip(), "dim")
+    if (last := explained.last_kept) is not None:
+        times = f"predicted {number(verdict.predicted_us)} us"
+        yield Text(f"  {times}; the last kept, rank {last.rank}, {number(last.predicted_us)} us")
+    if (runs := explained.instead) is not None:
+        yield Text(f"  the nearest that runs: {_named(verdict, runs)}")
+
+
+def _named(own: Verdict, other: Verdict) -> str:
+    """`num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
+    told = f"{number(other.predicted_us)} us"
+    if own.predicted_us and other.predicted_us and own.dropped_at not in ("rules", "compile"):
+        told += f", {other.predicted_us / own.predicted_us - 1:+.0%}"
+    return f"{changes(own.config, other.config)} ({told}; rank {other.rank})"
+
+
+def _prediction(explained: Explained) -> Iterator[Text]:
+    verdict, alone = explained.verdict, explained.bottleneck_us
+    bottleneck = verdict.bottleneck or ""
+    told = f", which alone takes {number(alone)} us" if alone is not None else ""
+    yield Text.assemble(
+        f"predicted {number(verdict.predicted_us)} us, limited by ", (bottleneck, "bold"), told
     )
+    if verdict.features is not None:
+        causes = (QUANTITIES[name] for name in CAUSES.get(bottleneck, ()))
+        numbers = (
+            f"{cause.words} {amount(cause.of(verdict.features), cause.unit)}" for cause in causes
+        )
+        if shown := ", ".join(numbers):
+            yield Text(f"  {shown}")
+    for word, suggestion in zip(("try: ", "or:  "), explained.suggestions, strict=False):
+        yield Text(f"  {word}{_advice(verdict, suggestion)}")
+
+
+def _advice(own: Verdict, suggestion: Suggestion) -> str:
+    if suggestion.verdict is not None:
+        return f"{suggestion.words}: {_named(own, suggestion.verdict)}"
+    none = ": no config here that does so is predicted faster" if suggestion.possible else ""
+    return suggestion.words + none
+
+
+def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]:
+    own, other = comparison.own, comparison.other
+    rank = f", rank {other.rank}" if other.rank else f", {_fate_words(other)}"
+    yield Text.assemble("\nagainst ", (f"{other.config}", "bold"), f": {comparison.other_is}{rank}")
+    yield Text(f"  differs in: {changes(own.config, other.config)}")
+    if not comparison.terms:
+        lacking = own if own.features is None else other
+        why = lacking.reasons[0] if lacking.reasons else _fate_words(lacking)
+        whose = "this one" if lacking is own else "the other"
+        yield Text(f"  no times to compare: {whose} was not compiled ({why})")
+        return
+    yield Text(f"  predicted {_times(own.predicted_us, other.predicted_us)}")
+    if any(time is not None for time in comparison.measured_us):
+        yield Text(f"  measured {_times(*comparison.measured_us)}")
+    if scorer != "roofline" and own.score is not None and other.score is not None:
+        yield Text(f"  score by {scorer} {own.score:.3f} against {other.score:.3f}")
+    for decision in comparison.decisions:
+        yield Text(f"  {_decision(decision)}")
+    if not comparison.decisions:
+        yield Text("  no part of the predicted times differs by 1%: the model sees them as equal")
+    if comparison.resources:
+        yield _pairs(comparison.resources)
+
+
+def _times(own: float | None, other: float | None) -> str:
+    """`52.1 us against 40.3 us: 11.8 us slower (29%)`."""
+    told = f"{number(own)} us against {number(other)} us"
+    if not own or not other:
+        return told
+    if round(own, 1) == round(other, 1):
+        return f"{told}: as fast"
+    word = "slower" if own > other else "faster"
+    return f"{told}: {abs(own - other):.1f} us {word} ({abs(own / other - 1):.0%})"
+
+
+def _decision(decision: Decision) -> str:
+    """`+9.1 us waiting that nothing hides (12.3 against 3.2): programs an SM holds 2 against 3`."""
+    term = decision.term
+    told = f"{term.difference:+.1f} us {TERMS[term.name]} ({term.own:.1f} against {term.other:.1f})"
+    causes = ", ".join(f"{cause.meaning} {_against(cause)}" for cause in decision.causes)
+    return f"{told}: {causes}" if causes else told
+
+
+def _against(pair: Pair) -> str:
+    return f"{amount(pair.own, pair.unit)} against {amount(pair.other, pair.unit)}"
+
+
+def _pairs(pairs: tuple[Pair, ...]) -> Table:
+    table = plain_table("What differs", ("", "this", "the other"))
+    for pair in pairs:
+        table.add_row(pair.meaning, amount(pair.own, pair.unit), amount(pair.other, pair.unit))
+    return table
 
 
 def _resources(reading: Reading) -> Table:
@@ -64,43 +161,10 @@ def _resources(reading: Reading) -> Table:
     return table
 
 
-def _counts(counts: Counts) -> Table:
-    depths = sorted(counts.instructions)
-    table = Table(title="Instructions by loop depth", title_justify="left", show_edge=False)
-    table.add_column("class")
-    for depth in depths:
-        table.add_column(f"depth {depth}", justify="right")
-    for kind in OpClass:
-        row = counts.by_class.get(kind, {})
-        if row:
-            table.add_row(kind.value.replace("_", " "), *(str(row.get(d, "")) for d in depths))
-    table.add_section()
-    table.add_row("all", *(str(counts.instructions[depth]) for depth in depths))
-    if counts.unknown:
-        names = ", ".join(f"{name} ({n})" for name, n in counts.unknown.items())
-        table.caption = f"unknown: {names}"
-    return table
-
-
-def _hot_loop(reading: Reading) -> Sequence[RenderableType]:
-    loop = hottest_loop(reading.program)
-    if loop is None:
-        return [Text("It has no loop.")]
-    text = loop_text(reading.program, reading.artifact.outputs["ptx"], loop.blocks)
-    count = sum(len(reading.program.body(block)) for block in loop.blocks)
-    title = f"Hottest loop: depth {loop.depth}, {count} instructions"
-    return [
-        Text(title, "italic"),
-        Syntax(text, "text", theme="ansi_dark", background_color="default"),
-    ]
-
-
-def loop_text(program: Program, ptx: str, blocks: Sequence[int]) -> str:
-    """The PTX lines of a loop's blocks, with their labels."""
-    lines, shown = ptx.splitlines(), []
-    for block in blocks:
-        if label := program.blocks[block].label:
-            shown.append(f"{label}:")
-        numbers = dict.fromkeys(item.line for item in program.body(block))
-        shown += [lines[number - 1].replace("\t", "    ").rstrip() for number in numbers]
-    return "\n".join(shown)
+def _code(explained: Explained) -> Iterator[RenderableType]:
+    code, other = explained.code, explained.other_code
+    if isinstance(code, Failure):
+        yield Text(f"its code cannot be shown: {code}", "yellow")
+    elif code is not None:
+        yield classes_table(code, other if isinstance(other, CodeView) else None)
+        yield hot_loop(code)

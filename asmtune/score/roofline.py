@@ -94,23 +94,76 @@ class Roofline:
 
 def predict(features: Features, target: Target) -> Prediction:
     """Predicted time of one compiled config in one launch."""
+    spent = _spent(features, target)
+    inside, outside = spent.inside_us, spent.dram_us
+    us = max(inside, outside) + OVERLAP_SHARE * min(inside, outside) + LAUNCH_US
+    parts = _parts(features, target, spent.sm_us, spent.l2_us, spent.dram_us)
+    return Prediction(us, parts)
+
+
+def terms_us(features: Features, target: Target) -> dict[str, float]:
+    """What each limit adds to the predicted time, by name; the sum is the prediction.
+
+    Unlike `Prediction.parts_us`, which a limit alone would take: here of what runs beside the
+    longest only the share counts that it does not hide.
+    """
+    spent, units = _spent(features, target), _units(features, target)
+    longest = max(units, key=lambda name: units[name])
+    terms = {
+        name: spent.rounds * cycles * (1.0 if name == longest else SERIAL_SHARE)
+        for name, cycles in units.items()
+    }
+    to_us = 1e6 / target.clock_hz
+    terms = {name: cycles * to_us for name, cycles in terms.items()}
+    terms["latency"] = max(0.0, spent.sm_us - sum(terms.values()))
+    terms["L2"] += spent.inside_us - spent.sm_us
+    sm_leads = spent.inside_us >= spent.dram_us
+    inside, outside = (1.0, OVERLAP_SHARE) if sm_leads else (OVERLAP_SHARE, 1.0)
+    terms = {name: us * inside for name, us in terms.items()}
+    return {**terms, "DRAM": spent.dram_us * outside, "launch": LAUNCH_US}
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """Where a launch's time goes.
+
+    Attributes:
+        rounds: programs that an SM works through one after another.
+        sm_us: of the SMs, units and waits.
+        l2_us, dram_us: of the ways to memory.
+    """
+
+    rounds: float
+    sm_us: float
+    l2_us: float
+    dram_us: float
+
+    @property
+    def inside_us(self) -> float:
+        """Of the SMs and L2, which run in step."""
+        return max(self.sm_us, self.l2_us)
+
+
+def _spent(features: Features, target: Target) -> _Spent:
     resident = max(1.0, features["programs_per_sm"])
     programs, sms = features["programs"], target.sms
     busy = _busy(features, target)
     latency = features["latency_cycles"]
     full, left = divmod(programs, resident * sms)
     wave = max(resident * busy, latency)
-    tail = max(math.ceil(left / sms) * busy, latency) if left else 0.0
-    stepped = full * wave + tail
+    last = math.ceil(left / sms)
+    tail = max(last * busy, latency) if left else 0.0
+    stepped, rounds = full * wave + tail, full * resident + last
     if full:
         flowing = max(programs / (resident * sms) * wave, latency)
         stepped += SMOOTH_SHARE * (flowing - stepped)
-    sm_us = max(stepped, features["longest_cycles"]) / target.clock_hz * 1e6
-    l2_us = programs * features["program_l2_bytes"] / target.l2_bytes_per_s * 1e6
-    dram_us = features["unique_bytes"] / dram_rate(target) * 1e6
-    inside, outside = max(sm_us, l2_us), dram_us
-    us = max(inside, outside) + OVERLAP_SHARE * min(inside, outside) + LAUNCH_US
-    return Prediction(us, _parts(features, target, sm_us, l2_us, dram_us))
+        rounds += SMOOTH_SHARE * (programs / sms - rounds)
+    return _Spent(
+        rounds=rounds,
+        sm_us=max(stepped, features["longest_cycles"]) / target.clock_hz * 1e6,
+        l2_us=programs * features["program_l2_bytes"] / target.l2_bytes_per_s * 1e6,
+        dram_us=features["unique_bytes"] / dram_rate(target) * 1e6,
+    )
 
 
 def _units(features: Features, target: Target) -> dict[str, float]:  # noqa: ARG001

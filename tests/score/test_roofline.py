@@ -27,6 +27,7 @@ from asmtune.score.roofline import (
     Prediction,
     dram_rate,
     predict,
+    terms_us,
 )
 from asmtune.target import load_target, target_names
 from tests.launch_kernels import Launch, chain, many_powers, pointers
@@ -109,6 +110,17 @@ def test_parts(values: dict[str, float], machine: str) -> None:
     assert prediction.us >= LAUNCH_US
     assert not_below(prediction.us, prediction.parts_us["DRAM"] + LAUNCH_US)
     assert prediction.bottleneck in ADVICE
+
+
+@given(SOME, st.sampled_from(target_names()))
+def test_terms(values: dict[str, float], machine: str) -> None:
+    """What the limits add, none below 0, is the predicted time on every target."""
+    target = load_target(machine)
+    terms = terms_us(features(values), target)
+    prediction = predict(features(values), target)
+    assert terms.keys() == prediction.parts_us.keys()
+    assert all(term >= 0 for term in terms.values())
+    assert math.isclose(sum(terms.values()), prediction.us, rel_tol=1e-9)
 
 
 @pytest.mark.parametrize("part", ADVICE)

@@ -1,0 +1,132 @@
+"""Numbers that comparisons tell: what each is called, and how it is made of features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from asmtune.features.registry import FEATURES
+from asmtune.records import Features
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number made of features.
+
+    Attributes:
+        unit: as the registry has it.
+        words: what it is, to stand before its value.
+        of: takes it from features.
+    """
+
+    unit: str
+    words: str
+    of: Callable[[Features], float]
+
+
+def _feature(name: str, words: str) -> Quantity:
+    return Quantity(FEATURES[name].unit, words, lambda features: features[name])
+
+
+def _in_all(name: str, words: str) -> Quantity:
+    unit = FEATURES[name].unit
+    return Quantity(unit, words, lambda features: features[name] * features["programs"])
+
+
+QUANTITIES: Final[Mapping[str, Quantity]] = {
+    "regs_per_thread": _feature("regs_per_thread", "registers a thread"),
+    "spill_words": _feature("spill_words", "spilled words a thread"),
+    "shared_bytes": _feature("shared_bytes", "shared memory a program"),
+    "programs_per_sm": _feature("programs_per_sm", "programs an SM holds"),
+    "programs_per_sm_by_registers": _feature(
+        "programs_per_sm_by_registers", "programs an SM's registers allow"
+    ),
+    "programs_per_sm_by_shared": _feature(
+        "programs_per_sm_by_shared", "programs an SM's shared memory allows"
+    ),
+    "occupancy": _feature("occupancy", "occupancy"),
+    "num_warps": _feature("num_warps", "warps a program"),
+    "num_stages": _feature("num_stages", "stages"),
+    "programs": _feature("programs", "programs"),
+    "waves": _feature("waves", "waves"),
+    "tail": _feature("tail", "share of the last wave that stays empty"),
+    "tensor_cycles": _feature("tensor_cycles", "cycles of the tensor cores a program"),
+    "shared_cycles": _feature("shared_cycles", "cycles of shared memory a program"),
+    "l1_cycles": _feature("l1_cycles", "cycles of L1 a program"),
+    "special_cycles": _feature("special_cycles", "cycles of the special functions a program"),
+    "latency_cycles": _feature("latency_cycles", "cycles of a program's chain of latencies"),
+    "barriers": _feature("program_barriers", "barriers a warp meets"),
+    "flops": _in_all("program_flops", "tensor arithmetic in all"),
+    "instructions": _in_all("program_instructions", "warp instructions in all"),
+    "l2_bytes": _in_all("program_l2_bytes", "traffic between the SMs and L2 in all"),
+    "unique_bytes": _feature("unique_bytes", "different bytes of DRAM"),
+}
+"""What comparisons tell, by name."""
+
+TERMS: Final[Mapping[str, str]] = {
+    "tensor": "the tensor cores",
+    "issue": "issuing instructions",
+    "shared": "shared memory",
+    "L1": "L1 and the load-store units",
+    "special": "the special function units",
+    "L2": "the way to L2",
+    "start": "starting programs",
+    "latency": "waiting that nothing hides",
+    "DRAM": "DRAM",
+    "launch": "the launch itself",
+}
+"""Where predicted time goes, in words."""
+
+CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "tensor": ("flops", "tensor_cycles", "programs", "waves"),
+    "issue": ("instructions", "spill_words", "waves"),
+    "shared": ("shared_cycles", "programs", "waves"),
+    "L1": ("l1_cycles", "spill_words", "programs"),
+    "special": ("special_cycles", "programs", "waves"),
+    "L2": ("l2_bytes",),
+    "start": ("programs",),
+    "latency": ("latency_cycles", "programs_per_sm", "num_stages", "waves"),
+    "DRAM": ("unique_bytes",),
+    "launch": (),
+}
+"""What makes each term, most telling first."""
+
+RESOURCES: Final = (
+    "regs_per_thread",
+    "spill_words",
+    "shared_bytes",
+    "programs_per_sm",
+    "programs_per_sm_by_registers",
+    "programs_per_sm_by_shared",
+    "occupancy",
+    "programs",
+    "waves",
+    "tail",
+    "instructions",
+    "barriers",
+    "l2_bytes",
+    "flops",
+)
+
+
+def amount(value: float, unit: str) -> str:
+    """`1,024`, `8.6 GFLOP`, `96 KiB`: a number short enough for a sentence."""
+    if unit == "us":
+        return f"{value:.1f} us"
+    if unit == "B":
+        return _scaled(value, 1024.0, ("B", "KiB", "MiB", "GiB", "TiB"))
+    if unit == "FLOP":
+        return _scaled(value, 1000.0, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"))
+    if value >= 1e6:
+        return _scaled(value, 1000.0, ("", "thousand", "million", "billion", "trillion"))
+    return f"{value:,.0f}" if value == math.floor(value) or value >= 100 else f"{value:.2f}"
+
+
+def _scaled(value: float, step: float, names: tuple[str, ...]) -> str:
+    place = 0
+    while abs(value) >= step and place < len(names) - 1:
+        value, place = value / step, place + 1
+    digits = 0 if value == math.floor(value) and value < step else 1
+    return f"{value:,.{digits}f} {names[place]}".rstrip()
