@@ -64,8 +64,7 @@ def rival_before(text: str | None, chosen: Config, default: Config, stored: Look
         return None if winner is None or winner.config == chosen else winner
     if text == STORED:
         if record is None:
-            why = stored.detail or "nothing is stored for this kernel, shape, dtype and device"
-            raise InputError(f"--against stored: {why}; name a config, or {BEST} or {DEFAULT}")
+            raise InputError(f"--against stored: {_missing(stored)}; name a config, or {BEST}")
         return _other(_stored(record), text, chosen)
     if text == DEFAULT:
         return _other(Rival(default, "the default"), text, chosen)
@@ -105,6 +104,12 @@ def measured(record: TuneRecord | None, config: Config) -> float | None:
         for m in (record.measurements if record else ())
     }
     return next((us for key, us in timings.items() if dict(key) == values), None)
+
+
+def _missing(stored: Lookup) -> str:
+    if stored.outcome == "miss":
+        return "no config was tuned for this kernel, shape, dtype and device"
+    return f"what is stored for this key is {stored.outcome}: {stored.detail}"
 
 
 def _stored(record: TuneRecord) -> Rival:

@@ -11,14 +11,14 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from asmtune.cli.against import Rival, measured, named_config, rival_after, rival_before
+from asmtune.cli.against import STORED, Rival, measured, named_config, rival_after, rival_before
 from asmtune.cli.arguments import KernelArguments, Loaded
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
 from asmtune.cli.stored import tuned_of
 from asmtune.compile import ArtifactCache
 from asmtune.config import Config
-from asmtune.errors import CompileError, InputError
+from asmtune.errors import CompileError, InputError, StoreError
 from asmtune.features import ProfileReader
 from asmtune.fingerprint import versions
 from asmtune.funnel import Funnel
@@ -140,10 +140,19 @@ class Asked:
     alone: bool
 
     def stored(self) -> Lookup:
-        """What the stores hold; nothing is looked up where no comparison could want it."""
-        if self.alone and self.against is None:
+        """What the stores hold; nothing is looked up where no comparison could want it.
+
+        Raises:
+            StoreError: the stored config was asked for, and its folder cannot be looked into.
+        """
+        if self.against not in (None, STORED) or (self.alone and self.against is None):
             return Lookup("miss")
-        return tuned_of(self.loaded, self.target, self.settings)
+        try:
+            return tuned_of(self.loaded, self.target, self.settings)
+        except StoreError:
+            if self.against == STORED:
+                raise
+            return Lookup("miss")
 
     def notes(self, found: Explained) -> Iterable[str]:
         """Which of the two configs is none of the space, and why."""

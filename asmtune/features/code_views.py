@@ -185,6 +185,7 @@ _SILENT: Final = re.compile(r"(?:\.loc|\.file|\$L__(?:tmp|func_)\w+:|//)").match
 _COMMENT: Final = re.compile(r"\s*//.*")
 _ADDRESS: Final = re.compile(r"/\*[0-9a-f]{4,16}\*/\s*")
 _GAP: Final = re.compile(r"\s{3,}")
+_TABS: Final = re.compile(r"\s*\t\s*")
 
 
 def _shown_ptx(line: str) -> str:
@@ -195,7 +196,7 @@ def _shown_ptx(line: str) -> str:
     if '"' not in bare:
         bare = _COMMENT.sub("", bare)
     indent = "    " if line[:1].isspace() else ""
-    return indent + bare.replace("\t", " ") if bare else ""
+    return indent + _TABS.sub(" ", bare) if bare else ""
 
 
 def _shown_sass(line: str) -> str:

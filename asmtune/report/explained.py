@@ -71,7 +71,9 @@ class Explained:
 
 
 def try_out(report: PruneReport, verdict: Verdict) -> tuple[Suggestion, ...]:
-    """Two things to try: configs are looked for among those of the report."""
+    """Two things to try, of a config that runs; configs are looked for among the report's."""
+    if verdict.dropped_at in ("rules", "compile"):
+        return ()
     return suggestions(verdict, report.verdicts)
 
 

@@ -51,11 +51,12 @@ def _fate_words(verdict: Verdict) -> str:
 def _fate(explained: Explained) -> Iterator[Text]:
     """Why it was dropped, with the numbers, and what runs instead."""
     verdict = explained.verdict
-    for reason in verdict.reasons:
-        yield Text(f"  {reason}")
     if verdict.failure is not None and verdict.dropped_at == "compile":
-        yield Text(f"  does not compile: {verdict.failure.kind} at {verdict.failure.stage}")
-        yield Text(verdict.failure.detail.strip(), "dim")
+        # Its reason is the first line of the failure.
+        yield Text(f"  does not compile: {verdict.failure}")
+        yield from (Text(f"  {line}", "dim") for line in verdict.failure.detail.splitlines()[1:])
+    else:
+        yield from (Text(f"  {reason}") for reason in verdict.reasons)
     if (last := explained.last_kept) is not None:
         times = f"predicted {number(verdict.predicted_us)} us"
         yield Text(f"  {times}; the last kept, rank {last.rank}, {number(last.predicted_us)} us")
@@ -75,8 +76,9 @@ def _prediction(explained: Explained) -> Iterator[Text]:
     verdict, alone = explained.verdict, explained.bottleneck_us
     bottleneck = verdict.bottleneck or ""
     told = f", which alone takes {number(alone)} us" if alone is not None else ""
+    begins = "predicted" if explained.runs else "could it run, predicted"
     yield Text.assemble(
-        f"predicted {number(verdict.predicted_us)} us, limited by ", (bottleneck, "bold"), told
+        f"{begins} {number(verdict.predicted_us)} us, limited by ", (bottleneck, "bold"), told
     )
     if verdict.features is not None:
         causes = (QUANTITIES[name] for name in CAUSES.get(bottleneck, ()))
@@ -122,9 +124,10 @@ def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]
 
 def _times(own: float | None, other: float | None) -> str:
     """`52.1 us against 40.3 us: 11.8 us slower (29%)`."""
+    if own is None or other is None:
+        known, whose = (other, "the other") if own is None else (own, "this one")
+        return f"{number(known)} us for {whose}, and no time is known for its rival"
     told = f"{number(own)} us against {number(other)} us"
-    if not own or not other:
-        return told
     if round(own, 1) == round(other, 1):
         return f"{told}: as fast"
     word = "slower" if own > other else "faster"

@@ -51,12 +51,20 @@ def suggestions(own: Verdict, verdicts: Iterable[Verdict]) -> tuple[Suggestion, 
         v for v in verdicts if v.rank is not None and v.predicted_us and v.predicted_us < limit
     ]
     made: list[Suggestion] = []
-    for words, helps in zip(ADVICE[own.bottleneck], HELPS[own.bottleneck], strict=True):
+    for words, helps in _advice(own.bottleneck, own.features):
         named = [s.verdict for s in made]
         doing = [] if helps is None else [v for v in faster if _does(helps, v, own.features)]
         free = [verdict for verdict in doing if verdict not in named]
         made.append(Suggestion(words, nearest(own.config, free), helps is not None))
     return tuple(made)
+
+
+def _advice(bottleneck: str, own: Features) -> tuple[tuple[str, Helps | None], ...]:
+    """What to try, with what tells a config that does so."""
+    usual = tuple(zip(ADVICE[bottleneck], HELPS[bottleneck], strict=True))
+    if own["spill_words"] and bottleneck in SPILLS_FEED:
+        return (SPILLS, usual[0])
+    return usual
 
 
 def nearest(config: Config, verdicts: Iterable[Verdict]) -> Verdict | None:
@@ -112,3 +120,12 @@ HELPS: Final[Mapping[str, tuple[Helps | None, Helps | None]]] = {
 }
 """Of each piece of `ADVICE`, in its order, what tells a config that follows it; None where none
 can, since it asks for another kernel, dtype or layout."""
+
+SPILLS: Final = (
+    "fewer spilled registers: a looser maxnreg, a smaller tile or more warps",
+    _less("spill_words"),
+)
+"""What goes first where registers spill, and spilling takes part in the bottleneck."""
+
+SPILLS_FEED: Final = frozenset({"issue", "L1", "latency"})
+"""Bottlenecks that loads and stores of spilled words add to."""

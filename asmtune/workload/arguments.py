@@ -16,7 +16,8 @@ from asmtune.workload.mlir_types import parse_type
 from asmtune.workload.scalars import Number, Unknown, Value
 from asmtune.workload.syntax import Function, Module
 
-_NAMED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"\((.*)\)').fullmatch
+# Without debug information a name stands alone: `loc("n")` where it was `loc("n"(#loc))`.
+_NAMED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?').fullmatch
 
 _NUMBERED: Final = re.compile(r"arg\d+").fullmatch
 
@@ -83,7 +84,7 @@ def _read_name(module: Module, location: str) -> str:
         match = _NAMED(module.locations.get(location, location))
         if match is None:
             break
-        name, location = match.groups()
+        name, location = match[1], match[2] or ""
     return name
 
 

@@ -1,57 +1,99 @@
-"""The explanation of one config, down to the lines of its hottest loop."""
+"""The explanation of one config: sentences checked by the numbers of its features."""
 
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from asmtune.asm import hottest_loop
-from asmtune.compile import ArtifactCache, Lowering, Request, compile_one
+from asmtune.compile import ArtifactCache
 from asmtune.config import Config
 from asmtune.features import ProfileReader
-from asmtune.features.registry import Reading
 from asmtune.funnel import Funnel
 from asmtune.problem import Problem
-from asmtune.records import Artifact
-from asmtune.report.explanation import explanation, loop_text
+from asmtune.records import Artifact, PruneReport, Verdict
+from asmtune.report.code import CodeReader
+from asmtune.report.comparison import compared
+from asmtune.report.explained import Code, Explained, try_out
+from asmtune.report.explanation import explanation
+from asmtune.report.quantities import QUANTITIES, amount
 from asmtune.score import make_scorer
+from asmtune.score.keep import Keep
+from asmtune.score.roofline import predict, terms_us
 from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.target import Target
 from tests.sample_kernels import product_problem, scale_problem
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}
+DEEP = Config(TILE, num_warps=4, num_stages=4)
+FLAT = Config(TILE, num_warps=4, num_stages=1)
+SPILLS = Config(LARGE, num_warps=4, num_stages=2, maxnreg=96)
+ROOMY = Config(LARGE, num_warps=4, num_stages=2)
+NONE = Config(TILE, num_warps=3)
 
 
-def shown(problem: Problem, config: Config, target: Target, settings: Settings) -> str:
-    """What is said of a config among two others."""
-    others = [Config(config.kwargs, num_warps=warps) for warps in (2, 64)]
-    space = Space.from_configs([config, *others])
-    report = Funnel(target, make_scorer("weights"), settings).prune(problem, space)
-    verdict = next(v for v in report.verdicts if v.config == config)
-    reading = None
-    if verdict.artifact is not None:
-        cache = ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
-        artifact = cache.get(verdict.artifact)
-        assert isinstance(artifact, Artifact)
-        reading = ProfileReader(target).reading(artifact)
+def judged(
+    problem: Problem, configs: Sequence[Config], target: Target, settings: Settings, keep: int = 9
+) -> PruneReport:
+    """Configs judged by the roofline."""
+    funnel = Funnel(target, make_scorer("roofline"), settings, Keep.of(str(keep)), caps=False)
+    return funnel.prune(problem, Space.from_configs(configs))
+
+
+def verdict_of(report: PruneReport, config: Config) -> Verdict:
+    """The verdict of a config."""
+    return next(v for v in report.verdicts if v.config == config)
+
+
+def gathered(
+    problem: Problem, report: PruneReport, config: Config, target: Target, settings: Settings
+) -> Explained:
+    """What is known of one config, its code as PTX."""
+    verdict = verdict_of(report, config)
+    found = ArtifactCache.of(settings).get(verdict.artifact or "none")
+    reading, code = None, None
+    if isinstance(found, Artifact):
+        reading = ProfileReader(target).reading(found)
+        code: Code | None = CodeReader(problem, target).ptx(config, found)
+    tried = try_out(report, verdict)
+    return Explained(report, verdict, target, tried, reading=reading, code=code)
+
+
+def printed(explained: Explained) -> str:
+    """What a terminal shows."""
     text = io.StringIO()
-    Console(file=text, width=160).print(explanation(report, verdict, reading))
+    Console(file=text, width=300).print(explanation(explained))
     return text.getvalue()
 
 
+@pytest.fixture
+def against(target: Target, settings: Settings) -> Explained:
+    """A product without pipelining against one with, a third and one that fails beside them."""
+    problem = product_problem()
+    report = judged(problem, [DEEP, FLAT, SPILLS, ROOMY, NONE], target, settings)
+    explained = gathered(problem, report, FLAT, target, settings)
+    other = verdict_of(report, DEEP)
+    return replace(explained, comparison=compared(explained.verdict, other, "the one", target))
+
+
 def test_a_product(target: Target, settings: Settings) -> None:
-    """Verdict, resources, counts by depth, and the loop with its tensor instruction as PTX."""
-    text = shown(product_problem(), Config(TILE, num_warps=4), target, settings)
+    """Verdict, resources, counts by class, and the loop with its tensor instruction as PTX."""
+    problem = product_problem()
+    report = judged(problem, [DEEP, FLAT, NONE], target, settings)
+    text = printed(gathered(problem, report, DEEP, target, settings))
     lines = text.splitlines()
     assert lines[0].startswith("BLOCK_M=64 BLOCK_N=64 BLOCK_K=32 num_warps=4")
-    assert "on H200: kept, rank " in lines[1]
-    assert "of 2 by weights" in lines[1]
-    for part in ("Resources", "Registers a thread", "Instructions by loop depth", "depth 1"):
+    assert lines[1] == "on H200: kept, rank 1 of 2 by roofline"
+    for part in ("Resources", "Registers a thread", "PTX instructions of a thread", "executed"):
         assert part in text
     loop = text[text.index("Hottest loop") :]
+    assert "32 trips a program; lines of sample_kernels.py" in loop
     assert "wgmma.mma_async.sync.aligned.m64n64k16" in loop
     assert "$L__BB" in loop
     assert "st.global" not in loop
@@ -59,36 +101,158 @@ def test_a_product(target: Target, settings: Settings) -> None:
 
 def test_without_a_loop(target: Target, settings: Settings) -> None:
     """A kernel without a loop says so."""
-    text = shown(scale_problem(), Config({"BLOCK": 256}), target, settings)
+    config = Config({"BLOCK": 256})
+    report = judged(scale_problem(), [config], target, settings)
+    text = printed(gathered(scale_problem(), report, config, target, settings))
     assert "It has no loop." in text
 
 
-def test_a_config_that_cannot_run(target: Target, settings: Settings) -> None:
-    """A config that does not compile shows the reason and no numbers."""
-    text = shown(scale_problem(), Config({"BLOCK": 256}, num_warps=3), target, settings)
+def test_a_config_that_does_not_compile(target: Target, settings: Settings) -> None:
+    """Stage and reason, once; the nearest config that runs by name; no numbers of its own."""
+    problem = product_problem()
+    report = judged(problem, [DEEP, FLAT, NONE], target, settings)
+    explained = gathered(problem, report, NONE, target, settings)
+    text = printed(explained)
     assert "dropped at compile, not ranked" in text
-    assert "num_warps must be a power of 2" in text
+    assert "does not compile: options at options: " in text
+    assert text.count("num_warps must be a power of 2") == 1
+    other = verdict_of(report, DEEP)
+    assert explained.instead == other
+    told = f"num_warps 3 -> 4, num_stages 3 -> 4 ({other.predicted_us:.1f} us; rank 1)"
+    assert f"the nearest that runs: {told}" in text
     assert "Resources" not in text
+    assert "predicted" not in text
 
 
-@pytest.fixture
-def reading(target: Target, settings: Settings) -> Reading:
-    """The parsed assembly of a product."""
-    request = Lowering(product_problem(), target, 30).request(Config(TILE))
-    assert isinstance(request, Request)
-    artifact = compile_one(request, settings)
-    assert isinstance(artifact, Artifact)
-    return ProfileReader(target).reading(artifact)
+def test_a_config_that_cannot_run(target: Target, settings: Settings) -> None:
+    """The limit against what it takes; what it would be is told as such; nothing to try."""
+    problem, wide = product_problem(), Config(LARGE, num_warps=4, num_stages=15)
+    report = judged(problem, [DEEP, ROOMY, wide], target, settings)
+    explained = gathered(problem, report, wide, target, settings)
+    text = printed(explained)
+    features = explained.verdict.features
+    assert features is not None
+    used, limit = features["shared_bytes"], target.shared_bytes_per_block
+    assert f"shared_memory: {used:,.0f} bytes of shared memory, over {limit:,} a program" in text
+    assert "could it run, predicted" in text
+    assert "try:" not in text
+    assert "the nearest that runs: num_stages 15 -> 2" in text
 
 
-def test_loop_text_is_the_ptx(reading: Reading) -> None:
-    """Every line shown is a line of the PTX, once, and all instructions of the loop are there."""
-    ptx = reading.artifact.outputs["ptx"]
-    loop = hottest_loop(reading.program)
-    assert loop is not None
-    lines = loop_text(reading.program, ptx, loop.blocks).splitlines()
-    whole = [line.replace("\t", "    ").rstrip() for line in ptx.splitlines()]
-    for line in lines:
-        assert line in whole or f"{line} " in " ".join(whole) or line.endswith(":")
-    wanted = sum(len(reading.program.body(block)) for block in loop.blocks)
-    assert sum(not line.endswith(":") for line in lines) >= wanted / 2
+def test_a_config_below_the_cut(target: Target, settings: Settings) -> None:
+    """Its rank and how many are kept, its time and that of the last that was kept."""
+    problem = product_problem()
+    report = judged(problem, [ROOMY, DEEP, FLAT, SPILLS], target, settings, keep=1)
+    verdict = verdict_of(report, SPILLS)
+    text = printed(gathered(problem, report, SPILLS, target, settings))
+    first = next(v for v in report.verdicts if v.rank == 1)
+    assert f"rank {verdict.rank} by roofline, 1 are kept" in text
+    times = f"predicted {verdict.predicted_us:.1f} us; the last kept, rank 1, "
+    assert f"{times}{first.predicted_us:.1f} us" in text
+
+
+def test_terms_are_the_difference_of_the_times(against: Explained) -> None:
+    """All terms together are the whole difference, and each is the roofline's own."""
+    comparison = against.comparison
+    assert comparison is not None
+    own, other = comparison.own, comparison.other
+    assert own.features is not None
+    assert other.features is not None
+    whole = predict(own.features, against.target).us - predict(other.features, against.target).us
+    assert sum(term.difference for term in comparison.terms) == pytest.approx(whole)
+    mine = terms_us(own.features, against.target)
+    assert {term.name: term.own for term in comparison.terms} == mine
+    largest = [abs(term.difference) for term in comparison.terms]
+    assert largest == sorted(largest, reverse=True)
+
+
+def test_sentences_have_the_numbers_of_the_features(against: Explained) -> None:
+    """Times, shares, terms and causes in the text are those of the two configs' features."""
+    comparison, text = against.comparison, printed(against)
+    assert comparison is not None
+    own, other = comparison.own, comparison.other
+    slower = own.predicted_us - other.predicted_us
+    told = f"predicted {own.predicted_us:.1f} us against {other.predicted_us:.1f} us: "
+    assert f"{told}{slower:.1f} us slower ({own.predicted_us / other.predicted_us - 1:.0%})" in text
+    assert "differs in: num_stages 1 -> 4" in text
+    found = re.findall(r"^  ([+-][\d.]+) us (.*?) \(([\d.]+) against ([\d.]+)\)", text, re.M)
+    assert len(found) == len(comparison.decisions) > 0
+    for difference, _, mine, its in found:
+        assert float(difference) == pytest.approx(float(mine) - float(its), abs=0.11)
+    assert found[0][1] == "waiting that nothing hides"
+    for name in ("latency_cycles", "num_stages"):
+        quantity = QUANTITIES[name]
+        values = [amount(quantity.of(v.features), quantity.unit) for v in (own, other)]
+        assert f"{quantity.words} {values[0]} against {values[1]}" in text
+
+
+def test_resources_that_differ_stand_side_by_side(against: Explained) -> None:
+    """Shared memory of both, which pipelining multiplies; nothing that is equal."""
+    text = printed(against)
+    table = text[text.index("What differs") : text.index("Resources")]
+    rows = {cells[0]: cells[1:] for cells in map(_cells, table.splitlines()) if len(cells) == 3}
+    assert against.comparison is not None
+    for pair in against.comparison.resources:
+        assert rows[pair.meaning] == [amount(pair.own, pair.unit), amount(pair.other, pair.unit)]
+        assert pair.own != pair.other
+    assert "shared memory a program" in rows
+    assert "programs" not in rows
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split("[│┃]", line)]
+
+
+def test_what_spills_is_told_to_spill_less(target: Target, settings: Settings) -> None:
+    """The words that spill, and the same config without the cap, with its time and its rank."""
+    problem = product_problem()
+    report = judged(problem, [ROOMY, DEEP, FLAT, SPILLS], target, settings)
+    verdict, roomy = verdict_of(report, SPILLS), verdict_of(report, ROOMY)
+    assert verdict.features is not None
+    assert verdict.bottleneck == "L1"
+    text = printed(gathered(problem, report, SPILLS, target, settings))
+    assert f"spilled words a thread {verdict.features['spill_words']:.0f}" in text
+    gain = roomy.predicted_us / verdict.predicted_us - 1
+    named = f"maxnreg 96 -> none ({roomy.predicted_us:.1f} us, {gain:+.0%}; rank {roomy.rank})"
+    assert (
+        f"try: fewer spilled registers: a looser maxnreg, a smaller tile or more warps: {named}"
+        in text
+    )
+
+
+def test_measured_times_stand_beside_predicted_ones(against: Explained) -> None:
+    """Both, or the one that is known."""
+    comparison = against.comparison
+    assert comparison is not None
+    both = replace(against, comparison=replace(comparison, measured_us=(50.0, 40.0)))
+    assert "measured 50.0 us against 40.0 us: 10.0 us slower (25%)" in printed(both)
+    one = replace(against, comparison=replace(comparison, measured_us=(None, 40.0)))
+    assert "measured 40.0 us for the other" in printed(one)
+
+
+def test_against_what_was_not_compiled(target: Target, settings: Settings) -> None:
+    """There are no times, and the reason is said."""
+    problem = product_problem()
+    report = judged(problem, [DEEP, NONE], target, settings)
+    own, other = verdict_of(report, DEEP), verdict_of(report, NONE)
+    explained = gathered(problem, report, DEEP, target, settings)
+    explained = replace(explained, comparison=compared(own, other, "the one named", target))
+    assert "no times to compare: the other was not compiled (options: " in printed(explained)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.25, "1", "0.25"),
+        (2, "1", "2"),
+        (12345, "cycle", "12,345"),
+        (1.25e6, "1", "1.2 million"),
+        (232448, "B", "227 KiB"),
+        (8.6e9, "FLOP", "8.6 GFLOP"),
+        (3.14159, "us", "3.1 us"),
+        (0, "B", "0 B"),
+    ],
+)
+def test_amounts(value: float, unit: str, text: str) -> None:
+    """Short, with units; whole numbers without a fraction."""
+    assert amount(value, unit) == text

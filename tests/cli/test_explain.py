@@ -1,0 +1,216 @@
+"""`asmtune explain` of a kernel's config: against others, its code, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_lines import HEAD, Commands
+
+from asmtune.cli.arguments import KernelArguments, Loaded
+from asmtune.config import Config
+from asmtune.records import Measurement, TuneRecord
+from asmtune.settings import Settings
+from asmtune.store import Store
+from asmtune.tuning.identity import expected_of, key_of
+
+DOUBLED = ("explain", "{}/doubled.py")
+SUMS = (
+    HEAD
+    + """
+@triton.jit
+def sums(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, n, BLOCK):
+        total += tl.load(x_ptr + start + at, mask=start + at < n, other=0.0)
+    tl.store(y_ptr + tl.program_id(0), tl.sum(total, 0))
+"""
+)
+
+
+@pytest.fixture
+def sums(commands: Commands) -> tuple[str, ...]:
+    """A plain function with a loop, and its arguments."""
+    (commands.folder / "sums.py").write_text(SUMS)
+    values = ("--arg", "x_ptr=fp32[n]", "--arg", "y_ptr=fp32[64]", "--arg", "n=40960")
+    axes = ("--axis", "BLOCK=128,1024", "--axis", "num_warps=2,4")
+    return ("explain", "{}/sums.py:sums", *values, *axes, "--grid", "64")
+
+
+@pytest.fixture
+def stored(commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TuneRecord:
+    """A store that holds doubled.py tuned on an H200, of which one config is the winner."""
+    monkeypatch.setenv("ASMTUNE_STORE_URL", str(tmp_path / "store.sqlite"))
+    return _saved(KernelArguments(str(commands.folder / "doubled.py")).load_all())
+
+
+def _saved(loaded: Loaded) -> TuneRecord:
+    times = {Config({"BLOCK": 256}, num_warps=4): 5.5, Config({"BLOCK": 128}, num_warps=2): 6.5}
+    record = TuneRecord(
+        key_of(loaded.problem, "NVIDIA H200"),
+        next(iter(times)),
+        tuple(Measurement(config, us, us, us, (us,)) for config, us in times.items()),
+        expected_of(loaded.problem, loaded.space, {}),
+    )
+    with Store.open(Settings.from_environment().store_where) as store:
+        store.save(record)
+    return record
+
+
+def first_block(text: str) -> str:
+    """What stands before the tables."""
+    return text[: text.index("Resources")]
+
+
+def test_the_runner_up_stands_against_the_winner(commands: Commands) -> None:
+    """The winner is held against rank 2, all others against rank 1."""
+    (report,) = json.loads(commands.run("prune-report", "{}/doubled.py", "--format", "json").out)[
+        "reports"
+    ]
+    ranked = sorted(
+        (v for v in report["verdicts"] if v["rank"] is not None), key=lambda v: v["rank"]
+    )
+    names = [" ".join(f"{axis}={value}" for axis, value in v["config"].items()) for v in ranked]
+    for place, words in (
+        (0, "the runner-up by roofline, rank 2"),
+        (1, "the winner by roofline, rank 1"),
+    ):
+        config = names[place].replace(" ", ",")
+        ran = commands.run(*DOUBLED, "--config", config)
+        assert (ran.code, ran.err) == (0, "")
+        assert f"\nagainst {names[1 - place]}: {words}" in ran.out
+
+
+def test_against_a_config_by_assignments(commands: Commands) -> None:
+    """What is left out is that of the config that is explained."""
+    ran = commands.run(*DOUBLED, "--config", "BLOCK=256,num_warps=4", "--against", "num_warps=2")
+    assert "against BLOCK=256 num_warps=2 num_stages=3: the one named, rank " in ran.out
+    assert "differs in: num_warps 4 -> 2" in ran.out
+    default = commands.run(*DOUBLED, "--config", "BLOCK=256", "--against", "default")
+    assert "against BLOCK=128 num_warps=2 num_stages=3: the default, rank " in default.out
+
+
+def test_the_stored_winner_goes_first(commands: Commands, stored: TuneRecord) -> None:
+    """Where the store holds a tuned record, its winner is the rival, with measured times."""
+    ran = commands.run(*DOUBLED)
+    assert "the stored winner, tuned on NVIDIA H200, 20" in ran.out
+    assert "measured 6.5 us against 5.5 us: 1.0 us slower (18%)" in ran.out
+    named = commands.run(*DOUBLED, "--against", "stored", "--alone")
+    assert "the stored winner, tuned on NVIDIA H200" in named.out
+    winner = commands.run(*DOUBLED, "--config", "BLOCK=256,num_warps=4")
+    assert "by roofline, rank " in winner.out
+    line = commands.refused(*DOUBLED, "--config", "BLOCK=256,num_warps=4", "--against", "stored")
+    assert "--against stored: it is the config that is explained" in line
+    elsewhere = commands.refused(*DOUBLED, "--against", "stored", "--target", "B200")
+    assert "no config was tuned for this kernel, shape, dtype and device" in elsewhere
+
+
+def test_a_stale_record_is_told_and_left(commands: Commands, stored: TuneRecord) -> None:
+    """Of another space it is no rival: the winner by rank is, and a note says why."""
+    ran = commands.run(*DOUBLED, "--axis", "BLOCK=128,256,512")
+    assert "the stored winner" not in ran.out
+    assert "what is stored for this key is stale, and not compared with: space differs" in ran.out
+    line = commands.refused(*DOUBLED, "--axis", "BLOCK=128,512", "--against", "stored")
+    assert "what is stored for this key is stale: space differs" in line
+
+
+@pytest.mark.parametrize(("language", "opcode"), [("ptx", "ld.global"), ("sass", "LDG.E")])
+def test_code(language: str, opcode: str, commands: Commands, sums: tuple[str, ...]) -> None:
+    """The hottest loop in either language, with trips, source lines and counts of both configs."""
+    ran = commands.run(*sums, "--config", "BLOCK=1024", "--code", language)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"{language.upper()} instructions of a thread" in ran.out
+    loop = ran.out[ran.out.index(f"Hottest loop in {language.upper()}: depth 1, ") :]
+    assert "40 trips a program; lines of sums.py" in loop
+    source = 1 + SUMS[: SUMS.index("total += ")].count("\n")
+    (line, *_) = (line for line in loop.splitlines() if opcode in line)
+    assert line.split()[0] == str(source)
+    assert "the other's" in ran.out
+
+
+def test_code_without_debug_information(
+    commands: Commands, sums: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The view says so; the loop and its trips are there all the same."""
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+    ran = commands.run(*sums, "--config", "BLOCK=1024", "--code", "sass", "--alone")
+    assert "compiled without debug information" in ran.out
+    assert "40 trips a program\n" in ran.out
+
+
+def test_code_without_the_tool(
+    commands: Commands, sums: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SASS that cannot be had is told in a line, and the rest is shown."""
+    from asmtune.compile import toolchain
+
+    def missing() -> str:
+        raise RuntimeError("Cannot find nvdisasm")
+
+    monkeypatch.setattr(toolchain, "disassembler", missing)
+    ran = commands.run(*sums, "--alone", "--code", "sass")
+    assert ran.code == 0
+    assert "its code cannot be shown: tool at sass: Cannot find nvdisasm; install" in ran.out
+    assert "Resources" in ran.out
+
+
+def test_json(commands: Commands, sums: tuple[str, ...]) -> None:
+    """The verdict's document has terms that sum to the time, the comparison and the code."""
+    ran = commands.run(*sums, "--config", "BLOCK=1024,num_warps=2", "--json", "--code", "sass")
+    document = json.loads(ran.out)
+    assert document["format"] == "asmtune-verdict"
+    predicted = document["verdict"]["predicted_us"]
+    assert sum(document["terms_us"].values()) == pytest.approx(predicted, abs=0.01)
+    comparison = document["comparison"]
+    other = comparison["other"]["predicted_us"]
+    gaps = [term["own"] - term["other"] for term in comparison["terms_us"]]
+    assert sum(gaps) == pytest.approx(predicted - other, abs=0.02)
+    assert document["code"]["language"] == document["other_code"]["language"] == "SASS"
+    assert document["code"]["hot"]["times"] == 40
+    assert len(document["suggestions"]) == 2
+    bare = json.loads(commands.run(*sums, "--json", "--alone").out)
+    assert bare["comparison"] is None
+    assert "code" not in bare
+
+
+def test_alone_a_config_that_fails_is_explained(commands: Commands) -> None:
+    """Stage and reason, with exit code 0: that is what was asked for."""
+    ran = commands.run("explain", "{}/broken.py", "--alone")
+    assert (ran.code, ran.err) == (0, "")
+    assert "dropped at compile, not ranked" in ran.out
+    assert ran.out.count("missing_name is not defined") == 1
+    assert "does not compile: kernel at lower: line 3 of the kernel" in ran.out
+
+
+def test_what_is_not_in_the_space_is_told(commands: Commands) -> None:
+    """Either config, with the axis and its values; it is explained all the same."""
+    ran = commands.run(*DOUBLED, "--config", "BLOCK=512", "--against", "num_warps=8")
+    assert ran.code == 0
+    outside = [line for line in ran.out.splitlines() if "is not in the space" in line]
+    assert [line.partition(": ")[2] for line in outside] == ["axis 'BLOCK' has 128, 256"] * 2
+    assert (
+        "axis 'num_warps' has 2, 4"
+        in commands.run(*DOUBLED, "--against", "num_warps=8", "--alone").out
+    )
+    capped = commands.run(*DOUBLED, "--config", "maxnreg=64", "--alone")
+    assert "is not in the space: there is no axis 'maxnreg'" in capped.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--against", "BLOK=64"), "--against: no axis 'BLOK'; the axes are BLOCK"),
+        (("--against", "BLOCK"), "'BLOCK' is neither NAME=VALUE,... nor one of best, default"),
+        (("--against", "num_warps=x"), "axis 'num_warps' has 'x'"),
+        (("--against", "num_warps=2"), "--against num_warps=2: it is the config that is expl"),
+        (("--against", "default"), "--against default: it is the config that is explained"),
+        (("--against", "best", "--alone"), "--against best: it is the config that is explained"),
+        (("--against", "stored"), "--against stored: no config was tuned for this kernel"),
+        (("--code", "llvm"), "--code"),
+    ],
+)
+def test_what_is_refused(arguments: tuple[str, ...], says: str, commands: Commands) -> None:
+    """One line that names the mistake, before or after anything is compiled."""
+    assert says in commands.refused(*DOUBLED, *arguments)
