@@ -2,48 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
-from asmtune.cli.against import STORED, Rival, measured, named_config, rival_after, rival_before
-from asmtune.cli.arguments import KernelArguments, Loaded
+from asmtune.cli.against import named_config
+from asmtune.cli.arguments import KernelArguments
+from asmtune.cli.explaining import Asked, explained
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
-from asmtune.cli.stored import tuned_of
-from asmtune.compile import ArtifactCache
-from asmtune.config import Config
-from asmtune.errors import CompileError, InputError, StoreError
-from asmtune.features import ProfileReader
-from asmtune.fingerprint import versions
-from asmtune.funnel import Funnel
-from asmtune.records import Artifact, PruneReport, Verdict
-from asmtune.report.code import CodeReader
-from asmtune.report.comparison import compared
-from asmtune.report.explained import Code, Explained, explained_json, try_out
+from asmtune.errors import InputError
+from asmtune.features.code import Language
+from asmtune.report.explained import explained_json
 from asmtune.report.explanation import explanation
-from asmtune.report.progress import ProgressBar
 from asmtune.report.run_documents import run_json
 from asmtune.report.runs import run_report
-from asmtune.score import make_scorer
-from asmtune.score.keep import Keep
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.store import Lookup
-from asmtune.target import Target, load_target
+from asmtune.target import load_target
 from asmtune.trace import find_run, names_run, read_trace
 
 
-class Language(StrEnum):
+class Code(StrEnum):
     """Which code is shown."""
 
     PTX = "ptx"
     SASS = "sass"
+
+
+_LANGUAGES: Final[dict[Code, Language]] = {Code.PTX: "PTX", Code.SASS: "SASS"}
 
 
 Subject = Annotated[
@@ -78,7 +68,7 @@ def explain(
         ),
     ] = None,
     code: Annotated[
-        Language | None, typer.Option(help="Code to show: ptx (which text has anyway) or sass.")
+        Code | None, typer.Option(help="Code to show: ptx (which text has anyway) or sass.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
 ) -> None:
@@ -100,7 +90,7 @@ def explain(
     default = loaded.space.first(**loaded.problem.shape)
     chosen = default if config is None else named_config(config, "--config", default)
     asked = Asked(loaded, machine, settings, chosen, against, alone=alone)
-    found = _explained(asked, default, scorer, code or Language.PTX)
+    found = explained(asked, default, scorer, _LANGUAGES[code or Code.PTX])
     notes = (*asked.notes(found), *arguments.assumptions())
     found = replace(found, report=replace(found.report, notes=(*found.report.notes, *notes)))
     if json_:
@@ -117,132 +107,3 @@ def _refuse_options(context: typer.Context, run: str) -> None:
         given = source is not None and source.name == "COMMANDLINE"
         if given and name not in ("subject", "json_"):
             raise InputError(f"--{name} is for kernels, and {run!r} is a run")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is to be explained.
-
-    Attributes:
-        loaded: the kernel.
-        target: the machine.
-        settings: limits and folders.
-        chosen: the config.
-        against: the other one, as it was given.
-        alone: whether nothing but these two is compiled.
-    """
-
-    loaded: Loaded
-    target: Target
-    settings: Settings
-    chosen: Config
-    against: str | None
-    alone: bool
-
-    def stored(self) -> Lookup:
-        """What the stores hold; nothing is looked up where no comparison could want it.
-
-        Raises:
-            StoreError: the stored config was asked for, and its folder cannot be looked into.
-        """
-        if self.against not in (None, STORED) or (self.alone and self.against is None):
-            return Lookup("miss")
-        try:
-            return tuned_of(self.loaded, self.target, self.settings)
-        except StoreError:
-            if self.against == STORED:
-                raise
-            return Lookup("miss")
-
-    def notes(self, found: Explained) -> Iterable[str]:
-        """Which of the two configs is none of the space, and why."""
-        space, shape = self.loaded.space, self.loaded.problem.shape
-        other = () if found.comparison is None else (found.comparison.other,)
-        for verdict in (found.verdict, *other):
-            derived = any(reason.rule == "derived_cap" for reason in verdict.reasons)
-            why = None if derived else space.lacks(verdict.config, **shape)
-            if why is not None:
-                yield f"{verdict.config} is not in the space: {why}"
-
-
-def _explained(asked: Asked, default: Config, scorer: str, language: Language) -> Explained:
-    stored = asked.stored()
-    rival = rival_before(asked.against, asked.chosen, default, stored)
-    report = _report(asked, rival, scorer)
-    if rival is None and (asked.against is not None or not asked.alone):
-        rival = rival_after(asked.against, asked.chosen, report.verdicts, report.scorer)
-    by_config = {verdict.config: verdict for verdict in report.verdicts}
-    verdict = by_config[asked.chosen]
-    comparison = None
-    if rival is not None:
-        other = by_config[rival.config]
-        comparison = compared(verdict, other, rival.words, asked.target)
-        record = stored.record if stored.outcome == "hit" else None
-        times = measured(record, verdict.config), measured(record, other.config)
-        comparison = replace(comparison, measured_us=times)
-    if stored.outcome == "stale":
-        note = f"what is stored for this key is stale, and not compared with: {stored.detail}"
-        report = replace(report, notes=(*report.notes, note))
-    artifact = _artifact(verdict, asked.settings)
-    return Explained(
-        report=report,
-        verdict=verdict,
-        target=asked.target,
-        suggestions=try_out(report, verdict),
-        comparison=comparison,
-        reading=None if artifact is None else ProfileReader(asked.target).reading(artifact),
-        code=_code(asked, verdict, language),
-        other_code=_code(asked, comparison.other, language) if comparison else None,
-    )
-
-
-def _report(asked: Asked, rival: Rival | None, scorer: str) -> PruneReport:
-    """Of the space, or of the configs alone that are held against each other."""
-    loaded, others = asked.loaded, [] if rival is None else [rival.config]
-    shape = loaded.problem.shape
-    listed = [asked.chosen, *others]
-    space = Space.from_configs(listed)
-    if not asked.alone:
-        listed = list(dict.fromkeys([*loaded.space.configs(**shape), *listed]))
-        space = Space.from_configs(listed, loaded.space.default)
-    with ProgressBar() as progress:
-        keep = Keep.default(scorer)
-        funnel = Funnel(asked.target, make_scorer(scorer), asked.settings, keep, progress)
-        try:
-            return funnel.prune(loaded.problem, space)
-        except CompileError:
-            if not asked.alone:
-                raise
-            # Why a single config does not run is what was asked for.
-            return _fallen(asked, funnel.judge(loaded.problem, listed), scorer)
-
-
-def _fallen(asked: Asked, verdicts: Iterable[Verdict], scorer: str) -> PruneReport:
-    problem = asked.loaded.problem
-    return PruneReport(
-        problem.name,
-        problem.shape,
-        problem.dtypes,
-        asked.target.name,
-        scorer,
-        tuple(verdicts),
-        {},
-        versions(),
-    )
-
-
-def _artifact(verdict: Verdict, settings: Settings) -> Artifact | None:
-    if verdict.artifact is None:
-        return None
-    found = ArtifactCache.of(settings).get(verdict.artifact)
-    return found if isinstance(found, Artifact) else None
-
-
-def _code(asked: Asked, verdict: Verdict, language: Language) -> Code | None:
-    artifact = _artifact(verdict, asked.settings)
-    if artifact is None:
-        return None
-    reader = CodeReader(asked.loaded.problem, asked.target)
-    if language is Language.SASS:
-        return reader.sass(verdict.config, artifact)
-    return reader.ptx(verdict.config, artifact)

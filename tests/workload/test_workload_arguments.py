@@ -72,6 +72,16 @@ def test_names_may_be_given_where_the_text_has_none() -> None:
     assert [use.name for use in named.arguments] == ["x_ptr", "y_ptr"]
 
 
+def test_names_without_debug_information(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton still writes the parameters' names, `loc("n")`, though no line of the source."""
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+    text = lower(kernels.scalar_loop, x_ptr=pointer(), y_ptr=pointer(), n=20)
+    assert 'loc("n")' in text
+    found = analyse(text, Call({"n": 20}, (1, 1, 1)))
+    assert found.loops[0].trips == 20
+    assert [use.name for use in found.arguments] == ["x_ptr", "y_ptr"]
+
+
 def test_sizes_of_memory_are_by_name() -> None:
     """A tensor's bytes bound what is unique, and show in the use."""
     values = {"x_ptr": pointer(), "y_ptr": pointer(), "cols": 1000, "BLOCK": 1024}
