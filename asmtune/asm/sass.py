@@ -85,14 +85,14 @@ class _Function:
         )
 
     def _jump(self, item: Instruction) -> Jump | None:
-        root, *modifiers = item.opcode.split(".")
+        root = item.opcode.partition(".")[0]
         guarded = item.predicate is not None
         if root in ENDS:
             return Jump((), falls=guarded)
         if root not in BRANCHES:
             return None
-        # Also without a guard: `BRA.U !UP0, ...` has it as operand, and BRA.DIV asks the warp.
-        guarded = guarded or len(item.operands) > 1 or "DIV" in modifiers
+        # `BRA.U !UP0, ...` has its guard as operand, and BRA.DIV what it asks the warp.
+        guarded = guarded or len(item.operands) > 1
         table = _TABLE(item.text)
         if table is not None:
             names = [name.strip() for name in table[1].split(",")]

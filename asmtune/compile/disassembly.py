@@ -46,8 +46,8 @@ def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
                 check=False,
                 stdin=subprocess.DEVNULL,
             )
-        except subprocess.TimeoutExpired:
-            detail = f"nvdisasm took too long: {timeout_s:g} s for {len(cubin):,} bytes"
+        except subprocess.TimeoutExpired as error:
+            detail = f"nvdisasm took too long: {error.timeout:g} s for {len(cubin):,} bytes"
             return Failure(STAGE, "timeout", detail)
         except OSError as error:
             return Failure(STAGE, "tool", f"{tool}: {error.strerror or error}")

@@ -3,7 +3,8 @@
 ptxas keeps most loops, unrolls some into a main part and a rest, and drops those that take one
 trip. A loop of the SASS belongs to the loop of the PTX whose source lines it shares, in the same
 nesting; where the debug information is missing, loops pair up in order. How often it runs is how
-often the PTX's does, over the copies of the PTX's body that stand in it.
+often the PTX's does, over the copies of the PTX's body that stand in it. Straight code behind
+an unrolled loop, for the trips that are left, counts once an entry, as all that is conditional.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _KEPT: Final = (
     OpClass.GLOBAL,
     OpClass.ATOMIC,
     OpClass.BARRIER,
-    OpClass.SPECIAL,
 )
-"""Classes of which ptxas makes one instruction of one, or a few, but never less."""
+"""Classes of which ptxas makes one instruction of one, or a few. Special functions are none of
+them: in the shipped kernels it moves some out of loops, and adds others for integer division."""
 
 
 @dataclass(frozen=True, slots=True)

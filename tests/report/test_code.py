@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from asmtune.asm import Group, OpClass
 from asmtune.compile import Lowering, Request, compile_one
@@ -19,8 +20,9 @@ from asmtune.report.code import CodeReader
 from asmtune.settings import Settings
 from asmtune.target import load_target
 from tests import sample_kernels
+from tests.asm.fixture_kernels import nested
 from tests.launch_kernels import Launch
-from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
+from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 MACHINES = ("A100", "H200", "B200", "RTX 5090")
 PLAIN = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}, num_warps=4, num_stages=3)
@@ -119,6 +121,24 @@ def test_an_unrolled_loop_runs_less_often(machine: str, views: Views) -> None:
     ]
     assert loads[0] == loads[1] == 8
     assert sass.hot.times in (1, 4)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("inner", [8, 11])
+def test_the_rest_of_an_unrolled_loop_runs_as_often_as_is_left(
+    machine: str, inner: int, views: Views
+) -> None:
+    """Of two nested loops ptxas unrolls the inner one: main part and rest have all loads of it."""
+    pointers = {"x_ptr": tensor(torch.float32), "y_ptr": tensor(torch.float32)}
+    arguments = {**pointers, "n": 3, "m": inner}
+    problem = Problem(nested, arguments, (1,), {"n": 3, "m": inner}, f"nested {inner}")
+    ptx, sass = views(problem, Config({"BLOCK": 128}), machine)
+    loads = [
+        [line.times or 0.0 for line in view.lines if line.group is Group.GLOBAL and line.depth == 2]
+        for view in (ptx, sass)
+    ]
+    assert [sum(times) for times in loads] == [3 * inner, 3 * inner]
+    assert len(set(loads[1])) == 2
 
 
 @pytest.mark.parametrize("machine", MACHINES)
