@@ -63,8 +63,8 @@ def explain(
     against: Annotated[
         str | None,
         typer.Option(
-            help="Another config: best, default, stored, or BLOCK_M=64,... of which what is left "
-            "out is as in --config; without it the stored winner, else the best."
+            help="Another config: best, default, stored, or BLOCK_M=64,..., where what is left "
+            "out is the explained one's. Without it: the stored winner, else the best."
         ),
     ] = None,
     code: Annotated[

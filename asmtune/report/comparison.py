@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from asmtune.records import Features, Verdict
 from asmtune.report.quantities import CAUSES, QUANTITIES, RESOURCES, TERMS
-from asmtune.score.roofline import terms_us
+from asmtune.score.roofline import busiest_unit, terms_us
 from asmtune.target import Target
 
 TELLING: Final = 0.01
@@ -51,7 +52,7 @@ class Decision:
     """One term of the predicted time, with the numbers that make it.
 
     Attributes:
-        term: in microseconds.
+        term: in microseconds; of both busiest units together, where they are two.
         causes: what of it differs.
     """
 
@@ -97,13 +98,18 @@ def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Com
         return Comparison(own, other, other_is)
     terms = _terms(own.features, other.features, target)
     slower = max(own.predicted_us or 0.0, other.predicted_us or 0.0)
-    telling = [term for term in terms if abs(term.difference) >= TELLING * slower]
+    busiest = [busiest_unit(features, target) for features in (own.features, other.features)]
+    parts = _parts(terms, busiest)
+    telling = [(part, names) for part, names in parts if abs(part.difference) >= TELLING * slower]
     return Comparison(
         own,
         other,
         other_is,
         terms=terms,
-        decisions=tuple(_decision(term, own.features, other.features) for term in telling),
+        decisions=tuple(
+            Decision(part, _differing(_causes(names), own.features, other.features))
+            for part, names in telling
+        ),
         resources=_differing(RESOURCES, own.features, other.features),
     )
 
@@ -114,8 +120,26 @@ def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
     return tuple(sorted(pairs, key=lambda pair: -abs(pair.difference)))
 
 
-def _decision(term: Pair, own: Features, other: Features) -> Decision:
-    return Decision(term, _differing(CAUSES[term.name], own, other))
+def _parts(terms: Sequence[Pair], busiest: Sequence[str]) -> list[tuple[Pair, tuple[str, ...]]]:
+    """Terms, each with its name; those of both configs' busiest units as one, if they differ.
+
+    Of the busiest unit the whole time counts, of others a share: where two configs have
+    different ones, either term alone would tell of the share and not of the work.
+    """
+    mine, its = busiest
+    if mine == its:
+        return [(term, (term.name,)) for term in terms]
+    both = [term for term in terms if term.name in busiest]
+    meaning = f"the busiest unit, {TERMS[mine]} against {TERMS[its]}"
+    sums = sum(term.own for term in both), sum(term.other for term in both)
+    parts: list[tuple[Pair, tuple[str, ...]]]
+    parts = [(term, (term.name,)) for term in terms if term not in both]
+    parts.append((Pair("busiest", "us", meaning, *sums), (mine, its)))
+    return sorted(parts, key=lambda part: -abs(part[0].difference))
+
+
+def _causes(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cause for name in names for cause in CAUSES[name]))
 
 
 def _differing(names: tuple[str, ...], own: Features, other: Features) -> tuple[Pair, ...]:

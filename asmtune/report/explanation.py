@@ -15,7 +15,7 @@ from asmtune.report.cells import changes, number, plain_table
 from asmtune.report.code_tables import classes_table, hot_loop
 from asmtune.report.comparison import Comparison, Decision, Pair
 from asmtune.report.explained import Explained
-from asmtune.report.quantities import CAUSES, QUANTITIES, TERMS, amount
+from asmtune.report.quantities import CAUSES, QUANTITIES, amount
 from asmtune.score.advice import Suggestion
 
 
@@ -125,8 +125,9 @@ def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]
 def _times(own: float | None, other: float | None) -> str:
     """`52.1 us against 40.3 us: 11.8 us slower (29%)`."""
     if own is None or other is None:
-        known, whose = (other, "the other") if own is None else (own, "this one")
-        return f"{number(known)} us for {whose}, and no time is known for its rival"
+        if own is None:
+            return f"{number(other)} us for the other; this one was not timed"
+        return f"{number(own)} us for this one; the other was not timed"
     told = f"{number(own)} us against {number(other)} us"
     if round(own, 1) == round(other, 1):
         return f"{told}: as fast"
@@ -137,7 +138,7 @@ def _times(own: float | None, other: float | None) -> str:
 def _decision(decision: Decision) -> str:
     """`+9.1 us waiting that nothing hides (12.3 against 3.2): programs an SM holds 2 against 3`."""
     term = decision.term
-    told = f"{term.difference:+.1f} us {TERMS[term.name]} ({term.own:.1f} against {term.other:.1f})"
+    told = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
     causes = ", ".join(f"{cause.meaning} {_against(cause)}" for cause in decision.causes)
     return f"{told}: {causes}" if causes else told
 

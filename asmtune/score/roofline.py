@@ -108,9 +108,9 @@ def terms_us(features: Features, target: Target) -> dict[str, float]:
     longest only the share counts that it does not hide.
     """
     spent, units = _spent(features, target), _units(features, target)
-    longest = max(units, key=lambda name: units[name])
+    busiest = busiest_unit(features, target)
     terms = {
-        name: spent.rounds * cycles * (1.0 if name == longest else SERIAL_SHARE)
+        name: spent.rounds * cycles * (1.0 if name == busiest else SERIAL_SHARE)
         for name, cycles in units.items()
     }
     to_us = 1e6 / target.clock_hz
@@ -121,6 +121,12 @@ def terms_us(features: Features, target: Target) -> dict[str, float]:
     inside, outside = (1.0, OVERLAP_SHARE) if sm_leads else (OVERLAP_SHARE, 1.0)
     terms = {name: us * inside for name, us in terms.items()}
     return {**terms, "DRAM": spent.dram_us * outside, "launch": LAUNCH_US}
+
+
+def busiest_unit(features: Features, target: Target) -> str:
+    """The unit of an SM that a program keeps busy longest: its time counts whole."""
+    units = _units(features, target)
+    return max(units, key=lambda name: units[name])
 
 
 @dataclass(frozen=True, slots=True)
