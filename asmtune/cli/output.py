@@ -61,7 +61,7 @@ def _write(path: Path, content: str | bytes) -> None:
         if isinstance(content, bytes):
             part.write_bytes(content)
         else:
-            part.write_text(content.rstrip("\n") + "\n")
+            part.write_text(content.rstrip("\n") + "\n", encoding="utf-8")
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -12,18 +12,27 @@ import typer
 
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import write_result
+from asmtune.cli.pages import measured_times, page_of
 from asmtune.errors import InputError
 from asmtune.funnel import DEFAULT_FAILS, Funnel, check_compile
 from asmtune.records import PruneReport
 from asmtune.report.documents import report_csv, report_json
+from asmtune.report.explorer import report_html
 from asmtune.report.progress import ProgressBar
+from asmtune.report.saved import read_reports
 from asmtune.report.tables import prune_table
 from asmtune.score import make_scorer
 from asmtune.score.keep import Keep
 from asmtune.settings import Settings
 from asmtune.target import load_target
 
-Kernel = Annotated[str, typer.Argument(help="A kernel's name, a file, or file.py:function.")]
+Subject = Annotated[
+    str,
+    typer.Argument(
+        metavar="KERNEL|REPORT",
+        help="A kernel's name, a file, or file.py:function; or a report saved as .json.",
+    ),
+]
 Shape = Annotated[str | None, typer.Option(help="Sizes: M=4096,N=4096,K=4096.")]
 Dtype = Annotated[str | None, typer.Option(help="One of the kernel's dtypes; default its first.")]
 Targets = Annotated[
@@ -48,7 +57,16 @@ Tiles = Annotated[bool, typer.Option("--tiles", help="Search a persistent kernel
 Caps = Annotated[
     bool, typer.Option(help="Add maxnreg where one more program fits, if the space has none.")
 ]
-Output = Annotated[Path | None, typer.Option(help="A file to write instead of stdout.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
+]
+TimingsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timings",
+        help="Measured times, for html: a run, store, or a file of an export or of recordings.",
+    ),
+]
 
 
 class Format(StrEnum):
@@ -57,10 +75,12 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    HTML = "html"
 
 
 def prune_report(
-    kernel: Kernel,
+    context: typer.Context,
+    kernel: Subject,
     target: Targets = ["H200"],  # noqa: B006 - typer copies it
     shape: Shape = None,
     dtype: Dtype = None,
@@ -72,26 +92,50 @@ def prune_report(
     scorer: ScorerName = "roofline",
     tiles: Tiles = False,
     caps: Caps = True,
-    format: Annotated[Format, typer.Option(help="table, json or csv.")] = Format.TABLE,  # noqa: A002
+    format: Annotated[Format, typer.Option(help="table, json, csv or html.")] = Format.TABLE,  # noqa: A002
     output: Output = None,
+    timings: TimingsOption = None,
     check: Annotated[bool, typer.Option(help="Exit 1 if there are findings.")] = False,
 ) -> None:
     """Compile a kernel's configs for a target, without a GPU, and say which to keep.
 
+    html is one page to look through them, with their code; it opens from disk. A report that
+    was saved as JSON is shown again in any format, without code.
+
     Findings, under --check: the default config cannot run; a config made the
     compiler fail for a reason that no rule names; a kept config spills.
     """
-    arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
-    how = How(scorer, keep, compile, caps=caps, tiles=tiles)
-    reports = make_reports(arguments, target, how)
-    assumed = arguments.assumptions()
-    noted = [replace(report, notes=(*report.notes, *assumed)) for report in reports]
-    write_result(_render(noted, format), output)
+    is_page = format is Format.HTML
+    if timings is not None and not is_page:
+        raise InputError("--timings is shown by --format html alone")
+    if kernel.endswith(".json"):
+        _refuse_options(context, kernel)
+        reports = read_reports(Path(kernel))
+        measured = measured_times(timings, reports, ())
+        result = report_html(reports, None, measured) if is_page else _render(reports, format)
+    else:
+        arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
+        how = How(scorer, keep, compile, caps=caps, tiles=tiles)
+        measured = measured_times(timings, arguments, target)
+        made, assumed = make_reports(arguments, target, how), arguments.assumptions()
+        reports = [replace(report, notes=(*report.notes, *assumed)) for report in made]
+        page = page_of(reports, arguments, target, measured) if is_page else None
+        result = _render(reports, format) if page is None else page
+    write_result(result, output)
     found = [finding for report in reports for finding in findings(report)]
     if check and found:
         for finding in found:
             typer.echo(f"asmtune: {finding}", err=True)
         raise typer.Exit(1)
+
+
+def _refuse_options(context: typer.Context, report: str) -> None:
+    """What says how to judge a kernel says nothing of a report that is there."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        given = source is not None and source.name == "COMMANDLINE"
+        if given and name not in ("kernel", "format", "output", "timings", "check"):
+            raise InputError(f"--{name} is for kernels, and {report} is a report")
 
 
 @dataclass(frozen=True)

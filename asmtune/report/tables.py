@@ -39,11 +39,11 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
         "pred us and limit: the roofline's time and what takes most of it. "
         "tensor, cp.async, bar and instr count the hot loop once, as the PTX has it."
     )
-    worth = [Text(line) for report in reports for line in _worth(report)]
-    return Group(title, _funnel(reports), *worth, _kept(reports), Text(hot, "dim"), *notes)
+    told = [Text(line) for report in reports for line in worth(report)]
+    return Group(title, _funnel(reports), *told, _kept(reports), Text(hot, "dim"), *notes)
 
 
-def _worth(report: PruneReport) -> Iterator[str]:
+def worth(report: PruneReport) -> Iterator[str]:
     """What the compiled ones and the kept ones are expected to be worth, in words."""
     if report.compiled is not None:
         left = sum(verdict.dropped_at == "sketch" for verdict in report.verdicts)

@@ -29,7 +29,7 @@ DOUBLED = ("prune-report", "{}/doubled.py")
     ("arguments", "says"),
     [
         # kernels
-        (("prune-report",), "Missing argument 'kernel'"),
+        (("prune-report",), "Missing argument 'KERNEL|REPORT'"),
         (("prune-report", "matmull"), "unknown kernel 'matmull': the kernels are .*mean matmul?"),
         (("prune-report", "{}/absent.py"), "absent.py: no such file"),
         (("prune-report", "{}/plain.py"), "defines no 'kernel'"),
@@ -37,6 +37,14 @@ DOUBLED = ("prune-report", "{}/doubled.py")
         (("prune-report", "{}/plain.py:not_a_kernel"), "is not a Triton kernel"),
         (("prune-report", "{}/syntax.py"), "syntax.py, line 2: invalid syntax"),
         (("explain", "{}/syntax.py"), "syntax.py, line 2: invalid syntax"),
+        # saved reports and measured times
+        (("prune-report", "{}/gone.json"), "gone.json: cannot be read"),
+        (("prune-report", str(TIMINGS)), "timings.json: no report: expected the JSON of"),
+        (("prune-report", "{}/gone.json", "--target", "A100"), "--target is for kernels"),
+        ((*DOUBLED, "--timings", "x.json"), "--timings is shown by --format html alone"),
+        ((*DOUBLED, "--format", "html", "--timings", "x.json"), "no such run or file"),
+        ((*DOUBLED, "--format", "html", "--timings", "store"), "no record of doubled.*H200: miss"),
+        ((*DOUBLED, "--format", "html", "--timings", str(TIMINGS)), "the report is of doubled"),
         # targets and scorers
         ((*PRUNE, "--target", "H2000"), "target 'H2000' is unknown"),
         ((*PRUNE, "--target", "H200", "--target", "NVIDIA H200"), "a device is given twice"),

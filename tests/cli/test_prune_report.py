@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,33 @@ def test_csv(commands: Commands) -> None:
     assert set(FEATURES) <= set(rows[0])
 
 
+def test_html(commands: Commands) -> None:
+    """As HTML a page with the code of what is kept; of a saved report the same without code."""
+    doubled = ("prune-report", "{}/doubled.py", "--format")
+    ran = commands.run(*doubled, "html")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("<!doctype html>")
+    codes = re.search(r'id="codes">(.*?)</script>', ran.out)
+    assert codes is not None
+    assert len(json.loads(codes[1])) == 4
+    (commands.folder / "saved.json").write_text(commands.run(*doubled, "json").out)
+    again = commands.run("prune-report", "{}/saved.json", "--format", "html")
+    assert (again.code, again.err) == (0, "")
+    assert 'id="codes">[]</script>' in again.out
+    assert "<h1>doubled</h1>" in again.out
+
+
+def test_a_saved_report(commands: Commands) -> None:
+    """A report that was saved as JSON is shown again in any format, findings included."""
+    small = (*SMALL, "--keep", "1")
+    (commands.folder / "saved.json").write_text(commands.run(*small, "--format", "json").out)
+    for form in ("json", "csv", "table"):
+        again = commands.run("prune-report", "{}/saved.json", "--format", form, "--check")
+        assert (again.code, again.err) == (0, "")
+        if form != "json":  # which holds the seconds of each run
+            assert again.out == commands.run(*small, "--format", form).out
+
+
 def test_targets_side_by_side(commands: Commands) -> None:
     """Several targets give a report each, and columns side by side."""
     targets = ("--target", "H200", "--target", "A100", "--target", "B200")
@@ -133,7 +161,7 @@ def test_dtype_and_shape(commands: Commands) -> None:
     assert commands.run("prune-report", "{}/doubled.py").out.startswith("doubled n=4096 fp16\n")
 
 
-@pytest.mark.parametrize("form", ["json", "csv", "table"])
+@pytest.mark.parametrize("form", ["json", "csv", "table", "html"])
 def test_output(form: str, commands: Commands) -> None:
     """A file is replaced whole by what stdout would show; stdout stays empty."""
     path, link = commands.folder / "report", commands.folder / "link"
@@ -146,7 +174,7 @@ def test_output(form: str, commands: Commands) -> None:
     assert link.read_text() == "old"
     assert written.endswith("\n")
     assert not written.endswith("\n\n")
-    if form == "csv":
+    if form in ("csv", "html"):
         assert written == printed
     names = {entry.name for entry in commands.folder.iterdir()}
     assert not [name for name in names if name.endswith(".part")]
@@ -158,8 +186,8 @@ def test_output_is_atomic(commands: Commands, monkeypatch: pytest.MonkeyPatch) -
     path.write_text("old")
     real = Path.write_text
 
-    def half(self: Path, text: str) -> int:
-        real(self, text[: len(text) // 2])
+    def half(self: Path, text: str, encoding: str | None = None) -> int:
+        real(self, text[: len(text) // 2], encoding)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", half)

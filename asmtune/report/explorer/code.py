@@ -1,0 +1,239 @@
+"""The code that a page carries: whose, which texts, and how they are packed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final
+
+from asmtune.asm import Group
+from asmtune.compile import ArtifactCache
+from asmtune.config import Config
+from asmtune.errors import ParseError
+from asmtune.features.code import CodeView
+from asmtune.funnel.progress import Progress
+from asmtune.problem import Problem
+from asmtune.records import Artifact, Failure, PruneReport, Verdict
+from asmtune.report.code import CodeReader
+from asmtune.report.explorer.packing import packed
+from asmtune.report.explorer.sources import pieces
+from asmtune.settings import Settings
+from asmtune.target import Target
+
+BUDGET_BYTES: Final = 3_500_000
+"""Of all packed code of a page: what leaves 1,000 configs well under 6 MB."""
+
+MOST_PTX: Final = 200
+"""Configs of a report whose PTX is carried: reading one takes a twentieth of a second."""
+
+MOST_SASS: Final = 32
+"""Configs of a report whose SASS is made: the disassembler takes a third of a second each."""
+
+_LETTERS: Final = dict(zip(Group, "tcsgbjlo", strict=True))
+
+
+@dataclass(frozen=True)
+class CarriedCode:
+    """Code of some configs of some reports.
+
+    Attributes:
+        packed: one a config that has code, for `Codes` in codes.js.
+        index: for each report and verdict the place in `packed`; -1 where there is none.
+        sources: pieces of source files that the code comes from.
+        note: which configs have code, in words.
+    """
+
+    packed: tuple[str, ...]
+    index: tuple[tuple[int, ...], ...]
+    sources: tuple[Mapping[str, Any], ...]
+    note: str
+
+
+def no_code(reports: Sequence[PruneReport]) -> CarriedCode:
+    """Nothing, for reports that are read from a file."""
+    index = tuple((-1,) * len(report.verdicts) for report in reports)
+    return CarriedCode((), index, (), "This page was made from a saved report, without code.")
+
+
+def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMaker) -> CarriedCode:
+    """PTX of the best by rank within a budget, the kept ones first, and SASS of the kept ones.
+
+    Args:
+        reports: one a target of `maker`, in its order.
+        problem: the launch that they are of.
+        maker: with what.
+
+    Raises:
+        StoreError: the folder of artifacts cannot be read.
+        ProblemError: the grid of a config is none.
+    """
+    shelf = _Shelf()
+    index = []
+    for number, (report, target) in enumerate(zip(reports, maker.targets, strict=True)):
+        carrier = _Carrier(report, CodeReader(problem, target), maker)
+        limit = BUDGET_BYTES * (number + 1) // len(reports)
+        index.append(carrier.carry(shelf, limit))
+    note = (
+        f"This page carries the PTX of the kept configs and of the best others, up to {MOST_PTX} "
+        f"a target, and the SASS of up to {MOST_SASS} kept ones"
+    )
+    return CarriedCode(tuple(shelf.packed), tuple(index), tuple(shelf.sources()), note)
+
+
+@dataclass(frozen=True)
+class CodeMaker:
+    """What code is read with.
+
+    Attributes:
+        targets: the machines of the reports.
+        settings: where the artifacts lie, and how many to disassemble at once.
+        progress: told how far it is.
+    """
+
+    targets: Sequence[Target]
+    settings: Settings
+    progress: Progress
+
+
+class _Shelf:
+    """What is carried so far, and the lines of source that it comes from."""
+
+    def __init__(self) -> None:
+        self.packed: list[str] = []
+        self.bytes = 0
+        self._files: dict[str, set[int]] = {}
+        self._known: dict[str, int] = {}
+
+    def number(self, path: str) -> int:
+        """The place of a source file among all."""
+        self._files.setdefault(path, set())
+        return list(self._files).index(path)
+
+    def seen(self, path: str, line: int) -> None:
+        """A line of code comes from there."""
+        self._files[path].add(line)
+
+    def add(self, text: str) -> int:
+        """The place of a packed code; configs of equal code share it."""
+        if text not in self._known:
+            self._known[text] = len(self.packed)
+            self.packed.append(text)
+            self.bytes += len(text)
+        return self._known[text]
+
+    def sources(self) -> Iterator[Mapping[str, Any]]:
+        """The functions that the lines are in."""
+        for number, (path, lines) in enumerate(self._files.items()):
+            yield from pieces(path, number, lines)
+
+
+@dataclass(frozen=True)
+class _Carrier:
+    """Chooses and reads the code of one report."""
+
+    report: PruneReport
+    reader: CodeReader
+    maker: CodeMaker
+
+    def carry(self, shelf: _Shelf, limit_bytes: int) -> tuple[int, ...]:
+        """For each verdict the place of its code on the shelf; -1 where it has none."""
+        chosen, progress = self._chosen(), self.maker.progress
+        progress.start("code", len(chosen))
+        sass = self._sass(chosen)
+        places: dict[int, int] = {}
+        for row, verdict in chosen.items():
+            if shelf.bytes >= limit_bytes:
+                break
+            progress.advance()
+            code = self._code(verdict, sass.get(row), shelf)
+            if code is not None:
+                places[row] = shelf.add(packed(code))
+        return tuple(places.get(row, -1) for row in range(len(self.report.verdicts)))
+
+    def _chosen(self) -> dict[int, Verdict]:
+        """Verdicts with an artifact by their row: the kept ones, then the others by rank."""
+        rows = [(row, v) for row, v in enumerate(self.report.verdicts) if v.artifact is not None]
+        rows.sort(key=lambda item: (not item[1].kept, item[1].rank is None, item[1].rank or 0))
+        return dict(rows[:MOST_PTX])
+
+    def _sass(self, chosen: Mapping[int, Verdict]) -> dict[int, CodeView | Failure]:
+        """SASS of the first kept ones; the disassembler runs in processes of its own."""
+        rows = [row for row, verdict in chosen.items() if verdict.kept][:MOST_SASS]
+        with ThreadPoolExecutor(self.maker.settings.jobs) as threads:
+            made = threads.map(lambda row: self._one_sass(chosen[row]), rows)
+            return {row: view for row, view in zip(rows, made, strict=True) if view is not None}
+
+    def _one_sass(self, verdict: Verdict) -> CodeView | Failure | None:
+        artifact = self._artifact(verdict)
+        return None if artifact is None else _read(self.reader.sass, verdict.config, artifact)
+
+    def _code(
+        self, verdict: Verdict, sass: CodeView | Failure | None, shelf: _Shelf
+    ) -> dict[str, Any] | None:
+        artifact = self._artifact(verdict)
+        if artifact is None:
+            return None
+        code: dict[str, Any] = {"missing": {"sass": self._without_sass(verdict)}}
+        views = {"ptx": _read(self.reader.ptx, verdict.config, artifact), "sass": sass}
+        for name, view in views.items():
+            if isinstance(view, CodeView):
+                code[name] = _listing(view, shelf)
+            elif view is not None:
+                code["missing"][name] = str(view)
+        return code
+
+    def _without_sass(self, verdict: Verdict) -> str:
+        why = f"more than {MOST_SASS} are kept" if verdict.kept else "it is not among the kept"
+        return f"SASS was not made, since {why}; `asmtune explain --code sass` shows it."
+
+    def _artifact(self, verdict: Verdict) -> Artifact | None:
+        artifacts = ArtifactCache.of(self.maker.settings)
+        found = None if verdict.artifact is None else artifacts.get(verdict.artifact)
+        return found if isinstance(found, Artifact) else None
+
+
+def _read(view: Any, config: Config, artifact: Artifact) -> CodeView | Failure:
+    """A view of a text, or why there is none."""
+    try:
+        made: CodeView | Failure = view(config, artifact)
+    except ParseError as error:
+        return Failure("read", "parse", str(error))
+    return made
+
+
+def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
+    """A view in columns, for `Listing` in listing.js."""
+    places: dict[tuple[int, int], int] = {}
+    runs: dict[float, int] = {}
+    at, times, groups = [], [], []
+    for line in view.lines:
+        place = -1
+        if line.source is not None and (path := view.files.get(line.source[0])) is not None:
+            key = (shelf.number(path), line.source[1])
+            shelf.seen(path, line.source[1])
+            place = places.setdefault(key, len(places))
+        at.append(place)
+        count = 0.0 if line.times is None else float(f"{line.times:.6g}")
+        times.append(runs.setdefault(count, len(runs)))
+        groups.append(" " if line.group is None else _LETTERS[line.group])
+    return {
+        "text": "\n".join(line.text for line in view.lines),
+        "groups": "".join(groups),
+        "at": at,
+        "places": list(places),
+        "times": times,
+        "runs": list(runs),
+        "hot": list(_ranges([line.hot for line in view.lines])),
+    }
+
+
+def _ranges(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Runs of true values: first and last place of each."""
+    start: int | None = None
+    for place, flag in enumerate((*flags, False)):
+        if flag and start is None:
+            start = place
+        elif not flag and start is not None:
+            yield start, place - 1
+            start = None

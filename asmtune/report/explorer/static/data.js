@@ -1,0 +1,135 @@
+// The report as it stands in the page: columns of values, one a config.
+
+/** What a block of the page holds, unpacked: JSON, deflated, in base64. */
+export async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+const TITLES = {
+  rank: "rank",
+  fate: "verdict",
+  predicted_us: "predicted µs",
+  measured_us: "measured µs",
+  ratio: "pred / meas",
+  bottleneck: "limit",
+  score: "score",
+  regs_per_thread: "regs",
+  spill_words: "spills",
+  shared_bytes: "shared B",
+  occupancy: "occupancy",
+  programs_per_sm: "prog / SM",
+  reasons: "reasons",
+};
+
+const MEANINGS = {
+  rank: "Place in the scorer's ranking; 1 is its favourite.",
+  fate: "Kept, or the stage and the reason at which it fell.",
+  predicted_us: "Microseconds of the launch by the roofline.",
+  measured_us: "Median microseconds of the launch, as they were timed.",
+  ratio: "Predicted time over measured time.",
+  bottleneck: "What takes most of the predicted time.",
+  score: "The scorer's own scale; higher is better.",
+  reasons: "Why it was dropped, and remarks.",
+};
+
+/** One target's report. */
+export class Report {
+  constructor(values, features, index) {
+    Object.assign(this, values);
+    this.index = index;
+    this.features = features;
+    this.size = this.columns.kept.length;
+    this.columns.fate = this.columns.kept.map((kept, row) => this.#fate(kept, row));
+    if (this.measured) {
+      const { predicted_us: predicted, measured_us: measured } = this.columns;
+      this.columns.ratio = predicted.map((us, row) =>
+        us === null || !measured[row] ? null : us / measured[row],
+      );
+    }
+    this.names = this.configs();
+  }
+
+  #fate(kept, row) {
+    const { dropped_at: stage, reason } = this.columns;
+    if (kept) return "kept";
+    return reason[row] === stage[row] ? stage[row] : `${stage[row]}: ${reason[row]}`;
+  }
+
+  /** Every config in words. */
+  configs() {
+    return this.columns.kept.map((_, row) =>
+      this.axes
+        .filter((axis) => this.columns[axis][row] !== null)
+        .map((axis) => `${axis}=${this.columns[axis][row]}`)
+        .join(" "),
+    );
+  }
+
+  /** Axes with more than one value, or all where none has. */
+  varying() {
+    const found = this.axes.filter((axis) => new Set(this.columns[axis]).size > 1);
+    return found.length ? found : this.axes;
+  }
+
+  /** Columns that the table shows unless told otherwise. */
+  usual() {
+    const told = ["regs_per_thread", "spill_words", "shared_bytes", "occupancy", "programs_per_sm"];
+    const times = this.measured ? ["predicted_us", "measured_us", "ratio"] : ["predicted_us"];
+    const all = ["rank", "fate", ...this.varying(), ...times, "bottleneck", ...told];
+    return all.filter((name) => this.columns[name]);
+  }
+
+  /** Every column that there is something in. */
+  every() {
+    const first = ["rank", "fate", ...this.axes, "predicted_us", "measured_us", "ratio"];
+    const names = [...first, "bottleneck", "score", ...Object.keys(this.features), "reasons"];
+    return names.filter((name) => this.columns[name]);
+  }
+
+  /** Why the page has no code of a config. */
+  withoutCode(row) {
+    const stage = this.columns.dropped_at[row];
+    const isCompiled = !["rules", "sketch", "compile"].includes(stage);
+    return isCompiled ? this.code_note : `It was not compiled: ${this.columns.reasons[row] || stage}`;
+  }
+
+  value(name, row) {
+    return this.columns[name]?.[row] ?? null;
+  }
+
+  title(name) {
+    return TITLES[name] ?? name;
+  }
+
+  meaning(name) {
+    const [unit, , meaning] = this.features[name] ?? ["1", "", MEANINGS[name] ?? `Axis ${name}.`];
+    return unit === "1" ? meaning : `${meaning} Unit: ${unit}.`;
+  }
+
+  /** The heading that a column is listed under. */
+  group(name) {
+    if (this.features[name]) return this.features[name][1];
+    return this.axes.includes(name) ? "axes" : "verdict";
+  }
+
+  /** Whether a column is of numbers. */
+  isNumeric(name) {
+    return this.columns[name].some((value) => typeof value === "number");
+  }
+
+  /** Different values of a column, in order. */
+  values(name) {
+    return [...new Set(this.columns[name])].sort(compareValues);
+  }
+}
+
+/** Orders numbers as such and words by the alphabet; what is not known comes last. */
+export function compareValues(a, b) {
+  if (a === b) return 0;
+  if (a === null) return 1;
+  if (b === null) return -1;
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a).localeCompare(String(b), "en", { numeric: true });
+}

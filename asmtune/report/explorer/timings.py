@@ -1,0 +1,175 @@
+"""Measured times of configs, from a tuning run or from a file of timings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from asmtune.dtypes import canonical_dtype
+from asmtune.errors import InputError, OracleError, ProblemError
+from asmtune.oracle import Oracle, load_oracle
+from asmtune.report.cells import dtype_words, words
+from asmtune.store import interchange
+from asmtune.target import match_device
+from asmtune.trace import Run, find_run, names_run, read_trace
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What times are wanted of: a kernel on a shape, with its tensors' dtypes, on a target."""
+
+    kernel: str
+    shape: Mapping[str, Any]
+    dtypes: Mapping[str, str]
+    target: str
+
+    def __str__(self) -> str:
+        told = f"{self.kernel} {words(self.shape)} {dtype_words(self.dtypes)}"
+        return f"{told} on {self.target}"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Times of one kernel on one shape and device.
+
+    Attributes:
+        kernel: its name, which may stand among its modules'.
+        shape: sizes by name, and what else a key may hold.
+        dtypes: of tensors, each once.
+        device: as the driver or a target names it.
+        times_us: median microseconds by the config in words.
+    """
+
+    kernel: str
+    shape: Mapping[str, Any]
+    dtypes: frozenset[str]
+    device: str
+    times_us: Mapping[str, float]
+
+    def fits(self, launch: Launch) -> bool:
+        """Whether it is of a launch's kernel, shape, dtypes and device.
+
+        A key with buckets names no size, so that its times are nobody's.
+        """
+        sizes = {name: str(value) for name, value in self.shape.items()}
+        same_shape = all(sizes.get(name) == str(value) for name, value in launch.shape.items())
+        return (
+            launch.kernel.rpartition(".")[2] in self.kernel.split(".")
+            and same_shape
+            and bool(launch.shape or not self.shape)
+            and self.dtypes <= set(launch.dtypes.values())
+            and self._is_on(launch.target)
+        )
+
+    def _is_on(self, target: str) -> bool:
+        model = match_device(self.device)
+        return target in (self.device, None if model is None else model.name)
+
+    def __str__(self) -> str:
+        return f"{self.kernel} {words(self.shape)} {'/'.join(sorted(self.dtypes))} on {self.device}"
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What `--timings` was given.
+
+    Attributes:
+        source: what it is, in words.
+        parts: one a task of it.
+    """
+
+    source: str
+    parts: tuple[Timed, ...]
+
+    def of(self, launch: Launch) -> Mapping[str, float]:
+        """Microseconds by config in words; empty where none were taken of the launch."""
+        return next((part.times_us for part in self.parts if part.fits(launch)), {})
+
+    def check(self, launches: Sequence[Launch]) -> None:
+        """Holds it to what is asked for, before any work.
+
+        Raises:
+            InputError: it fits none of the launches.
+        """
+        if any(map(self.of, launches)):
+            return
+        have = "; ".join(map(str, self.parts[:3]))
+        more = f" and {len(self.parts) - 3} more" if len(self.parts) > 3 else ""
+        raise InputError(
+            f"--timings: {self.source} is of {have}{more}; the report is of {launches[0]}: give "
+            "the same kernel, shape, dtype and target"
+        )
+
+
+def read_timings(text: str, runs: Path) -> Timings:
+    """Times from a run, by its id or its `.jsonl`, an exported store, or a file of recordings.
+
+    Args:
+        text: a run, or the path of a JSON file.
+        runs: folder of the traces.
+
+    Raises:
+        InputError: there is no such thing, or it cannot be read.
+    """
+    if names_run(text):
+        return _of_run(read_trace(find_run(runs, text)))
+    path = Path(text)
+    if not path.is_file():
+        raise InputError(
+            f"--timings {text}: no such run or file; `asmtune runs` lists the runs, "
+            "`asmtune cache export` writes a file"
+        )
+    try:
+        return _of_oracle(load_oracle(path), path)
+    except OracleError as not_recorded:
+        try:
+            return _of_records(path)
+        except InputError as error:
+            raise InputError(f"--timings {not_recorded}; nor an export: {error}") from error
+
+
+def _of_run(run: Run) -> Timings:
+    times = {str(config): timing.median_us for config, timing in run.timings().items()}
+    if not times:
+        raise InputError(f"--timings: run {run.run} timed no config")
+    header = run.header
+    dtypes = frozenset(header.key.dtypes.values())
+    timed = Timed(header.kernel, header.shape, dtypes, header.target, times)
+    return Timings(f"run {run.run}", (timed,))
+
+
+def _of_oracle(oracle: Oracle, path: Path) -> Timings:
+    parts = tuple(
+        Timed(
+            task.kernel,
+            task.shape,
+            frozenset({_canonical(task.dtype)}),
+            oracle.device,
+            {str(row.config): row.ms * 1000 for row in task.rows if row.ms is not None},
+        )
+        for task in oracle.tasks
+    )
+    return Timings(f"{path.name} ({oracle.device})", parts)
+
+
+def _of_records(path: Path) -> Timings:
+    parts = tuple(
+        Timed(
+            record.key.kernel,
+            record.key.shape,
+            frozenset(record.key.dtypes.values()),
+            record.key.device,
+            {str(m.config): m.median_us for m in record.measurements},
+        )
+        for record in interchange.read(path)
+    )
+    return Timings(path.name, parts)
+
+
+def _canonical(dtype: str) -> str:
+    try:
+        return canonical_dtype(dtype)
+    except ProblemError:
+        return dtype
