@@ -1,0 +1,55 @@
+"""Pages of real reports, made once a session, and the browser that opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from explorer_pages import CHROMIUM, Made, Opener, matmul, opener
+
+from asmtune.settings import Settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="session")
+def gemm(settings: Settings) -> Made:
+    """Eight configs of the GEMM for two targets."""
+    return matmul(settings, ("H200", "A100"))
+
+
+@pytest.fixture(scope="session")
+def gemm_page(gemm: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of one target."""
+    path = tmp_path_factory.mktemp("pages") / "gemm.html"
+    path.write_text(gemm.first().page(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def targets_page(gemm: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of both targets."""
+    path = tmp_path_factory.mktemp("pages") / "targets.html"
+    path.write_text(gemm.page(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium without a window; closed with the module, since its event loop is the thread's."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Opener]:
+    """Opens pages, and holds them to print, throw and load nothing."""
+    with opener(browser) as open_page:
+        yield open_page

@@ -1,0 +1,185 @@
+"""The explorer's document without a browser: what the page holds, and what it is made of."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explorer_pages import Made
+from hypothesis import given
+from hypothesis import strategies as st
+from test_documents import report
+
+from asmtune.report.explorer import code as explorer_code
+from asmtune.report.explorer import page, report_html
+from asmtune.report.explorer.code import carried_code
+from asmtune.report.explorer.model import page_model
+from asmtune.report.explorer.packing import packed, unpacked
+from asmtune.report.explorer.sources import pieces
+
+STATIC = Path(page.__file__).parent / "static"
+MODULES = {name: (STATIC / f"{name}.js").read_text() for name in page.MODULES}
+
+
+def held(text: str) -> dict[str, Any]:
+    """What a page holds of its reports."""
+    match = re.search(r'<script type="application/json" id="report">([^<]*)</script>', text)
+    assert match is not None
+    found: dict[str, Any] = unpacked(match[1])
+    return found
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+scalars = st.none() | st.booleans() | st.integers() | texts
+values = st.recursive(
+    scalars | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
+)
+
+
+@given(values)
+def test_packing(value: Any) -> None:
+    """What is packed comes out equal, in letters that HTML leaves alone."""
+    text = packed(value)
+    assert unpacked(text) == value
+    assert re.fullmatch(r"[A-Za-z0-9+/=]+", text)
+
+
+def test_columns() -> None:
+    """Every verdict has its place in every column, and what is not known is null."""
+    (model,) = held(report_html([report()]))["reports"]
+    columns = model["columns"]
+    assert {len(column) for column in columns.values()} == {4}
+    assert columns["BLOCK"] == [64, 128, 100, 64]
+    assert columns["maxnreg"] == [32, None, None, None]
+    assert columns["kept"] == [1, 0, 0, 0]
+    assert columns["rank"] == [1, 2, None, None]
+    assert columns["regs_per_thread"] == [32, 40, None, None]
+    assert columns["num_warps"] == [4, 4, 4, 64]
+    assert model["failures"] == {"2": "first\nsecond"}
+    assert sum(row["configs"] for row in model["funnel"]) + model["kept"] == 4
+
+
+def test_an_axis_with_the_name_of_a_verdict() -> None:
+    """An axis that is called as a column is stands beside it, not in its place."""
+    from dataclasses import replace
+
+    from asmtune.config import Config
+
+    made = report()
+    verdicts = [replace(v, config=Config({"rank": 7, "BLOCK": 1})) for v in made.verdicts]
+    (model,) = held(report_html([replace(made, verdicts=tuple(verdicts))]))["reports"]
+    assert model["columns"]["axis rank"] == [7] * 4
+    assert model["columns"]["rank"] == [1, 2, None, None]
+
+
+def test_the_page_is_whole() -> None:
+    """Nothing in it points outside: no address is loaded, no handler stands in the markup."""
+    text = report_html([report()])
+    markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
+    assert not re.findall(r"""(?:src|href)=["'](?!#|data:,)""", markup)
+    assert not re.findall(r"\son\w+=", markup)
+    assert "default-src 'none'" in text
+    assert not re.search(r"url\(|@import", page._style())
+
+
+def test_the_policy_fits_the_script() -> None:
+    """The digest in the policy is that of the script, byte for byte."""
+    import base64
+    import hashlib
+
+    text = report_html([report()])
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in text
+
+
+def test_slots_are_filled_once() -> None:
+    """A name that looks like a slot of the template stays a name."""
+    from dataclasses import replace
+
+    text = report_html([replace(report(), kernel="@script@")])
+    assert "<h1>@script@</h1>" in text
+
+
+def test_modules_are_all_there() -> None:
+    """Every module of the folder is in the page, after those that it imports."""
+    assert {path.stem for path in STATIC.glob("*.js")} == set(page.MODULES)
+    for place, (name, text) in enumerate(MODULES.items()):
+        imported = re.findall(r'^import \{[^}]*\} from "\./(\w+)\.js";$', text, re.MULTILINE)
+        assert set(imported) <= set(page.MODULES[:place]), name
+        assert text.count("import ") == len(imported), name
+
+
+def test_modules_share_no_names() -> None:
+    """No name stands at the top of two modules, since they end up in one function."""
+    tops = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
+    names = Counter(name for text in MODULES.values() for name in tops.findall(text))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("name", page.MODULES)
+def test_modules_write_no_markup(name: str) -> None:
+    """Text reaches the page as text, and nothing is evaluated."""
+    banned = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|fetch\("
+    assert re.findall(banned, MODULES[name]) == []
+    assert len(MODULES[name].splitlines()) <= 260
+
+
+def test_licenses_stand_with_the_libraries() -> None:
+    """Each library that comes with the page has its license and its version."""
+    from asmtune.report.explorer.page import VENDORED
+
+    for library in VENDORED:
+        assert (STATIC / "vendor" / f"{library.split('.')[0]}.LICENSE").is_file()
+    versions = json.loads((STATIC / "vendor" / "versions.json").read_text())
+    assert set(versions) == {"uPlot", "diff"}
+    assert (
+        f"v{versions['uPlot']['version']}" in (STATIC / "vendor" / "uPlot.iife.min.js").read_text()
+    )
+
+
+def test_which_code_is_carried(gemm: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kept ones come first with SASS, then others by rank, until the budget is spent."""
+    one = gemm.first()
+    verdicts = one.reports[0].verdicts
+    monkeypatch.setattr(explorer_code, "MOST_PTX", 5)
+    monkeypatch.setattr(explorer_code, "MOST_SASS", 1)
+    carried = carried_code(one.reports, one.problem, one.maker)
+    has = [index >= 0 for index in carried.index[0]]
+    kept = sum(v.kept for v in verdicts)
+    best = sorted((v.rank or 0) for v in verdicts if not v.kept)[: 5 - kept]
+    assert has == [v.kept or v.rank in best for v in verdicts]
+    codes = [unpacked(carried.packed[i]) if i >= 0 else None for i in carried.index[0]]
+    assert [row for row, code in enumerate(codes) if code and "sass" in code] == [0]
+    monkeypatch.setattr(explorer_code, "BUDGET_BYTES", 1)
+    assert len(carried_code(one.reports, one.problem, one.maker).packed) == 1
+
+
+def test_sources(tmp_path: Path) -> None:
+    """Of a file the functions that lines are in, whole, and nothing else."""
+    text = "import x\n\n\n@x.jit\ndef first(a):\n    return a\n\n\ndef second():\n    pass\n"
+    (tmp_path / "mine.py").write_text(text)
+    (piece,) = pieces(str(tmp_path / "mine.py"), 3, [6])
+    assert piece == {
+        "file": 3,
+        "title": "mine.py: first",
+        "first": 4,
+        "text": "@x.jit\ndef first(a):\n    return a",
+    }
+    assert pieces(str(tmp_path / "gone.py"), 0, [1]) == []
+    (tmp_path / "bad.py").write_text("def (:\n")
+    assert pieces(str(tmp_path / "bad.py"), 0, [1]) == []
+
+
+def test_labels_of_one_target_on_two_shapes() -> None:
+    """Where a target stands twice, its shape tells which is which."""
+    from dataclasses import replace
+
+    reports = [report(), replace(report(), shape={"n": 8192})]
+    model = page_model(reports, explorer_code.no_code(reports), None)
+    assert [one["label"] for one in model["reports"]] == ["H200 4096", "H200 8192"]

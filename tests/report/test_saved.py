@@ -1,0 +1,145 @@
+"""Saved reports read back, and measured times for a page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_documents import report
+
+from asmtune.config import Config
+from asmtune.errors import InputError
+from asmtune.records import Measurement, Provenance, Selection, TuneKey, TuneRecord
+from asmtune.report.documents import report_csv, report_json
+from asmtune.report.explorer import Launch, read_timings
+from asmtune.report.saved import read_reports
+from asmtune.store import interchange
+from tests.trace_runs import DEFAULT, FAST, SLOW, write_run
+
+LAUNCH = Launch("scale", {"n": 4096}, {"x_ptr": "fp16"}, "H200")
+
+
+def saved(folder: Path, text: str) -> Path:
+    """A file of a report."""
+    path = folder / "report.json"
+    path.write_text(text)
+    return path
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    """What was saved is read back equal, and gives the same CSV and JSON."""
+    kept = Selection("auto", 1, 0.9, 0.1, "weights on 9 tasks")
+    reports = [replace(report(), selection=kept), report("B200")]
+    again = read_reports(saved(tmp_path, report_json(reports)))
+    assert report_json(again) == report_json(reports)
+    assert report_csv(again) == report_csv(reports)
+    assert [one.verdicts[0].config for one in again] == [Config({"BLOCK": 64}, maxnreg=32)] * 2
+
+
+def changed(**values: Any) -> str:
+    """A document with other fields."""
+    return json.dumps({**json.loads(report_json([report()])), **values})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (changed(version=2), "version 2, and this asmtune reads 1 to 1: upgrade asmtune"),
+        (changed(version="1"), "version '1'"),
+        (changed(format="asmtune-verdict"), "no report"),
+        (changed(reports=[]), "holds no report"),
+        (changed(reports=[{}]), "no field 'kernel'"),
+        (changed(reports=[3]), "write the report again"),
+        (report_json([report()])[:-40], "not whole JSON"),
+        ("", "not whole JSON"),
+        (changed().replace('"dropped_at": "rules"', '"dropped_at": "stairs"'), "'stairs'"),
+        (changed().replace('"score": 2.5', '"score": "high"'), "high"),
+        (changed().replace('"scorer": "weights"', '"scorer": null'), "a text is expected"),
+    ],
+)
+def test_what_cannot_be_read(text: str, says: str, tmp_path: Path) -> None:
+    """A damaged, foreign or newer file is refused in one line that names it."""
+    with pytest.raises(InputError, match=says) as caught:
+        read_reports(saved(tmp_path, text))
+    assert str(caught.value).startswith(str(tmp_path / "report.json"))
+    assert "\n" not in str(caught.value)
+
+
+def exported(folder: Path, device: str = "NVIDIA H200") -> Path:
+    """A file of `asmtune cache export` with two timings of the report's kernel."""
+    key = TuneKey("module.scale", {"n": 4096}, {"x_ptr": "fp16"}, device)
+    measurements = tuple(
+        Measurement(config, us, us, us, (us,))
+        for config, us in ((Config({"BLOCK": 128}), 12.5), (Config({"BLOCK": 64}, maxnreg=32), 9.0))
+    )
+    made = Provenance(
+        "s" * 64, "p" * 64, "3.6.0", "2.13.0", "0.1.0", "580.0", "2026-01-01T00:00:00Z"
+    )
+    path = folder / "export.json"
+    interchange.write(path, [TuneRecord(key, measurements[1].config, measurements, made)])
+    return path
+
+
+def test_timings_of_an_export(tmp_path: Path) -> None:
+    """Records of the kernel, shape and device give their medians by config."""
+    timings = read_timings(str(exported(tmp_path)), tmp_path)
+    assert timings.of(LAUNCH) == {
+        str(Config({"BLOCK": 128})): 12.5,
+        str(Config({"BLOCK": 64}, maxnreg=32)): 9.0,
+    }
+    for other in (
+        replace(LAUNCH, kernel="other"),
+        replace(LAUNCH, shape={"n": 8192}),
+        replace(LAUNCH, dtypes={"x_ptr": "bf16"}),
+        replace(LAUNCH, target="A100"),
+    ):
+        assert timings.of(other) == {}
+        with pytest.raises(InputError, match=r"scale n=4096 fp16 on NVIDIA H200; the report is of"):
+            timings.check([other])
+    timings.check([LAUNCH])
+
+
+def test_timings_of_a_recording(tmp_path: Path) -> None:
+    """A file of recorded timings gives microseconds; a config that failed has none."""
+    rows = [
+        {"config": {"BLOCK": 64, "num_warps": 4, "num_stages": 3}, "ms": 0.02},
+        {"config": {"BLOCK": 128, "num_warps": 4, "num_stages": 3}, "error": "out of memory"},
+    ]
+    task = {"kernel": "scale", "shape": {"n": 4096}, "dtype": "fp16", "rows": rows}
+    path = tmp_path / "oracle.json"
+    path.write_text(json.dumps({"meta": {"device": "NVIDIA H200"}, "tasks": [task]}))
+    timings = read_timings(str(path), tmp_path)
+    assert timings.of(LAUNCH) == {str(Config({"BLOCK": 64})): pytest.approx(20.0)}
+
+
+def test_timings_of_a_run(tmp_path: Path) -> None:
+    """A run of `asmtune tune` gives the medians of its last rounds."""
+    run = write_run(tmp_path)
+    launch = Launch("doubled", {"n": 4096}, {"x_ptr": "fp16"}, "H200")
+    for name in (run.run, str(run.path)):
+        timings = read_timings(name, tmp_path)
+        times = timings.of(launch)
+        assert (times[str(FAST)], times[str(DEFAULT)], times[str(SLOW)]) == (10.0, 20.0, 40.0)
+        assert len(times) == 3
+        assert run.run in timings.source
+
+
+def test_timings_of_buckets(tmp_path: Path) -> None:
+    """A record of a bucket is of no one size, so that its times are not shown as a size's."""
+    key = TuneKey("module.scale", {"pow2(n)": 4096}, {"x_ptr": "fp16"}, "NVIDIA H200")
+    (record,) = interchange.read(exported(tmp_path))
+    interchange.write(tmp_path / "buckets.json", [replace(record, key=key)])
+    assert read_timings(str(tmp_path / "buckets.json"), tmp_path).of(LAUNCH) == {}
+
+
+def test_timings_that_are_not_there(tmp_path: Path) -> None:
+    """What is no run and no file of timings is refused, with what would be one."""
+    with pytest.raises(InputError, match="no such run or file; `asmtune runs`"):
+        read_timings(str(tmp_path / "gone.json"), tmp_path)
+    path = tmp_path / "other.json"
+    path.write_text("{}")
+    with pytest.raises(InputError, match=r"--timings .*other\.json"):
+        read_timings(str(path), tmp_path)
