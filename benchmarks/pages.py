@@ -1,0 +1,74 @@
+"""Pages of the explorer made by real compiles, and the browser that opens them.
+
+Needs Chromium (`apt-get install chromium fonts-dejavu-core`) and no GPU.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asmtune.funnel import Funnel
+from asmtune.funnel.progress import NoProgress
+from asmtune.kernel_module import load_kernel_module
+from asmtune.records import PruneReport
+from asmtune.report.explorer import CarriedCode, CodeMaker, carried_code
+from asmtune.score import make_scorer
+from asmtune.score.keep import Keep
+from asmtune.settings import Settings
+from asmtune.target import load_target
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+def report_of(kernel: str, shape: Mapping[str, Any], dtype: str) -> tuple[PruneReport, CarriedCode]:
+    """What `asmtune prune-report` makes of a kernel for an H200, and the code of its page."""
+    module, settings, target = (
+        load_kernel_module(kernel),
+        Settings.from_environment(),
+        load_target("H200"),
+    )
+    problem = module.problem(shape, dtype, "meta")
+    funnel = Funnel(target, make_scorer("roofline"), settings, Keep.default("roofline"))
+    report = funnel.prune(problem, module.space())
+    maker = CodeMaker([target], settings, NoProgress())
+    return report, carried_code([report], problem, maker)
+
+
+def joined(codes: Sequence[CarriedCode]) -> CarriedCode:
+    """The code of several reports of one kernel, whose sources are the same, as one page's."""
+    if any(code.sources != codes[0].sources for code in codes):
+        raise SystemExit("the reports' code comes from different sources")
+    packed, index = [], []
+    for code in codes:
+        index += [
+            tuple(at if at < 0 else at + len(packed) for at in places) for places in code.index
+        ]
+        packed += code.packed
+    return CarriedCode(tuple(packed), tuple(index), codes[0].sources, codes[0].note)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Chromium without a window; ends the program where there is none."""
+    from playwright.sync_api import sync_playwright
+
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        raise SystemExit("no Chromium: apt-get install chromium fonts-dejavu-core")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def opened(browser: Browser, path: Path, view: str = "", **options: Any) -> Page:
+    """A page in a window of its own, once it shows its report."""
+    page = browser.new_context(**options).new_page()
+    page.goto(path.as_uri() + view)
+    page.wait_for_selector("html[data-ready]", state="attached")
+    return page
