@@ -1,0 +1,1 @@
+"""Tests of the pages: their code runs, their numbers are those of the files, the site builds."""

@@ -1,0 +1,11 @@
+"""What `website.session` loads once: all that the pages' code would load each time."""
+
+import torch  # noqa: F401
+import triton
+import triton.language  # noqa: F401
+
+import asmtune.cli.app
+import asmtune.cli.tuning_queue
+import asmtune.dispatch
+import asmtune.funnel
+import asmtune.tuning.session  # noqa: F401
