@@ -1,0 +1,66 @@
+"""Writes into the pages what the result files say, or checks that it stands there.
+
+    python -m website.numbers [--check]
+
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`, and is made by the function of
+that name in `website.tables`. A number in a sentence stands before a mark that says where it
+is from and how it is written: `0.967<!-- = replay scorers/learned/all/top1 .3f -->`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+from website.blocks import PageError, pages
+from website.tables import TABLES, number
+
+_TABLE: Final = re.compile(
+    r"(?P<begin><!-- table: (?P<name>\w+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL
+)
+_NUMBER: Final = re.compile(
+    r"(?P<value>[\d.,]*\d%?)(?P<mark><!-- = (?P<file>\w+) (?P<path>[^\n]+?) (?P<form>[\w.,%]+) -->)"
+)
+_MARKS: Final = re.compile(r"<!-- (table: \w+|= [^>]*) -->")
+
+
+def main() -> None:
+    """Writes all pages, or exits with 1 where one is not as the files say."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 on a difference"
+    )
+    given = parser.parse_args()
+    stale = []
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        made = written(text, page)
+        if made != text:
+            stale.append(page.name)
+            if not given.check:
+                page.write_text(made, encoding="utf-8")
+    print(f"{'stale' if given.check else 'written'}: {', '.join(stale) or 'none'}")
+    sys.exit(given.check and bool(stale))
+
+
+def written(text: str, page: Path) -> str:
+    """A page with every table and number as the files have it.
+
+    Raises:
+        PageError: a mark is malformed, or names no table, file or number.
+    """
+    known = len(_TABLE.findall(text)) + len(_NUMBER.findall(text))
+    if known != len(_MARKS.findall(text)):
+        raise PageError(f"{page.name}: a table lacks its end, or a mark the number before it")
+    try:
+        text = _TABLE.sub(lambda m: f"{m['begin']}\n{TABLES[m['name']]()}\n\n{m['end']}", text)
+        return _NUMBER.sub(lambda m: number(m["file"], m["path"], m["form"]) + m["mark"], text)
+    except KeyError as error:
+        raise PageError(f"{page.name}: {error.args[0]}") from error
+
+
+if __name__ == "__main__":
+    main()
