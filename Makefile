@@ -1,4 +1,4 @@
-# Three commands: make demo, make test, and what both begin with, make setup.
+# Four commands: make demo, make test, make docs, and what they begin with, make setup.
 # `make -j` changes nothing: the steps need each other's results.
 
 PYTHON ?= python3
@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types
+.PHONY: setup demo test docs lint types
 
 setup: $(STAMP)
 
@@ -22,6 +22,9 @@ demo: setup
 
 test: setup lint types
 	$(BIN)/python -m pytest
+
+docs: setup
+	$(BIN)/python -m mkdocs build --strict
 
 lint: setup
 	$(BIN)/ruff check .

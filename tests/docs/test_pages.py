@@ -1,0 +1,89 @@
+"""Every block of every page runs, or is checked where it cannot run here.
+
+A page's blocks run in order in a folder of the page's own, as a reader would give them. What
+needs a GPU runs where there is one; elsewhere it is compiled, or read by the command line's
+own parser.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+
+from website.blocks import ROOT, blocks, inline_code, pages
+from website.checks import check_command
+from website.runner import mismatch, run
+
+PAGES = pages()
+ON_GPU = tuple(page for page in PAGES if "<!-- needs: gpu -->" in page.read_text())
+# These hold no blocks to run, but commands in their sentences.
+ALSO = tuple(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "cache/README.md"))
+CALLED = ("asmtune ", "python -m ", "make ", "pip ")
+# Placeholders and lists of names, as sentences have them.
+LOOSE = re.compile(r"[|…]|\.\.\.|^asmtune$")
+
+
+def name(page: Path) -> str:
+    """A page as the repository knows it."""
+    return str(page.relative_to(ROOT))
+
+
+def run_and_compare(page: Path, *, gpu: bool) -> None:
+    """Runs a page; fails with everything that it shows in another form than it was printed."""
+    wrong = [text for ran in run(page, gpu=gpu) if (text := mismatch(ran)) is not None]
+    if not same_triton():
+        pytest.skip(f"ran; outputs are those of another Triton than {triton.__version__}")
+    assert wrong == [], "\n\n".join(wrong)
+
+
+def same_triton() -> bool:
+    """Whether Triton is the one whose outputs the pages show: that of constraints.txt."""
+    pinned = re.search(r"^triton==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    return pinned is not None and triton.__version__.startswith(f"{pinned[1]}.")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_blocks_run(page: Path) -> None:
+    """A page's blocks end as they should, and print what the page shows."""
+    run_and_compare(page, gpu=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("page", ON_GPU, ids=name)
+def test_blocks_run_on_a_gpu(page: Path) -> None:
+    """The same with what needs a GPU."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA GPU here")
+    run_and_compare(page, gpu=True)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ALSO], ids=name)
+def test_commands_in_sentences_are_read(page: Path) -> None:
+    """A command in a sentence is one that its parser takes, and a module that is there."""
+    wrong = []
+    for line, text in inline_code(page):
+        if not text.startswith(CALLED) or LOOSE.search(text):
+            continue
+        try:
+            check_command(shlex.split(text))
+        except ValueError as error:
+            if "Missing parameter" in str(error):
+                continue  # a sentence names the command alone
+            wrong.append(f"{name(page)}, line {line}: {error}")
+    assert wrong == []
+
+
+def test_pages_are_found() -> None:
+    """The list above is not empty, and has blocks of each kind that is run."""
+    found = [block for page in PAGES for block in blocks(page)]
+    assert len(PAGES) > 10
+    assert {"python", "sh", "diff"} <= {block.language for block in found}
+    assert any(block.needs_gpu for block in found)
+    assert any(block.output for block in found)
+    assert importlib.util.find_spec("website.refresh") is not None

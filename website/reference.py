@@ -1,0 +1,65 @@
+"""The pages of the reference: made from docstrings and from the command line's own parser."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Final
+
+import asmtune
+from website.blocks import ROOT
+
+ALSO: Final = {
+    "How to tune": (
+        "asmtune.tuning.TuneOptions",
+        "asmtune.tuning.options.Choices",
+        "asmtune.tuning.Effort",
+        "asmtune.tuning.TuneResult",
+    ),
+    "What a launch does": (
+        "asmtune.dispatch.options.DecoratorOptions",
+        "asmtune.dispatch.reconfigure",
+    ),
+    "Offline": (
+        "asmtune.funnel.Funnel",
+        "asmtune.score.keep.Keep",
+        "asmtune.kernel_module.load_kernel_module",
+        "asmtune.features.registry.register",
+        "asmtune.features.registry.register_launch",
+    ),
+    "Records": (
+        "asmtune.records.PruneReport",
+        "asmtune.records.Verdict",
+        "asmtune.records.Features",
+        "asmtune.records.TuneRecord",
+        "asmtune.records.TuneKey",
+        "asmtune.records.Failure",
+    ),
+    "Settings and errors": ("asmtune.settings.Settings", "asmtune.errors"),
+}
+"""What the public names take and give, by heading."""
+
+
+def api_page() -> str:
+    """Every public name of `asmtune`, and what these take and give."""
+    parts = ["# Python", "The names of `asmtune` itself load on first use.", "## asmtune"]
+    parts += [_entry(f"asmtune.{name}") for name in asmtune.__all__]
+    for heading, names in ALSO.items():
+        parts += [f"## {heading}", *map(_entry, names)]
+    return "\n\n".join(parts) + "\n"
+
+
+def cli_page() -> str:
+    """Every command with its arguments and options, as typer writes it."""
+    command = [sys.executable, "-m", "typer", "asmtune.cli.app", "utils", "docs"]
+    done = subprocess.run(
+        [*command, "--name", "asmtune"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    # A default such as <list[str]> would be read as a tag.
+    text = re.sub(r"^\* `(.*)`", lambda m: f"* `{m[1]}`", done.stdout, flags=re.MULTILINE)
+    return text.replace("# `asmtune`\n", "# Commands\n", 1)
+
+
+def _entry(name: str) -> str:
+    return f"::: {name}\n    options:\n      heading_level: 3"
