@@ -107,8 +107,8 @@ class Block:
 
 
 def pages() -> tuple[Path, ...]:
-    """Every page of docs/, by name."""
-    return tuple(sorted(DOCS.rglob("*.md")))
+    """README and every page of docs/, by name."""
+    return (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 
 
 def in_repository(page: Path) -> bool:
