@@ -8,7 +8,7 @@ barrier add no depth, see `asmtune.asm.program.LoopRole`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from asmtune.asm.memory import Direction, Space, access, expected_bytes
@@ -160,14 +160,21 @@ def _finish(opcodes: Mapping[tuple[str, int], int], tally: _Tally) -> Counts:
     )
 
 
-def hottest_loop(program: Program, class_of: Callable[[str], OpClass] = classify) -> Loop | None:
+def hottest_loop(
+    program: Program,
+    class_of: Callable[[str], OpClass] = classify,
+    times: Sequence[float] | None = None,
+) -> Loop | None:
     """Return the loop where the work is: the deepest `work` loop, or None without one.
 
-    Among equally deep ones a loop with tensor instructions wins, then the longest.
+    Among equally deep ones a loop with tensor instructions wins, then the longest; where it is
+    known how often they run, the one that executes most instructions (causal attention has a
+    long loop that runs twice, for the diagonal, beside a short one that runs on).
 
     Args:
         program: of any instruction set.
         class_of: what its opcodes are; of PTX by default.
+        times: executions of each of the program's loops.
     """
     tensor_blocks = {
         block
@@ -175,11 +182,15 @@ def hottest_loop(program: Program, class_of: Callable[[str], OpClass] = classify
         if any(class_of(item.opcode) is OpClass.TENSOR for item in program.body(block))
     }
 
-    def rank(loop: Loop) -> tuple[int, bool, int]:
+    def rank(position: int) -> tuple[int, bool, float]:
+        loop = program.loops[position]
         size = sum(len(program.body(block)) for block in loop.blocks)
-        return loop.depth, not tensor_blocks.isdisjoint(loop.blocks), size
+        executed = size * (1.0 if times is None else times[position])
+        return loop.depth, not tensor_blocks.isdisjoint(loop.blocks), executed
 
-    return max((loop for loop in program.loops if loop.role == "work"), key=rank, default=None)
+    working = (at for at, loop in enumerate(program.loops) if loop.role == "work")
+    best = max(working, key=rank, default=None)
+    return None if best is None else program.loops[best]
 
 
 def mnemonic_counts(listing: Listing) -> dict[str, int]:

@@ -35,7 +35,8 @@ def ptx_view(text: str, listing: Listing, runs: Sequence[Run]) -> CodeView:
     """
     entry = listing.entry
     times = tuple(run.times for run in runs[1:])
-    return _view("PTX", text, listing, _Weights(entry, classify, times, hottest_loop(entry)))
+    hot = hottest_loop(entry, classify, times)
+    return _view("PTX", text, listing, _Weights(entry, classify, times, hot))
 
 
 def sass_view(text: str, listing: Listing, ptx: Program, runs: Sequence[Run]) -> CodeView:
@@ -49,7 +50,7 @@ def sass_view(text: str, listing: Listing, ptx: Program, runs: Sequence[Run]) ->
     """
     entry = listing.entry
     found = origins(entry, ptx, runs)
-    hottest = hottest_loop(ptx)
+    hottest = hottest_loop(ptx, classify, tuple(run.times for run in runs[1:]))
     wanted = None if hottest is None else ptx.loops.index(hottest)
     times = tuple(origin.times for origin in found)
     mine = [i for i, origin in enumerate(found) if wanted is not None and origin.loop == wanted]

@@ -150,6 +150,37 @@ def test_hottest_loop_multiplies() -> None:
     assert "tcgen05" in count(program, loop.blocks).cta_flops
 
 
+TWO_LOOPS = """.version 8.7
+.entry k()
+{
+LONG:
+add.s32 %r1, %r1, 1;
+add.s32 %r2, %r2, 1;
+setp.lt.s32 %p, %r1, 2;
+@%p bra LONG;
+OFTEN:
+add.s32 %r3, %r3, 1;
+setp.lt.s32 %p, %r3, 30;
+@%p bra OFTEN;
+ret;
+}
+"""
+
+
+def test_hottest_loop_is_the_most_executed_where_that_is_known() -> None:
+    """Of two equally deep loops the longer one; told how often each runs, the one that runs on."""
+    program = parse_ptx(TWO_LOOPS).entry
+
+    def label(times: list[float] | None) -> str | None:
+        loop = hottest_loop(program, times=times)
+        return None if loop is None else program.blocks[loop.header].label
+
+    labels = [program.blocks[loop.header].label for loop in program.loops]
+    times = [2.0 if name == "LONG" else 30.0 for name in labels]
+    assert label(None) == "LONG"
+    assert label(times) == "OFTEN"
+
+
 def test_no_loop() -> None:
     """A kernel without a loop has no hottest one, and one that only waits neither."""
     wait = "L: mbarrier.try_wait.b64 %p, [%r1];\n@!%p bra L;\nret;"
