@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.cli.shapes import shapes_of
+from asmtune.cli.stored import user_shelf
 from asmtune.cli.tuning_queue import Queue
 from asmtune.config import Config
 from asmtune.dispatch.misses.own import own_config
@@ -15,11 +16,9 @@ from asmtune.errors import InputError
 from asmtune.guard import required
 from asmtune.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
 from asmtune.problem import Problem
-from asmtune.records import Provenance, TuneKey
 from asmtune.regression.run import Missed, Subject
 from asmtune.settings import Settings
-from asmtune.store import Lookup, find_tuned, open_user_store
-from asmtune.tuning import key_of, provenance
+from asmtune.store import Lookup, find_tuned
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Asked:
     ) -> Wanted | Missed:
         name = queue.module.name
         subject = Subject(name, dict(sizes), queue.dtype)
-        found = find_tuned(*self._identity(queue, problem), open_user_store(settings))
+        found = find_tuned(*queue.launched(problem).identity(self.device), user_shelf(settings))
         command = f"asmtune tune {queue.reference} --shape {_assignments(sizes)}"
         advice = f"{command} --dtype {queue.dtype}"
         if found.record is None:
@@ -115,13 +114,6 @@ class Asked:
             return Missed(subject, "unknown", f"{said}: {advice}")
         remark = "" if found.outcome == "hit" else _stale(found)
         return Wanted(queue.reference, subject, config, found.layer, remark)
-
-    def _identity(self, queue: Queue, problem: Problem) -> tuple[TuneKey, Provenance]:
-        """The key under which launches look, and what a record must hold."""
-        tuner = queue.tuner
-        if tuner is None:
-            return key_of(problem, self.device), provenance(problem, queue.space)
-        return tuner.identity(problem.arguments, self.device)
 
 
 def reference_of(kernel: str) -> str:

@@ -115,6 +115,7 @@ def explained(asked: Asked, default: Config, scorer: str, language: Language) ->
         reading=None if artifact is None else ProfileReader(asked.target).reading(artifact),
         code=_code(asked, verdict, language),
         other_code=_code(asked, comparison.other, language) if comparison else None,
+        searched=not asked.alone,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from asmtune.cli.assignments import parse_assignments
 from asmtune.cli.roofline_sizes import is_sized
 from asmtune.cli.shapes import Placed, read_shapes
+from asmtune.cli.stored import user_shelf
 from asmtune.cli.tuning_queue import Queue
 from asmtune.dispatch.misses.own import own_config
 from asmtune.errors import InputError
@@ -17,13 +18,11 @@ from asmtune.fingerprint import canonical
 from asmtune.guard import required
 from asmtune.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.problem import Problem
-from asmtune.records import Provenance, TuneKey
+from asmtune.records import TuneKey
 from asmtune.roofline import Subject
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.store import Lookup, Shelf, find_tuned, open_user_store, store_exists
+from asmtune.store import Lookup
 from asmtune.target import Target
-from asmtune.tuning import key_of, provenance
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def _of_module(
     space = required(f"space of kernel {module.name}", module.space)
     queue = Queue(module, name, space, module.name)
     for shape, problem in zip(shapes, queue.check(shapes), strict=True):
-        found = store.found(queue, problem, space)
+        found = store.found(queue, problem)
         sized = store.sized(found, queue, shape)
         yield Subject(problem, shape, space, found, sized, partial(module.problem, shape, name))
 
@@ -112,25 +111,18 @@ class _Stored:
     """What is stored for launches on a target, whatever its driver calls it."""
 
     def __init__(self, target: Target, settings: Settings) -> None:
-        self._devices = (target.name, *target.aliases)
+        self._target = target
         self._runs = settings.runs_dir
-        where = settings.store_where
-        exists = "://" in where or store_exists(Path(where).expanduser())
-        self._shelf: Shelf | None = open_user_store(settings) if exists else None
+        self._shelf = user_shelf(settings)
 
-    def found(self, queue: Queue, problem: Problem, space: Space) -> Lookup:
+    def found(self, queue: Queue, problem: Problem) -> Lookup:
         """The answer for a launch, its winner as the space has it."""
-        best = Lookup("miss")
-        for device in self._devices:
-            key, expected = _identity(queue, problem, space, device)
-            found = find_tuned(key, expected, self._shelf)
-            if found.outcome == "hit" and found.record is not None:
-                record = found.record
-                own = own_config(record.winner, space, problem.shape) or record.winner
-                return replace(found, record=replace(record, winner=own))
-            if best.outcome == "miss":
-                best = found
-        return best
+        found = queue.launched(problem).found_on(self._target, self._shelf)
+        if found.outcome != "hit" or found.record is None:
+            return found
+        record = found.record
+        own = own_config(record.winner, queue.space, problem.shape) or record.winner
+        return replace(found, record=replace(record, winner=own))
 
     def sized(self, found: Lookup, queue: Queue, shape: Shape) -> bool:
         """As `is_sized`."""
@@ -138,15 +130,6 @@ class _Stored:
 
         def key_of_shape(other: Shape) -> TuneKey:
             (problem,) = queue.check([other])
-            return _identity(queue, problem, queue.space, device)[0]
+            return queue.launched(problem).identity(device)[0]
 
         return is_sized(found, queue.module, shape, key_of_shape, self._runs)
-
-
-def _identity(
-    queue: Queue, problem: Problem, space: Space, device: str
-) -> tuple[TuneKey, Provenance]:
-    """As the module's own launches have it; else as `asmtune tune` has it."""
-    if queue.tuner is not None:
-        return queue.tuner.identity(problem.arguments, device)
-    return key_of(problem, device), provenance(problem, space)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,22 +20,60 @@ if TYPE_CHECKING:
     from asmtune.store import Shelf
 
 
+@dataclass(frozen=True)
+class Launched:
+    """A launch whose config a store may hold.
+
+    Attributes:
+        problem: the launch.
+        space: its configs.
+        tuner: what launches it, where its module decorates the kernel.
+    """
+
+    problem: Problem
+    space: Space
+    tuner: AsmAutotuner | None
+
+    def identity(self, device: str) -> tuple[TuneKey, Provenance]:
+        """The key under which its launches look, else its shape; and what a record must hold."""
+        if self.tuner is not None:
+            return self.tuner.identity(self.problem.arguments, device)
+        from asmtune.tuning.identity import expected_of, key_of
+
+        return key_of(self.problem, device), expected_of(self.problem, self.space, {})
+
+    def found_on(self, target: Target, shelf: Shelf | None) -> Lookup:
+        """The first hit for a target's device, else the first answer that says why there is none.
+
+        A target is the model of a device; records are kept by the name that the driver gives it.
+        """
+        answers = (find_tuned(*self.identity(d), shelf) for d in self._devices(target, shelf))
+        best = Lookup("miss")
+        for found in answers:
+            if found.outcome == "hit":
+                return found
+            best = found if best.outcome == "miss" else best
+        return best
+
+    def _devices(self, target: Target, shelf: Shelf | None) -> list[str]:
+        """Names of the target's device under which there are records of the kernel."""
+        function = jit_function(self.problem.kernel)
+        name = f"{function.__module__}.{function.__qualname__}"
+        own = shelf.records(name) if shelf is not None else []
+        names = dict.fromkeys(record.key.device for record in (*own, *shipped_of(name)))
+        models = {device: match_device(device) for device in names}
+        return [device for device, model in models.items() if model and model.name == target.name]
+
+
 def tuned_of(loaded: Loaded, target: Target, settings: Settings) -> Lookup:
     """What the user's store, or else the shipped files, hold of a problem on a target's device.
-
-    A target is the model of a device; records are kept by the name that the driver gives it.
 
     Raises:
         StoreError: the store's folder cannot be looked into.
         InputError: a shipped file is malformed.
     """
-    shelf = _shelf(settings)
-    found = Lookup("miss")
-    for key, expected in _identities(loaded, target, shelf):
-        found = find_tuned(key, expected, shelf)
-        if found.outcome == "hit":
-            break
-    return found
+    tuner = None if loaded.module is None else tuner_of(loaded.module)
+    return Launched(loaded.problem, loaded.space, tuner).found_on(target, user_shelf(settings))
 
 
 def tuner_of(module: KernelModule) -> AsmAutotuner | None:
@@ -47,38 +85,15 @@ def tuner_of(module: KernelModule) -> AsmAutotuner | None:
     return next((tuner for tuner in tuners if jit_function(tuner.fn) is own), None)
 
 
-def _shelf(settings: Settings) -> Shelf | None:
-    """The user's store where there is one: looking makes no file."""
+def user_shelf(settings: Settings) -> Shelf | None:
+    """The user's store where there is one: looking makes no file.
+
+    Raises:
+        StoreError: its folder cannot be looked into.
+    """
     from asmtune.store import places
 
     home = places.home(settings.store_where)
     if isinstance(home, Path) and not store_exists(home):
         return None
     return open_user_store(settings)
-
-
-def _identities(
-    loaded: Loaded, target: Target, shelf: Shelf | None
-) -> Iterator[tuple[TuneKey, Provenance]]:
-    """Keys of the problem, one for each name of the device that a store has."""
-    tuner = None if loaded.module is None else tuner_of(loaded.module)
-    for device in _devices(loaded.problem, target, shelf):
-        if tuner is not None:
-            yield tuner.identity(loaded.problem.arguments, device)
-        else:
-            yield _identity(loaded.problem, loaded.space, device)
-
-
-def _identity(problem: Problem, space: Space, device: str) -> tuple[TuneKey, Provenance]:
-    from asmtune.tuning.identity import expected_of, key_of
-
-    return key_of(problem, device), expected_of(problem, space, {})
-
-
-def _devices(problem: Problem, target: Target, shelf: Shelf | None) -> list[str]:
-    function = jit_function(problem.kernel)
-    name = f"{function.__module__}.{function.__qualname__}"
-    own = shelf.records(name) if shelf is not None else []
-    names = dict.fromkeys(record.key.device for record in (*own, *shipped_of(name)))
-    models = {device: match_device(device) for device in names}
-    return [device for device, model in models.items() if model and model.name == target.name]

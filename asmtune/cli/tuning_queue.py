@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from asmtune.cli.stored import tuner_of
+from asmtune.cli.stored import Launched, tuner_of
 from asmtune.dispatch import AsmAutotuner
 from asmtune.guard import guarded, required
 from asmtune.kernel_module import KernelModule, Shape
 from asmtune.problem import Problem
-from asmtune.records import Failure, TuneKey
+from asmtune.records import Failure
 from asmtune.report.tuning_progress import TuningProgress
 from asmtune.space import Space
-from asmtune.tuning import TuneJob, TuneOptions, TuneResult, Workshop, gpu_of, key_of
+from asmtune.tuning import TuneJob, TuneOptions, TuneResult, Workshop, gpu_of
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ class Queue:
         A result's problem has no memory, so that the tensors of all shapes never stand at once.
         """
         for problem in problems:
-            job = TuneJob(problem, self._key(problem, machine.device), self.reference)
+            key, _ = self.launched(problem).identity(machine.device)
+            job = TuneJob(problem, key, self.reference)
             yield replace(self._result(job, machine), job=job)
 
     @property
@@ -88,12 +89,9 @@ class Queue:
         """What launches the module's kernel, where the module decorates it."""
         return tuner_of(self.module)
 
-    def _key(self, problem: Problem, device: str) -> TuneKey:
-        """The key under which the module's own launches look; else the problem's shape."""
-        tuner = self.tuner
-        if tuner is None:
-            return key_of(problem, device)
-        return tuner.identity(problem.arguments, device)[0]
+    def launched(self, problem: Problem) -> Launched:
+        """A launch as the stores know it."""
+        return Launched(problem, self.space, self.tuner)
 
     def _result(self, job: TuneJob, machine: Machine) -> TuneResult:
         shape = job.problem.shape

@@ -31,6 +31,7 @@ class Explained:
         reading: its parsed assembly; None where it did not compile.
         code: its code, or why it cannot be shown; None where it did not compile.
         other_code: of the other config, likewise.
+        searched: whether the whole space was judged, so that what it does not hold can be told.
     """
 
     report: PruneReport
@@ -41,6 +42,7 @@ class Explained:
     reading: Reading | None = None
     code: Code | None = None
     other_code: Code | None = None
+    searched: bool = True
 
     @property
     def runs(self) -> bool:

@@ -88,14 +88,15 @@ def _prediction(explained: Explained) -> Iterator[Text]:
         if shown := ", ".join(numbers):
             yield Text(f"  {shown}")
     for word, suggestion in zip(("try: ", "or:  "), explained.suggestions, strict=False):
-        yield Text(f"  {word}{_advice(verdict, suggestion)}")
+        yield Text(f"  {word}{_advice(explained, suggestion)}")
 
 
-def _advice(own: Verdict, suggestion: Suggestion) -> str:
+def _advice(explained: Explained, suggestion: Suggestion) -> str:
     if suggestion.verdict is not None:
-        return f"{suggestion.words}: {_named(own, suggestion.verdict)}"
-    none = ": no config here that does so is predicted faster" if suggestion.possible else ""
-    return suggestion.words + none
+        return f"{suggestion.words}: {_named(explained.verdict, suggestion.verdict)}"
+    if suggestion.possible and explained.searched:
+        return f"{suggestion.words}: no config here that does so is predicted faster"
+    return suggestion.words
 
 
 def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]:

@@ -61,7 +61,7 @@ QUANTITIES: Final[Mapping[str, Quantity]] = {
     "flops": _in_all("program_flops", "tensor arithmetic in all"),
     "instructions": _in_all("program_instructions", "warp instructions in all"),
     "l2_bytes": _in_all("program_l2_bytes", "traffic between the SMs and L2 in all"),
-    "unique_bytes": _feature("unique_bytes", "different bytes of DRAM"),
+    "unique_bytes": _feature("unique_bytes", "distinct bytes"),
 }
 """What comparisons tell, by name."""
 

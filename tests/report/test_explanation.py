@@ -242,6 +242,19 @@ def test_what_spills_is_told_to_spill_less(target: Target, settings: Settings) -
     )
 
 
+def test_what_the_space_lacks_is_told_of_a_whole_space_alone(
+    target: Target, settings: Settings
+) -> None:
+    """That no config does what is advised is said where all were judged, not of one by itself."""
+    problem = product_problem()
+    report = judged(problem, [FLAT], target, settings)
+    explained = gathered(problem, report, FLAT, target, settings)
+    none = "no config here that does so is predicted faster"
+    assert any(suggestion.possible for suggestion in explained.suggestions)
+    assert none in printed(explained)
+    assert none not in printed(replace(explained, searched=False))
+
+
 def test_measured_times_stand_beside_predicted_ones(against: Explained) -> None:
     """Both, or the one that is known."""
     comparison = against.comparison
