@@ -50,7 +50,7 @@ GROUPS: Final = {
     "attention": ("attention forward, head sizes 64 and 128", "the fastest of SDPA's backends"),
     "convolution": ("convolution + bias + ReLU, channels last", "PyTorch with cuDNN"),
     "conv2d/cudnn_convolution_relu": ("the same", "cuDNN's fused kernel"),
-    "recurrent": ("GRU, fp16, a layer in one launch", "cuDNN"),
+    "recurrent": ("GRU, a layer in one launch", "cuDNN"),
     "gru/steps": ("the same", "our kernel launched once a step"),
     "softmax": ("softmax, cross entropy and its backward", "PyTorch"),
     "normalisation": ("layer norm and RMSNorm, with their backwards", "PyTorch"),
