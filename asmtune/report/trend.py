@@ -22,6 +22,9 @@ _NAMED: Final = 8
 
 _LABELS: Final = 6
 
+_NOISE: Final = 0.03
+"""What a panel spans at least, either way: the usual threshold, so that noise looks like noise."""
+
 
 def check_figure(path: Path) -> None:
     """Makes sure that a figure can be drawn and is wanted in a form that there is.
@@ -38,7 +41,7 @@ def check_figure(path: Path) -> None:
 
 
 def trend_figure(history: Sequence[Entry], slower: Sequence[str], form: str) -> bytes:
-    """A panel a kernel, a line a shape and dtype: its time over the median of all its runs.
+    """A panel a kernel, a line a shape and dtype: its time against the median of all its runs.
 
     A band spans the medians of the processes; a ring marks what the last run is slower in.
 
@@ -63,7 +66,7 @@ def trend_figure(history: Sequence[Entry], slower: Sequence[str], form: str) -> 
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
         gpus = Counter(entry.environment.gpu for entry in history)
-        figure.suptitle(f"time over the median of {len(history)} runs, {', '.join(gpus)}")
+        figure.suptitle(f"time against the median of {len(history)} runs, {', '.join(gpus)}")
         out = io.BytesIO()
         empty: dict[str, Any] = {".png": {"Software": None}, ".pdf": {"CreationDate": None}}
         metadata = empty.get(form, {"Date": None})
@@ -102,6 +105,9 @@ def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -
     axis.set_title(kernel, loc="left")
     axis.spines[["top", "right"]].set_visible(False)
     axis.margins(y=0.15)
+    least, most = axis.get_ylim()
+    axis.set_ylim(min(least, 1 - _NOISE), max(most, 1 + _NOISE))
+    axis.yaxis.set_major_formatter(lambda value, _: f"{100 * (value - 1):+.3g}%")
     if len(lines) <= _NAMED:
         axis.legend(frameon=False, fontsize=6)
 

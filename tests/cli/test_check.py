@@ -129,7 +129,7 @@ def test_a_figure(runs: Commands) -> None:
     assert runs.run(*arguments, str(figure)).code == 1
     text = figure.read_text()
     assert text.startswith("<?xml")
-    for words in ("one", "two", "time over the median of 4 runs, NVIDIA H200", "n=4096 fp16"):
+    for words in ("one", "two", "time against the median of 4 runs, NVIDIA H200", "n=4096 fp16"):
         assert f"<!-- {words}" in text
     again = runs.folder / "again.svg"
     runs.run(*arguments, str(again))

@@ -1,0 +1,73 @@
+"""What `asmtune check` shows: its trend, and its Markdown for a pull request.
+
+    python -m benchmarks.trend
+
+Needs no GPU: reads the processes that `python -m benchmarks.bench_samples` has recorded on one,
+makes runs of 8 consecutive ones, and in the last run makes the times of the kernel `PLANTED` 5%
+longer. Writes `docs/images/trend.svg`, and the Markdown into docs/regression.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from asmtune.regression.compare import compare
+from asmtune.regression.findings import Terms
+from asmtune.regression.history import Entry, extended
+from asmtune.regression.run import BenchRun, Timed
+from asmtune.report.regression import check_markdown
+from asmtune.report.trend import trend_figure
+from benchmarks.false_alarms import PROCESSES, part, recorded
+
+PLANTED = "softmax"
+FACTOR = 1.05
+DOCS = Path(__file__).parents[1] / "docs"
+FIGURE = DOCS / "images" / "trend.svg"
+DOCUMENT = DOCS / "regression.md"
+BEGIN, END = "<!-- pull request -->\n", "<!-- end of the pull request -->\n"
+
+
+def runs(pool: BenchRun) -> list[BenchRun]:
+    """Runs of consecutive processes; the last one's rows of a kernel are slower."""
+    starts = range(0, len(pool.processes) - PROCESSES + 1, PROCESSES)
+    made = [
+        replace(
+            part(pool, range(start, start + PROCESSES)),
+            date=pool.processes[start + PROCESSES - 1].date,
+            label=f"run {number}",
+        )
+        for number, start in enumerate(starts, 1)
+    ]
+    rows = tuple(map(_slower, made[-1].rows))
+    return [*made[:-1], replace(made[-1], rows=rows)]
+
+
+def _slower(row: Timed) -> Timed:
+    if row.subject.kernel != PLANTED:
+        return row
+    return replace(row, samples=tuple(tuple(us * FACTOR for us in one) for one in row.samples))
+
+
+def rewritten(text: str, markdown: str) -> str:
+    """The document with this Markdown, as it is written."""
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n```text\n{markdown}\n```\n\n{END}{rest.partition(END)[2]}"
+
+
+def main() -> None:
+    """Writes the figure and the Markdown."""
+    pool, _ = recorded()
+    every = runs(pool)
+    check = compare(every[-2], every[-1], Terms())
+    history: tuple[Entry, ...] = ()
+    for run in every:
+        history = extended(history, run)
+    slower = [f.subject.identity for f in check.findings if f.verdict == "slower"]
+    FIGURE.write_bytes(trend_figure(history, slower, FIGURE.suffix))
+    DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), check_markdown(check)))
+    print(f"{len(every)} runs; slower in the last: {', '.join(slower)}")
+
+
+if __name__ == "__main__":
+    main()
