@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from asmtune.cli.destinations import check_destinations
 from asmtune.cli.prune_report import Dtype
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.errors import InputError
@@ -78,8 +79,7 @@ def _checked(output: Path | None) -> Path:
     """Where the run is written; found out before minutes are spent on it."""
     if output is None:
         raise InputError("bench: name the file to write: --output run.json")
-    if not output.absolute().parent.is_dir() or output.is_dir():
-        raise InputError(f"--output {output}: no such folder, or a folder itself; name a file")
+    check_destinations([("--output", output)])
     return output
 
 

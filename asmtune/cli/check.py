@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from asmtune.cli.destinations import check_destinations
 from asmtune.cli.output import write_result
 from asmtune.errors import InputError
 
@@ -66,7 +67,9 @@ def check(
     if history is None and (record or terms.threshold is None):
         wanted = "--record" if record else "--threshold history"
         raise InputError(f"{wanted} needs --history FILE")
-    found = _found(run, baseline, terms, Kept(history, record, figure))
+    kept = Kept(history, record, figure)
+    _check_files(run, baseline, kept, output)
+    found = _found(run, baseline, terms, kept)
     write_result(_rendered(found, format_), output)
     codes = {"slower": SLOWER, "incomparable": INCOMPARABLE}
     if found.outcome in codes:
@@ -80,6 +83,17 @@ class Kept:
     history: Path | None
     record: bool
     figure: Path | None
+
+
+def _check_files(run: Path, baseline: Path, kept: Kept, output: Path | None) -> None:
+    """Nothing is written where not all can be."""
+    read, history = {"the run": run, "--baseline": baseline}, kept.history
+    named = {"--output": output, "--figure": kept.figure}
+    if history is not None and kept.record:
+        named["--history"] = history
+    elif history is not None:
+        read["--history"] = history
+    check_destinations([(o, path) for o, path in named.items() if path is not None], read)
 
 
 def _found(run: Path, baseline: Path, terms: Terms, kept: Kept) -> Check:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from asmtune.cli.destinations import check_destinations
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Dtype, ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
@@ -110,13 +111,16 @@ def _forms(output: Sequence[Path], form: Format | None) -> list[tuple[Format, Pa
     """What is written where.
 
     Raises:
-        InputError: a file's name tells no form, or a picture has no file to go to.
+        InputError: a file's name tells no form, a picture has no file to go to, or a file
+            cannot be written.
     """
     if not output:
         if form is Format.png:
             raise InputError("--format png: a terminal cannot show it; give a file with --output")
         return [(form or Format.table, None)]
-    return [(form or _by_suffix(path), path) for path in output]
+    forms: list[tuple[Format, Path | None]] = [(form or _by_suffix(path), path) for path in output]
+    check_destinations([("--output", path) for path in output])
+    return forms
 
 
 def _by_suffix(path: Path) -> Format:
