@@ -100,7 +100,7 @@ def _found(run: Path, baseline: Path, terms: Terms, kept: Kept) -> Check:
     """Reads everything, compares, and only then writes what is kept."""
     from asmtune.regression.compare import compare
     from asmtune.regression.files import read_run, write_bytes
-    from asmtune.regression.history import extended, read_history, write_history
+    from asmtune.regression.history import extended, read_history, record
     from asmtune.report.trend import check_figure, trend_figure
 
     figure = kept.figure
@@ -108,12 +108,12 @@ def _found(run: Path, baseline: Path, terms: Terms, kept: Kept) -> Check:
         check_figure(figure)
     base, now = read_run(baseline, "--baseline"), read_run(run)
     known = () if kept.history is None else read_history(kept.history)
-    found, longer = compare(base, now, terms, known), extended(known, now)
+    found = compare(base, now, terms, known)
     if figure is not None:
         slower = [f.subject.identity for f in found.findings if f.verdict == "slower"]
-        write_bytes(figure, trend_figure(longer, slower, figure.suffix.lower()))
+        write_bytes(figure, trend_figure(extended(known, now), slower, figure.suffix.lower()))
     if kept.history is not None and kept.record:
-        write_history(kept.history, longer)
+        record(kept.history, now)
     return found
 
 

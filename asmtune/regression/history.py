@@ -6,8 +6,11 @@ others have the fields of `Entry`. The file is replaced whole whenever a run is 
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -134,6 +137,31 @@ def extended(history: Sequence[Entry], run: BenchRun) -> tuple[Entry, ...]:
     """A history with one more run at its end; the last hundred, each run once."""
     others = [entry for entry in history if entry.run != run.identity]
     return tuple([*others, entry_of(run)][-MOST_RUNS:])
+
+
+def record(path: Path, run: BenchRun) -> None:
+    """Adds a run to a file; who adds another one at the same time waits, so that both stand there.
+
+    Raises:
+        InputError: the file cannot be read or written, or is no history.
+    """
+    with _alone(path.absolute().parent):
+        write_history(path, extended(read_history(path), run))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Holds the folder's lock, which leaves no file; where there are no locks, nobody waits."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(f"--history: {folder}: {error.strerror or error}; {_REPAIR}") from error
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_history(path: Path, history: Sequence[Entry]) -> None:

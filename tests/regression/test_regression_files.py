@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from asmtune.regression.history import (
     entry_of,
     extended,
     read_history,
+    record,
     write_history,
 )
 from asmtune.regression.run import Missed
@@ -178,6 +180,16 @@ def test_a_history_comes_back(tmp_path: Path, runs: list[tuple[float, str]]) -> 
     path = tmp_path / "history.jsonl"
     write_history(path, history)
     assert read_history(path) == history
+
+
+def test_runs_that_are_recorded_at_once(tmp_path: Path) -> None:
+    """Each of eight that add themselves at the same time stands in the history, once."""
+    path = tmp_path / "history.jsonl"
+    runs = [run_of(timed("one", [[10.0 + place]]), label=str(place)) for place in range(8)]
+    with ThreadPoolExecutor(len(runs)) as pool:
+        list(pool.map(lambda run: record(path, run), runs))
+    assert sorted(entry.label for entry in read_history(path)) == [run.label for run in runs]
+    assert [child.name for child in tmp_path.iterdir()] == ["history.jsonl"]
 
 
 def test_no_history_yet(tmp_path: Path) -> None:
