@@ -13,6 +13,9 @@ from asmtune.regression.run import BenchRun, Environment
 _CLOCKS_APART: Final = 0.02
 """Relative difference of two runs' SM clocks that is said."""
 
+_MOST_MHZ: Final = 1e6
+"""Whatever a file has beyond is no clock."""
+
 _HINDERED: Final = ("power cap", "slowdown", "power brake", "thermal")
 
 
@@ -82,7 +85,7 @@ def _other_board(base: BenchRun, run: BenchRun) -> bool:
 def _sm_mhz(run: BenchRun) -> float | None:
     """Median of the processes; None where no process told it."""
     found = [process.clocks.get("sm_mhz") for process in run.processes]
-    told = [float(mhz) for mhz in found if isinstance(mhz, int | float) and mhz > 0]
+    told = [float(mhz) for mhz in found if isinstance(mhz, int | float) and 0 < mhz < _MOST_MHZ]
     return median(told) if told else None
 
 

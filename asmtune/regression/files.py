@@ -11,7 +11,7 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,10 @@ from asmtune.trace.forms import decoded, encoded
 
 FORMAT: Final = "asmtune-bench"
 VERSION: Final = 1
+
+LEAST_US: Final = 1e-6
+MOST_US: Final = 1e12
+"""Twelve days."""
 
 _MADE_BY: Final = "give a file that `asmtune bench` has written"
 _COMPRESSED: Final = ".gz"
@@ -63,12 +67,22 @@ def run_from_json(document: Any, where: str) -> BenchRun:
         field = f"{where}, rows[{place}], samples"
         if not row.samples or not all(row.samples):
             raise InputError(f"{field}: a process without samples; {_MADE_BY}")
-        if any(sample <= 0 for samples in row.samples for sample in samples):
-            raise InputError(f"{field}: expected times above 0; {_MADE_BY}")
+        check_times([us for samples in row.samples for us in samples], field, _MADE_BY)
     (subject, often), *_ = Counter(row.subject.identity for row in run.rows).most_common(1)
     if often > 1:
         raise InputError(f"{where}: {printable(subject)} stands there {often} times; {_MADE_BY}")
     return run
+
+
+def check_times(times_us: Iterable[float], field: str, advice: str) -> None:
+    """Makes sure that times are some that a launch can take; beyond, ratios have no number.
+
+    Raises:
+        InputError: one is not.
+    """
+    if not all(LEAST_US <= us <= MOST_US for us in times_us):
+        span = f"from {LEAST_US:g} to {MOST_US:g} us"
+        raise InputError(f"{field}: expected times above 0, {span}; {advice}")
 
 
 def write_run(path: Path, run: BenchRun) -> None:
@@ -100,6 +114,8 @@ def of_form(document: Any, form: str, version: int, where: str) -> Mapping[str, 
     found = document.get("version") if isinstance(document, dict) else None
     if not isinstance(document, dict) or document.get("format") != form or type(found) is not int:
         raise InputError(f'{where}: expected a document of format "{form}"; {_MADE_BY}')
+    if found < 1:
+        raise InputError(f"{where}: there is no form {found}; {_MADE_BY}")
     if found > version:
         raise InputError(
             f"{where}: written by a newer asmtune (form {found}, this one knows {version}); "

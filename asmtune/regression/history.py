@@ -17,7 +17,7 @@ from statistics import mean, stdev
 from typing import Final
 
 from asmtune.errors import InputError
-from asmtune.regression.files import of_form, read_text, write_text
+from asmtune.regression.files import check_times, of_form, read_text, write_text
 from asmtune.regression.run import BenchRun, Environment, Subject
 from asmtune.store.values import parse_json
 from asmtune.trace.forms import decoded, encoded
@@ -127,10 +127,13 @@ def read_history(path: Path) -> tuple[Entry, ...]:
         except ValueError as error:
             raise InputError(f"{where}, line {number}: not JSON ({error}); {_REPAIR}") from error
     of_form(values[0], FORMAT, VERSION, f"{where}, line 1")
-    return tuple(
-        decoded(Entry, value, f"{where}, line {number}")
-        for number, value in enumerate(values[1:], 2)
-    )
+    entries = []
+    for number, value in enumerate(values[1:], 2):
+        entry = decoded(Entry, value, f"{where}, line {number}")
+        times = (us for one in entry.levels for us in (one.low_us, one.median_us, one.high_us))
+        check_times(times, f"{where}, line {number}, levels", _REPAIR)
+        entries.append(entry)
+    return tuple(entries)
 
 
 def extended(history: Sequence[Entry], run: BenchRun) -> tuple[Entry, ...]:

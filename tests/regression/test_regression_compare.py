@@ -153,6 +153,13 @@ def test_versions_and_clocks_are_said_and_judged() -> None:
     )
 
 
+def test_a_clock_that_is_none() -> None:
+    """A file's clock that no GPU has is passed over, however large."""
+    base = with_clocks(simulated(0, **STEADY), {"sm_mhz": 1980})
+    odd = with_clocks(simulated(1, **STEADY), {"sm_mhz": 10**400})
+    assert compare(base, odd, Terms()).remarks == ()
+
+
 def with_clocks(run: BenchRun, clocks: dict[str, Any]) -> BenchRun:
     """A run whose processes all ended at these clocks."""
     return replace(run, processes=tuple(Process(p.date, clocks) for p in run.processes))

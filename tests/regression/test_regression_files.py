@@ -25,6 +25,7 @@ from asmtune.regression.history import (
     write_history,
 )
 from asmtune.regression.run import Missed
+from asmtune.trace.forms import encoded
 from tests.bench_runs import run_of, simulated, subject, timed
 
 RUN = replace(simulated(0, one=10.0, two=20.0), missed=(Missed(subject("three"), "failed", "no"),))
@@ -80,6 +81,9 @@ BAD = {
     "no samples": (of_samples([[1.0], []]), "rows[0], samples: a process without samples"),
     "zero": (of_samples([[1.0, 0.0]]), "rows[0], samples: expected times above 0"),
     "negative": (of_samples([[-1.0]]), "rows[0], samples: expected times above 0"),
+    "endless": (of_samples([[1e308]]), "expected times above 0, from 1e-06 to 1e+12 us"),
+    "none at all": (of_samples([[5e-324]]), "expected times above 0, from 1e-06 to 1e+12 us"),
+    "before the first": (changed(version=0), "there is no form 0"),
     "NaN": (of_samples([[float("nan")]]), "not JSON"),
     "text": (of_samples([["1"]]), 'rows[0], samples[0][0]: expected a number, found "1"'),
     "flat": (of_samples([1.0]), "rows[0], samples[0]: expected a list, found 1.0"),
@@ -207,6 +211,10 @@ BAD_HISTORIES = {
     ),
     "newer": (HEAD.replace("1", "7"), ", line 1: written by a newer asmtune (form 7"),
     "a half line": (HEAD + '{"run": "a", "da', ", line 2: not JSON"),
+    "endless": (
+        HEAD + json.dumps(encoded(entry_of(run_of(timed("one", [[1e308]]))))),
+        ", line 2, levels: expected times above 0, from 1e-06 to 1e+12 us",
+    ),
     "a field short": (HEAD + '{"run": "a"}\n', ", line 2, date: expected a text, found nothing"),
 }
 
