@@ -38,13 +38,13 @@ class Wanted:
         """A launch for each kernel and each shape that is one of its own.
 
         Raises:
-            InputError: a kernel is unknown, or refuses a shape; a shape fits no kernel; or a
-                kernel has none.
+            InputError: a kernel is unknown, or refuses a shape; two have one name; a shape fits
+                no kernel; or a kernel has none.
         """
         doubled = next((name for name in self.kernels if list(self.kernels).count(name) > 1), None)
         if doubled is not None:
             raise InputError(f"kernel {doubled!r} is given twice")
-        modules = [_module(kernel) for kernel in self.kernels]
+        modules = _modules(self.kernels)
         shapes = _shared(modules, self._placed())
         store = _Stored(target, settings)
         return [
@@ -56,6 +56,18 @@ class Wanted:
     def _placed(self) -> list[Placed]:
         placed = [("--shape", parse_assignments(text, "--shape")) for text in self.shape]
         return placed + (read_shapes(self.shapes) if self.shapes is not None else [])
+
+
+def _modules(kernels: Sequence[str]) -> list[KernelModule]:
+    """Of each name one: points, and what is told of them, are known by it."""
+    modules = [_module(kernel) for kernel in kernels]
+    named: dict[str, str] = {}
+    for kernel, module in zip(kernels, modules, strict=True):
+        if (other := named.setdefault(module.name, kernel)) != kernel:
+            raise InputError(
+                f"two kernels are called {module.name}: {other} and {kernel}; give one of them"
+            )
+    return modules
 
 
 def _module(kernel: str) -> KernelModule:

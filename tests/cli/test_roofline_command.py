@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -152,6 +153,7 @@ def test_one_fails(kernels: Commands) -> None:
         ((), "Missing argument 'KERNEL...'"),
         (("matmull",), "unknown kernel 'matmull': the kernels are .*mean matmul?"),
         (("{}/plain.py:plain",), "is a plain function, whose tuned config has no key"),
+        (("{}/doubled.py", "{}/other/doubled.py"), "two kernels are called doubled: "),
         (("{}/absent.py",), "absent.py: no such file"),
         (("{}/broken.py",), "doubled n=4096: no config of doubled"),
         (("softmax", "softmax"), "kernel 'softmax' is given twice"),
@@ -173,6 +175,8 @@ def test_one_fails(kernels: Commands) -> None:
 )
 def test_bad_input(kernels: Commands, arguments: tuple[str, ...], says: str) -> None:
     """Each mistake is told in one line, and nothing is written."""
+    (kernels.folder / "other").mkdir()
+    shutil.copy(kernels.folder / "doubled.py", kernels.folder / "other" / "doubled.py")
     before = sorted(kernels.folder.iterdir())
     line = kernels.refused("roofline", *arguments)
     assert re.search(says.replace("(", r"\(").replace("?", r"\?"), line), line
