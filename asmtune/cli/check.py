@@ -37,7 +37,8 @@ Record = Annotated[
 AnyBoard = Annotated[bool, typer.Option("--any-board", help="Compare two boards of one GPU model.")]
 Format = Annotated[str, typer.Option("--format", help="text, markdown or json.")]
 Figure = Annotated[
-    Path | None, typer.Option(help="Draw the history and this run: .svg, .png or .pdf.")
+    Path | None,
+    typer.Option(help="Draw this run and the history of its GPU and driver: .svg, .png or .pdf."),
 ]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
@@ -100,7 +101,7 @@ def _found(run: Path, baseline: Path, terms: Terms, kept: Kept) -> Check:
     """Reads everything, compares, and only then writes what is kept."""
     from asmtune.regression.compare import compare
     from asmtune.regression.files import read_run, write_bytes
-    from asmtune.regression.history import extended, read_history, record
+    from asmtune.regression.history import comparable, entry_of, read_history, record
     from asmtune.report.trend import check_figure, trend_figure
 
     figure = kept.figure
@@ -111,7 +112,10 @@ def _found(run: Path, baseline: Path, terms: Terms, kept: Kept) -> Check:
     found = compare(base, now, terms, known)
     if figure is not None:
         slower = [f.subject.identity for f in found.findings if f.verdict == "slower"]
-        write_bytes(figure, trend_figure(extended(known, now), slower, figure.suffix.lower()))
+        write_bytes(
+            figure,
+            trend_figure([*comparable(known, now), entry_of(now)], slower, figure.suffix.lower()),
+        )
     if kept.history is not None and kept.record:
         record(kept.history, now)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections import Counter
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from asmtune.errors import InputError
 from asmtune.regression.history import Entry, Level
-from asmtune.report.cells import words
+from asmtune.report.cells import one_line, words
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 
@@ -57,7 +57,11 @@ def trend_figure(history: Sequence[Entry], slower: Sequence[str], form: str) -> 
     columns = min(_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
     # Equal histories make equal files.
-    with mpl.rc_context({"font.size": 8, "svg.hashsalt": "asmtune", "pdf.fonttype": 42}):
+    style: dict[Any, Any] = {"svg.hashsalt": "asmtune", "pdf.fonttype": 42, "font.size": 8}
+    # No name is read as mathematics, and a sign that the font lacks is a box.
+    style["text.parse_math"] = False
+    with mpl.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ ")
         figure = Figure(figsize=(4.2 * columns, 2.6 * rows), layout="constrained")
         axes = list(figure.subplots(rows, columns, squeeze=False).flat)
         for axis, (kernel, lines) in zip(axes, sorted(panels.items()), strict=False):
@@ -65,8 +69,9 @@ def trend_figure(history: Sequence[Entry], slower: Sequence[str], form: str) -> 
             _name_runs(axis, history)
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
-        gpus = Counter(entry.environment.gpu for entry in history)
-        figure.suptitle(f"time against the median of {len(history)} runs, {', '.join(gpus)}")
+        gpus = dict.fromkeys(one_line(entry.environment.gpu) for entry in history)
+        runs = f"{len(history)} runs" if len(history) > 1 else "1 run"
+        figure.suptitle(f"time against the median of {runs}, {', '.join(gpus)}")
         out = io.BytesIO()
         empty: dict[str, Any] = {".png": {"Software": None}, ".pdf": {"CreationDate": None}}
         metadata = empty.get(form, {"Date": None})
@@ -94,7 +99,7 @@ def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -
         at = [place for place, _ in line]
         heights = [level.median_us / usual for _, level in line]
         subject = line[-1][1].subject
-        label = f"{words(subject.shape)} {subject.dtype}, {usual:.3g} us"
+        label = f"{words(subject.shape)} {one_line(subject.dtype)}, {usual:.3g} us"
         (drawn,) = axis.plot(at, heights, marker=".", markersize=4, linewidth=1, label=label)
         low = [level.low_us / usual for _, level in line]
         high = [level.high_us / usual for _, level in line]
@@ -102,7 +107,7 @@ def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -
         if identity in slower:
             axis.plot(at[-1:], heights[-1:], "o", color="red", fillstyle="none", markersize=9)
     axis.axhline(1.0, color="black", linewidth=0.6, linestyle="--", zorder=0)
-    axis.set_title(kernel, loc="left")
+    axis.set_title(one_line(kernel), loc="left")
     axis.spines[["top", "right"]].set_visible(False)
     axis.margins(y=0.15)
     least, most = axis.get_ylim()
@@ -116,5 +121,6 @@ def _name_runs(axis: Any, history: Sequence[Entry]) -> None:
     """Some runs by their labels, or else the day."""
     step = max(1, math.ceil(len(history) / _LABELS))
     at = list(range(0, len(history), step))
-    axis.set_xticks(at, [(history[n].label or history[n].date)[:10] for n in at], rotation=30)
+    names = [one_line(history[n].label or history[n].date)[:10] for n in at]
+    axis.set_xticks(at, names, rotation=30)
     axis.set_xlim(-0.5, len(history) - 0.5)

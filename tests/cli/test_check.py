@@ -211,6 +211,28 @@ def test_names_from_files_are_no_markup(runs: Commands) -> None:
     assert "\x1b" not in runs.run("check", "{}/run.json", *BASE).out
 
 
+def test_names_from_files_in_a_figure(runs: Commands) -> None:
+    """A name or label that would be mathematics, or that no font and no file has, is drawn."""
+    pytest.importorskip("matplotlib")
+    odd = simulated(0, **{"$\\none$": 10.0})
+    write(runs, "odd", replace(odd, label="a $\\b$ \ud800 \x1b"))
+    ran = runs.run("check", "{}/odd.json", *BASE, "--figure", "{}/trend.svg")
+    assert (ran.code, ran.err) == (3, "")
+    assert "<!-- $\\none$ -->" in (runs.folder / "trend.svg").read_text()
+
+
+def test_a_figure_of_one_gpu(runs: Commands) -> None:
+    """What another GPU took is no point of this one's trend."""
+    pytest.importorskip("matplotlib")
+    history = ("--history", "{}/history.jsonl", "--record")
+    other = replace(simulated(2, **STEADY), environment=replace(HERE, gpu="NVIDIA L4"))
+    write(runs, "other", other)
+    runs.run("check", "{}/other.json", *BASE, *history)
+    runs.run("check", "{}/run.json", *BASE, *history, "--figure", "{}/trend.svg")
+    assert "median of 1 run, NVIDIA H200 -->" in (runs.folder / "trend.svg").read_text()
+    assert len(read_history(runs.folder / "history.jsonl")) == 2
+
+
 def workflow_commands() -> list[list[str]]:
     """The asmtune commands of the example workflow, their expressions filled in."""
     document: Any = yaml.safe_load(WORKFLOW.read_text())
