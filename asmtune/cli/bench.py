@@ -35,7 +35,9 @@ Kernels = Annotated[
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="The run's file: .json or .json.gz.")
 ]
-Processes = Annotated[int, typer.Option(min=1, help="So many time all kernels, one after another.")]
+Processes = Annotated[
+    int, typer.Option(min=1, max=200, help="So many time all kernels, one after another.")
+]
 Label = Annotated[str, typer.Option(help="What the run is called, such as a commit.")]
 
 

@@ -122,6 +122,11 @@ def _pair(old: Timed, new: Timed, terms: Terms, known: Sequence[Entry]) -> _Pair
     band = band_of(known, new.subject) if terms.threshold is None else None
     if band is not None:
         return _Pair(old, new, band.least_us, band.most_us, remark)
+    if terms.threshold is None and len(known) >= LEAST_RUNS:
+        had = f"fewer than {LEAST_RUNS} runs of the history have it"
+        remark = "; ".join(
+            filter(None, [remark, f"{had}: judged by a threshold of {FALLBACK:.0%}"])
+        )
     factor = 1 + (FALLBACK if terms.threshold is None else terms.threshold)
     return _Pair(old, new, old.median_us / factor, old.median_us * factor, remark)
 

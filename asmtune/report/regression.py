@@ -53,7 +53,7 @@ def check_markdown(check: Check) -> str:
             _markdown_table(quiet),
             "</details>",
         ]
-    said = [f"{_plain(check.run)} against {_plain(check.base)}; {check.terms.words}."]
+    said = [f"Run {_plain(check.run)} against {_plain(check.base)}; {check.terms.words}."]
     parts.append("\n".join([*said, *(f"- {_plain(text)}" for text in check.remarks)]))
     return "\n\n".join(parts)
 
@@ -118,6 +118,6 @@ def _markdown_table(findings: Sequence[Finding]) -> str:
 def _plain(text: str) -> str:
     """Text of a file as Markdown shows it: nothing in it is markup."""
     escaped = one_line(text).replace("&", "&amp;").replace("<", "&lt;")
-    for sign in "\\|`*_[]":
+    for sign in "\\|`*_[]~$#":
         escaped = escaped.replace(sign, f"\\{sign}")
     return escaped

@@ -193,6 +193,7 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         (("{}/doubled.py", "-o", "{}/r.json", "--shape", "m=1"), "the shape lacks n"),
         (("{}/doubled.py", "-o", "{}/r.json", "--dtype", "i8"), "does not support i8"),
         (("{}/doubled.py", "-o", "{}/r.json", "--processes", "0"), "--processes"),
+        (("{}/doubled.py", "-o", "{}/r.json", "--processes", "201"), "--processes"),
     ],
 )
 def test_bad_input(arguments: Sequence[str], says: str, commands: Commands) -> None:

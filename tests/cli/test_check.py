@@ -211,6 +211,13 @@ def test_names_from_files_are_no_markup(runs: Commands) -> None:
     assert "\x1b" not in runs.run("check", "{}/run.json", *BASE).out
 
 
+def test_a_label_starts_no_block(runs: Commands) -> None:
+    """A label at the start of a line is no heading, and neither formula nor strike within."""
+    write(runs, "odd", replace(simulated(1, **STEADY), label="# 1 ~~x~~ $y$"))
+    text = runs.run("check", "{}/odd.json", *BASE, "--format", "markdown").out
+    assert "\nRun \\# 1 \\~\\~x\\~\\~ \\$y\\$ against " in text
+
+
 def test_names_from_files_in_a_figure(runs: Commands) -> None:
     """A name or label that would be mathematics, or that no font and no file has, is drawn."""
     pytest.importorskip("matplotlib")

@@ -207,6 +207,19 @@ def test_a_short_history_falls_back() -> None:
     )
 
 
+def test_a_row_that_is_new_in_the_history() -> None:
+    """A row that a long history has too seldom is judged by the fixed threshold, and says so."""
+    history: tuple[Any, ...] = ()
+    for place in range(6):
+        rows = [timed(name, [[10.0 + place]] * 8) for name in ("one", "two")[: 1 + (place > 3)]]
+        history = extended(history, run_of(*rows, label=str(place)))
+    base = simulated(0, one=10.0, two=20.0)
+    check = compare(base, simulated(1, one=10.0, two=20.0), Terms(threshold=None), history)
+    remarks = {finding.subject.kernel: finding.remark for finding in check.findings}
+    said = "fewer than 5 runs of the history have it: judged by a threshold of 3%"
+    assert remarks == {"one": "", "two": said}
+
+
 def test_boards_compare_by_the_history() -> None:
     """A history that spans boards knows how far they differ."""
     base = simulated(0, **STEADY)
