@@ -64,13 +64,13 @@ class Counts:
         Args:
             work: what its IR asks for.
             target: the machine; a product of a type for which it has no rate is the
-                ordinary cores' work.
+                ordinary cores' work, but for fp8, which is widened to fp16.
             dtypes: of its tensors; where none holds floats, what is reduced are integers.
         """
         products: dict[str, float] = {}
         vector = _element_flops(work, dtypes)
         for dot in work.dots:
-            unit = _unit(dot)
+            unit = _unit(dot, target)
             if unit in target.tensor_flops_per_s:
                 products[unit] = products.get(unit, 0.0) + dot.flops * work.programs
             else:
@@ -113,10 +113,12 @@ class Load:
         return self.flops / self.bytes if self.flops and self.bytes else None
 
 
-def _unit(dot: DotWork) -> str:
+def _unit(dot: DotWork, target: Target) -> str:
     if dot.dot.operand == "f32":
         return "tf32" if dot.precision.startswith("tf32") else VECTOR
-    return _UNITS.get(dot.dot.operand, VECTOR)
+    unit = _UNITS.get(dot.dot.operand, VECTOR)
+    # Where tensor cores take no fp8, Triton widens it to what they take.
+    return "fp16" if unit == "fp8" and unit not in target.tensor_flops_per_s else unit
 
 
 def _element_flops(work: Work, dtypes: Iterable[str]) -> float:

@@ -99,6 +99,17 @@ def test_the_cores_follow_the_operands(
     assert (found.unit, found.flops) == (unit, 2 * 64**3)
 
 
+def test_widened_products(settings: Settings) -> None:
+    """An A100's tensor cores take no fp8: Triton makes fp16 of it, whose roof its product has."""
+    machine = load_target("A100")
+    pointers = {name: tensor(torch.float8_e5m2) for name in ("a_ptr", "b_ptr")}
+    pointers["c_ptr"] = tensor(torch.float32)
+    problem = Problem(multiplied, {**pointers, "SIZE": 64, "PRECISION": None}, (1,))
+    (work,) = Funnel(machine, make_scorer("roofline"), settings).front(problem).works([Config({})])
+    found = Counts.of(work, machine, problem.dtypes.values())
+    assert (found.unit, found.tensor_flops) == ("fp16", 2 * 64**3)
+
+
 def test_elements(counts_of: CountsOf) -> None:
     """A multiplication an element; a sum is one for each element added, reductions included."""
     assert counts_of(scale_problem(), Config({"BLOCK": 1024})).flops == 4096
