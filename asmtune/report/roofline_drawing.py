@@ -27,6 +27,9 @@ _MARKER: Final = 7.0
 _FRAME: Final = (0.07, 0.15, 0.745, 0.78)
 """Of the axes in the figure: on the right stand the names of the cores' roofs."""
 
+_WIDE: Final = 100.0
+"""The ratio of an axis's ends from which on its decades are numbers enough."""
+
 _ARROW: Final = "from the default config to the tuned one, or to the model's first pick"
 
 
@@ -68,8 +71,8 @@ class Drawing:
         axes.set(xscale="log", yscale="log")
         axes.set(xlim=(window.left, window.right), ylim=(window.bottom, window.top))
         axes.set(xlabel="FLOPs a byte of DRAM traffic", ylabel="TFLOP/s")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value / 1e12:g}")
+        _number(axes.xaxis, 1.0, window.right / window.left)
+        _number(axes.yaxis, 1e12, window.top / window.bottom)
         axes.grid(which="major", color=self._ink, alpha=0.2, linewidth=0.6)
         axes.set_title(f"{self._chart.target}: {summary(self._chart)}", loc="left", fontsize=10)
 
@@ -185,6 +188,16 @@ class Drawing:
     def _box(text: Text) -> Box:
         extent = text.get_window_extent()
         return Box(extent.x0, extent.y0, extent.x1, extent.y1)
+
+
+def _number(axis: Any, unit: float, span: float) -> None:
+    """Plain numbers at the decades; where an axis spans few of them, at 2 and 5 as well."""
+
+    def between(value: float, _: int | None = None) -> str:
+        return f"{value / unit:g}" if span < _WIDE and f"{value:e}"[0] in "25" else ""
+
+    axis.set_major_formatter(lambda value, _: f"{value / unit:g}")
+    axis.set_minor_formatter(between)
 
 
 def _stairs(box: Box, steps: int = 8) -> list[Box]:

@@ -21,7 +21,7 @@ from asmtune.report.roofline_drawing import Drawing
 from asmtune.report.roofline_figure import COLOURS, INK, draw
 from asmtune.report.roofline_names import MOST_LABELS, labels
 from asmtune.report.roofline_window import Window, points_of
-from asmtune.roofline import Chart
+from asmtune.roofline import Chart, Counts
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -65,6 +65,14 @@ def test_what_the_picture_says() -> None:
     named = root.find(f"{SVG}title")
     assert named is not None
     assert (named.text or "").startswith("Roofline of H200: 4 launches")
+
+
+def test_axes_of_few_decades() -> None:
+    """A copy alone spans less than two: the numbers between are plain, as those of decades are."""
+    alone = chart([entry("copy", Counts("fp32", 0.0, 0.0, 4e8), (110.0, 100.0))])
+    shown = texts(draw(alone, "svg"))
+    assert not [text for text in shown if "$" in text]
+    assert {"5", "10", "20", "50"} <= set(shown)
 
 
 def test_it_reads_on_light_and_on_dark() -> None:
