@@ -161,6 +161,8 @@ def test_loops_that_wait() -> None:
         ("HADD2.F32", OpClass.CONVERT),
         ("ULOP3.LUT", OpClass.LOGIC),
         ("UTMALDG.2D", OpClass.BULK_COPY),
+        ("CGAERRBAR", OpClass.FENCE),
+        ("UP2UR", OpClass.LOGIC),
         ("WARPSYNC.COLLECTIVE", OpClass.BRANCH),
         ("NEWOP.X", OpClass.UNKNOWN),
     ],
