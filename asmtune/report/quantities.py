@@ -121,7 +121,10 @@ def amount(value: float, unit: str) -> str:
         return _scaled(value, 1000.0, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"))
     if value >= 1e6:
         return _scaled(value, 1000.0, ("", "thousand", "million", "billion", "trillion"))
-    return f"{value:,.0f}" if value == math.floor(value) or value >= 100 else f"{value:.2f}"
+    if value == math.floor(value) or value >= 100:
+        return f"{value:,.0f}"
+    # Of a few programs waves are thousandths.
+    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
 def _scaled(value: float, step: float, names: tuple[str, ...]) -> str:

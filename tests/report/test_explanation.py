@@ -279,6 +279,7 @@ def test_against_what_was_not_compiled(target: Target, settings: Settings) -> No
     ("value", "unit", "text"),
     [
         (0.25, "1", "0.25"),
+        (0.0038, "1", "0.0038"),
         (2, "1", "2"),
         (12345, "cycle", "12,345"),
         (1.25e6, "1", "1.2 million"),
@@ -289,5 +290,5 @@ def test_against_what_was_not_compiled(target: Target, settings: Settings) -> No
     ],
 )
 def test_amounts(value: float, unit: str, text: str) -> None:
-    """Short, with units; whole numbers without a fraction."""
+    """Short, with units; whole numbers without a fraction, small ones with two digits."""
     assert amount(value, unit) == text
