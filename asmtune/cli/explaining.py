@@ -14,7 +14,7 @@ from asmtune.errors import CompileError, StoreError
 from asmtune.features import ProfileReader
 from asmtune.features.code import Language
 from asmtune.fingerprint import versions
-from asmtune.funnel import Funnel
+from asmtune.funnel import DEFAULT_FAILS, Funnel
 from asmtune.records import Artifact, PruneReport, Verdict
 from asmtune.report.code import CodeReader
 from asmtune.report.comparison import compared
@@ -132,7 +132,12 @@ def _report(asked: Asked, rival: Rival | None, scorer: str) -> PruneReport:
         keep = Keep.default(scorer)
         funnel = Funnel(asked.target, make_scorer(scorer), asked.settings, keep, progress)
         try:
-            return funnel.prune(loaded.problem, space)
+            report = funnel.prune(loaded.problem, space)
+            if not asked.alone:
+                return report
+            # Here the first config stands for a default, which it need not be.
+            notes = (note for note in report.notes if not note.startswith(DEFAULT_FAILS))
+            return replace(report, notes=tuple(notes))
         except CompileError:
             if not asked.alone:
                 raise

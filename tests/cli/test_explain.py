@@ -184,6 +184,13 @@ def test_alone_a_config_that_fails_is_explained(commands: Commands) -> None:
     assert "does not compile: kernel at lower: line 3 of the kernel" in ran.out
 
 
+def test_alone_no_config_is_called_the_default(commands: Commands) -> None:
+    """What fails beside one that runs is the config that was named, and no note says otherwise."""
+    ran = commands.run(*DOUBLED, "--alone", "--config", "num_warps=64", "--against", "num_warps=2")
+    assert "dropped at rules" in ran.out
+    assert "the default config" not in ran.out
+
+
 def test_what_is_not_in_the_space_is_told(commands: Commands) -> None:
     """Either config, with the axis and its values; it is explained all the same."""
     ran = commands.run(*DOUBLED, "--config", "BLOCK=512", "--against", "num_warps=8")
