@@ -13,10 +13,10 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from asmtune.errors import InputError
-from asmtune.regression.run import BenchRun
+from asmtune.regression.run import BenchRun, Why
 from asmtune.store.values import parse_json, printable
 from asmtune.trace.forms import decoded, encoded
 
@@ -68,6 +68,10 @@ def run_from_json(document: Any, where: str) -> BenchRun:
         if not row.samples or not all(row.samples):
             raise InputError(f"{field}: a process without samples; {_MADE_BY}")
         check_times([us for samples in row.samples for us in samples], field, _MADE_BY)
+    for place, one in enumerate(run.missed):
+        if one.why not in get_args(Why):
+            known = " or ".join(get_args(Why))
+            raise InputError(f"{where}, missed[{place}], why: expected {known}; {_MADE_BY}")
     (subject, often), *_ = Counter(row.subject.identity for row in run.rows).most_common(1)
     if often > 1:
         raise InputError(f"{where}: {printable(subject)} stands there {often} times; {_MADE_BY}")

@@ -84,6 +84,10 @@ BAD = {
     "endless": (of_samples([[1e308]]), "expected times above 0, from 1e-06 to 1e+12 us"),
     "none at all": (of_samples([[5e-324]]), "expected times above 0, from 1e-06 to 1e+12 us"),
     "before the first": (changed(version=0), "there is no form 0"),
+    "missed otherwise": (
+        changed(missed=[{**run_to_json(RUN)["missed"][0], "why": "odd"}]),
+        "missed[0], why: expected failed or unknown",
+    ),
     "NaN": (of_samples([[float("nan")]]), "not JSON"),
     "text": (of_samples([["1"]]), 'rows[0], samples[0][0]: expected a number, found "1"'),
     "flat": (of_samples([1.0]), "rows[0], samples[0]: expected a list, found 1.0"),
