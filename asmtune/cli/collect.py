@@ -16,6 +16,7 @@ from asmtune.kernel_module import load_kernel_module
 from asmtune.score import make_scorer
 from asmtune.settings import Settings
 from asmtune.target import match_device
+from asmtune.whole_files import write_whole
 
 
 def collect(
@@ -56,6 +57,4 @@ def _summary(task: dict[str, Any]) -> str:
 
 def _write(path: Path, document: dict[str, Any]) -> None:
     data = json.dumps(document).encode()
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    part.replace(path)
+    write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)

@@ -13,16 +13,12 @@ def check_destinations(
 ) -> None:
     """Makes sure that each file can be replaced, and that none takes another's place.
 
-    Files are written beside their place and moved there, which would put a plain file where a
-    device such as /dev/null or a pipe stands.
-
     Args:
         wanted: options with the files that they name.
         read: files that must stay, by what they are called.
 
     Raises:
-        InputError: a file's folder is missing, it is a folder, a device or a pipe, or it is
-            named twice or read.
+        InputError: a file's folder is missing, it is a folder, or it is named twice or read.
     """
     taken = {path.resolve(): what for what, path in (read or {}).items()}
     for option, path in wanted:
@@ -30,8 +26,6 @@ def check_destinations(
             raise InputError(
                 f"{option} {path}: no such folder, or a folder itself; name a file to write"
             )
-        if path.exists() and not path.is_file():
-            raise InputError(f"{option} {path}: a device or a pipe; name a file to write")
         if path.resolve() in taken:
             raise InputError(
                 f"{option} {path}: {taken[path.resolve()]} is that file; name another one"

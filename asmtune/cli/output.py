@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from asmtune.errors import InputError
+from asmtune.whole_files import write_whole
 
 _UNLIMITED = 2000  # columns; wider than any table, so that none is folded
 
@@ -56,13 +57,8 @@ def _print(text: str) -> None:
 
 
 def _write(path: Path, content: str | bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    data = content if isinstance(content, bytes) else (content.rstrip("\n") + "\n").encode()
     try:
-        if isinstance(content, bytes):
-            part.write_bytes(content)
-        else:
-            part.write_text(content.rstrip("\n") + "\n", encoding="utf-8")
-        part.replace(path)
+        write_whole(path, data)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise InputError(f"--output {path}: {error.strerror}") from error

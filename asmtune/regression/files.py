@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,6 +18,7 @@ from asmtune.errors import InputError
 from asmtune.regression.run import BenchRun, Why
 from asmtune.store.values import parse_json, printable
 from asmtune.trace.forms import decoded, encoded
+from asmtune.whole_files import write_whole
 
 FORMAT: Final = "asmtune-bench"
 VERSION: Final = 1
@@ -161,12 +161,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            part.write_bytes(data)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, data)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; name a file to write") from error

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from asmtune.errors import ParseError
 from asmtune.score.error import Cut, ErrorTable
+from asmtune.whole_files import write_whole
 
 ERROR_FILE: Final = Path(__file__).with_name("data") / "error.json"
 """The tables that ship with the package."""
@@ -55,9 +56,7 @@ class Errors:
         ]
         about = {"format": FORMAT, "version": VERSION, "device": self.device}
         document = {**about, "provenance": dict(self.provenance), "tables": tables}
-        part = path.with_name(f".{path.name}.part")
-        part.write_text(json.dumps(document, allow_nan=False) + "\n", encoding="utf-8")
-        part.replace(path)
+        write_whole(path, (json.dumps(document, allow_nan=False) + "\n").encode())
 
     @classmethod
     def load(cls, path: Path) -> Errors:

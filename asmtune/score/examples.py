@@ -21,6 +21,7 @@ from asmtune.records import Features
 from asmtune.score.forest import UNREADABLE, check_archive
 from asmtune.score.vectors import BASE, Scale, base_columns, schema, vectors
 from asmtune.target import Target
+from asmtune.whole_files import write_whole
 
 MOST_ROWS: Final = 220
 """Of a task: its fastest third, and a choice of the rest."""
@@ -117,12 +118,12 @@ class Examples:
             "tasks": tasks,
         }
         text = json.dumps(about, sort_keys=True, indent=1).encode()
-        part = path.with_name(f".{path.name}.part")
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
             _put(archive, "about", np.frombuffer(text, dtype=np.uint8))
             for name, array in _arrays(self.tasks).items():
                 _put(archive, name, array.astype(np.float16))
-        part.replace(path)
+        write_whole(path, packed.getvalue())
 
     @classmethod
     def load(cls, path: Path) -> Examples:

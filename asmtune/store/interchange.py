@@ -13,7 +13,6 @@ difference between two versions of a file reads as what has changed.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +26,7 @@ from asmtune.store.codec import (
     winner_is_timed,
 )
 from asmtune.store.values import expected, parse_json, shown
+from asmtune.whole_files import write_whole
 
 FORMAT: Final = "asmtune-tuned"
 VERSION: Final = 1
@@ -91,16 +91,8 @@ def write(path: Path, records: Iterable[TuneRecord], *, samples: bool = False) -
         StoreError: the file cannot be written.
     """
     text = dumps(records, samples=samples)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            with part.open("x", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, text.encode())
     except OSError as error:
         raise StoreError(
             f"{path}: cannot be written ({error.strerror or error}); "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -187,7 +186,6 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         (("{}/doubled.py",), "bench: name the file to write: --output run.json"),
         (("{}/doubled.py", "-o", "{}"), "no such folder, or a folder itself"),
         (("{}/doubled.py", "-o", "{}/none/run.json"), "no such folder, or a folder itself"),
-        (("{}/doubled.py", "-o", "{}/pipe"), "a device or a pipe; name a file"),
         (("matmull", "-o", "{}/r.json"), "unknown kernel 'matmull'"),
         (("{}/syntax.py", "-o", "{}/r.json"), "syntax.py, line 2"),
         (("{}/doubled.py", "-o", "{}/r.json", "--shape", "m=1"), "the shape lacks n"),
@@ -198,7 +196,6 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_bad_input(arguments: Sequence[str], says: str, commands: Commands) -> None:
     """Each is refused in one line, and nothing is written."""
-    os.mkfifo(commands.folder / "pipe")
     assert says in commands.refused("bench", *arguments)
     assert not (commands.folder / "r.json").exists()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -160,28 +159,24 @@ def test_a_figure(runs: Commands) -> None:
         (("{}/run.json", *BASE, "--history", "{}/empty.json"), "the file is empty"),
         (("{}/run.json", *BASE, "--history", "{}", "--record"), "a folder itself"),
         (("{}/run.json", *BASE, "--history", "{}"), "Is a directory"),
-        (("{}/run.json", *BASE, "--output", "{}/pipe"), "a device or a pipe; name a file"),
         (("{}/run.json", *BASE, "--output", "{}/base.json"), "--baseline is that file"),
     ],
 )
 def test_bad_input(arguments: Sequence[str], says: str, runs: Commands) -> None:
     """Each is refused in one line with exit code 2."""
     (runs.folder / "empty.json").write_text("")
-    os.mkfifo(runs.folder / "pipe")
     newer = json.loads((runs.folder / "base.json").read_text()) | {"version": 9}
     (runs.folder / "newer.json").write_text(json.dumps(newer))
     assert says.replace("{}", str(runs.folder)) in runs.refused("check", *arguments)
 
 
-@pytest.mark.parametrize("name", ["none/check.txt", "pipe", "history.jsonl"])
+@pytest.mark.parametrize("name", ["none/check.txt", "history.jsonl"])
 def test_nothing_is_kept_where_not_all_can_be(name: str, runs: Commands) -> None:
-    """A result that has no place leaves neither history nor figure, and a pipe a pipe."""
-    os.mkfifo(runs.folder / "pipe")
+    """A result that has no place leaves neither history nor figure."""
     before = sorted(runs.folder.iterdir())
     kept = ("--history", "{}/history.jsonl", "--record", "--figure", "{}/trend.svg")
     assert "--" in runs.refused("check", "{}/run.json", *BASE, *kept, "-o", f"{{}}/{name}")
     assert sorted(runs.folder.iterdir()) == before
-    assert (runs.folder / "pipe").is_fifo()
 
 
 def test_a_corrupt_history_stays(runs: Commands) -> None:
