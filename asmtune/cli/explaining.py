@@ -115,6 +115,7 @@ def explained(asked: Asked, default: Config, scorer: str, language: Language) ->
         reading=None if artifact is None else ProfileReader(asked.target).reading(artifact),
         code=_code(asked, verdict, language),
         other_code=_code(asked, comparison.other, language) if comparison else None,
+        guesses=() if artifact is None else _reader(asked).guesses(verdict.config, artifact),
         searched=not asked.alone,
     )
 
@@ -166,11 +167,15 @@ def _artifact(verdict: Verdict, settings: Settings) -> Artifact | None:
     return found if isinstance(found, Artifact) else None
 
 
+def _reader(asked: Asked) -> CodeReader:
+    return CodeReader(asked.loaded.problem, asked.target)
+
+
 def _code(asked: Asked, verdict: Verdict, language: Language) -> Code | None:
     artifact = _artifact(verdict, asked.settings)
     if artifact is None:
         return None
-    reader = CodeReader(asked.loaded.problem, asked.target)
+    reader = _reader(asked)
     if language == "SASS":
         return reader.sass(verdict.config, artifact)
     return reader.ptx(verdict.config, artifact)

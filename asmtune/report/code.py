@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from asmtune.asm import parse_ptx, parse_sass
 from asmtune.compile import disassemble
 from asmtune.config import Config
@@ -14,6 +16,7 @@ from asmtune.funnel.judge import Judge
 from asmtune.problem import Problem
 from asmtune.records import Artifact, Failure
 from asmtune.target import Target
+from asmtune.workload import Doubt, Work
 
 
 class CodeReader:
@@ -57,5 +60,26 @@ class CodeReader:
 
     def runs(self, config: Config, artifact: Artifact) -> tuple[Run, ...]:
         """How often one program runs each segment of the PTX, as the features have it."""
-        work = self._judge.work(config, artifact.outputs["ttir"])
-        return executions(self._read(artifact), work)
+        return executions(self._read(artifact), self._work(config, artifact))
+
+    def guesses(self, config: Config, artifact: Artifact) -> tuple[str, ...]:
+        """What counts and predicted times rest on that could not be evaluated, a phrase each.
+
+        Raises:
+            ProblemError: the grid of the config is none.
+        """
+        return tuple(map(_guess, self._work(config, artifact).doubts))
+
+    def _work(self, config: Config, artifact: Artifact) -> Work:
+        return self._judge.work(config, artifact.outputs["ttir"])
+
+
+_CONTROL: Final = {"scf.for": "a loop", "scf.while": "a while loop"}
+
+
+def _guess(doubt: Doubt) -> str:
+    """`line 9: a while loop that cannot be evaluated (computed by tt.reduce): 16 trips assumed`."""
+    where = f"line {doubt.line}: " if doubt.line else ""
+    what = _CONTROL.get(doubt.operation, "a branch")
+    assumed = "1 trip" if doubt.assumed == "1 trips" else doubt.assumed
+    return f"{where}{what} that cannot be evaluated ({doubt.reason}): {assumed} assumed"

@@ -31,6 +31,7 @@ class Explained:
         reading: its parsed assembly; None where it did not compile.
         code: its code, or why it cannot be shown; None where it did not compile.
         other_code: of the other config, likewise.
+        guesses: what its predicted time and its counts rest on that could not be evaluated.
         searched: whether the whole space was judged, so that what it does not hold can be told.
     """
 
@@ -42,6 +43,7 @@ class Explained:
     reading: Reading | None = None
     code: Code | None = None
     other_code: Code | None = None
+    guesses: tuple[str, ...] = ()
     searched: bool = True
 
     @property
@@ -89,6 +91,7 @@ def explained_json(explained: Explained, *, code: bool) -> str:
     features = explained.verdict.features
     more: dict[str, Any] = {
         "terms_us": None if features is None else terms_us(features, explained.target),
+        "guesses": list(explained.guesses),
         "suggestions": [_suggestion(each) for each in explained.suggestions],
         "instead": _config(explained.instead),
         "comparison": _comparison(explained.comparison),

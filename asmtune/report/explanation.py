@@ -87,6 +87,7 @@ def _prediction(explained: Explained) -> Iterator[Text]:
         )
         if shown := ", ".join(numbers):
             yield Text(f"  {shown}")
+    yield from (Text(f"  a guess: {guess}", "yellow") for guess in explained.guesses)
     for word, suggestion in zip(("try: ", "or:  "), explained.suggestions, strict=False):
         yield Text(f"  {word}{_advice(explained, suggestion)}")
 

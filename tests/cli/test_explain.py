@@ -29,6 +29,20 @@ def sums(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 """
 )
 
+RAGGED = (
+    HEAD
+    + """
+@triton.jit
+def ragged(x_ptr, length_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    length = tl.load(length_ptr + tl.program_id(0))
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, length, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + tl.program_id(0) * n + at, mask=at < length, other=0.0)
+    tl.store(y_ptr + tl.program_id(0), tl.sum(total, 0))
+"""
+)
+
 
 @pytest.fixture
 def sums(commands: Commands) -> tuple[str, ...]:
@@ -182,6 +196,25 @@ def test_alone_a_config_that_fails_is_explained(commands: Commands) -> None:
     assert "dropped at compile, not ranked" in ran.out
     assert ran.out.count("missing_name is not defined") == 1
     assert "does not compile: kernel at lower: line 3 of the kernel" in ran.out
+
+
+def test_a_guess_is_told(commands: Commands) -> None:
+    """Trips that memory decides are called assumed, with their line, in text and JSON."""
+    (commands.folder / "ragged.py").write_text(RAGGED)
+    values = ("--arg", "x_ptr=fp32[64,n]", "--arg", "length_ptr=i32[64]", "--arg", "y_ptr=fp32[64]")
+    asked = ("explain", "{}/ragged.py:ragged", *values, "--arg", "n=4096", "--axis", "BLOCK=128")
+    line = 1 + RAGGED[: RAGGED.index("for start")].count("\n")
+    guess = f"line {line}: a loop that cannot be evaluated (loaded from memory): 32 trips assumed"
+    ran = commands.run(*asked, "--grid", "64", "--alone")
+    assert f"\n  a guess: {guess}\n" in first_block(ran.out)
+    assert "32 trips a program" in ran.out
+    document = json.loads(commands.run(*asked, "--grid", "64", "--alone", "--json").out)
+    assert document["guesses"] == [guess]
+
+
+def test_what_can_be_evaluated_is_no_guess(commands: Commands, sums: tuple[str, ...]) -> None:
+    """A loop whose bound is an argument has no such line."""
+    assert "a guess" not in commands.run(*sums, "--alone").out
 
 
 def test_alone_no_config_is_called_the_default(commands: Commands) -> None:
