@@ -39,6 +39,17 @@ def problem(shape, dtype, device):
     return Problem(kernel, {"x_ptr": x, "n": shape["n"]}, grid, shape, "<b>twice</b></title>")
 """
 
+STORE = "    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)\n"
+LOOP = """\
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0).to(tl.float32)
+    if TAG == "loops":
+        while tl.max(x, 0) > 1:
+            x = x * 0.5
+    tl.store(x_ptr + at, x, mask=at < n)
+"""
+TAGS = """("</script><b>", "<img src=x onerror=alert(1)>", '"q"')"""
+SOME_LOOP = HOSTILE.replace(STORE, LOOP).replace(TAGS, '("loops", "ends")')
+
 
 def lines(here: Opened, name: str, kind: str = "") -> list[str]:
     """The texts in sight of a pane, of a class where one is named."""
@@ -159,6 +170,21 @@ def test_comparing(gemm: Made, gemm_page: Path, opened: Opener) -> None:
     assert there.page.inner_text("#diff-count") == here.page.inner_text("#diff-count")
 
 
+def test_comparing_with_what_has_no_loop(
+    settings: Settings, tmp_path: Path, opened: Opener
+) -> None:
+    """The hot loop stands beside the whole of a kernel without one, and the page says so."""
+    (tmp_path / "some_loop.py").write_text(SOME_LOOP)
+    path = tmp_path / "some_loop.html"
+    path.write_text(of_module(tmp_path / "some_loop.py", settings).page(), encoding="utf-8")
+    for picked, told in (("0.0,0.1", "the left has no loop"), ("0.1,0.0", "the right has no loop")):
+        here = opened(path, f"#view=compare&picked={picked}")
+        here.page.wait_for_selector("#diff .pair")
+        assert here.page.inner_text("#diff-count").endswith(f"; {told}: all of it is shown")
+        here.page.select_option("#diff-scope", "all")
+        here.until(lambda: here.page.inner_text("#diff-count").endswith(" lines differ"))  # noqa: B023
+
+
 def test_a_config_beside_itself(gemm_page: Path, opened: Opener) -> None:
     """Nothing differs between a config and itself, whatever counts."""
     here = opened(gemm_page, "#view=compare&picked=0.0,0.0&strict=1&scope=all")
@@ -203,6 +229,17 @@ def test_names_that_need_escaping(settings: Settings, tmp_path: Path, opened: Op
     assert here.violations() == []
 
 
+def test_guesses_stand_with_the_notes(settings: Settings, tmp_path: Path, opened: Opener) -> None:
+    """Trips that only memory tells are called assumed beside the predicted times."""
+    (tmp_path / "guessed.py").write_text(SOME_LOOP)
+    path = tmp_path / "guessed.html"
+    path.write_text(of_module(tmp_path / "guessed.py", settings).page(), encoding="utf-8")
+    line = 1 + SOME_LOOP[: SOME_LOOP.index("while")].count("\n")
+    notes = opened(path).page.inner_text("#notes")
+    assert f"rest on a guess, such as line {line}: a while loop that cannot" in notes
+    assert "trips assumed" in notes
+
+
 def test_without_debug_information(
     settings: Settings, tmp_path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +252,7 @@ def test_without_debug_information(
     here = code_of(opened, path, "#view=code&id=0.0")
     assert here.page.is_visible("#code-unmatched")
     assert any("st.global" in line for line in lines(here, "ptx"))
-    assert "source of the kernel was not found" in here.page.inner_text(".pane-source")
+    assert "Nothing says which source it comes from" in here.page.inner_text(".pane-source")
 
 
 def test_a_page_without_code(gemm: Made, tmp_path: Path, opened: Opener) -> None:

@@ -51,11 +51,12 @@ export class CodeView {
     const pieces = code?.sources ?? [];
     const source = pieces.length ? new SourceListing(pieces, listings.ptx ?? listings.sass) : null;
     const why = code === null ? report.withoutCode(row) : null;
-    this.panes.get("source").load(source, why ?? "The source of the kernel was not found.");
     this.panes.get("ptx").load(listings.ptx, why ?? code?.missing?.ptx ?? "There is no PTX.");
     this.panes.get("sass").load(listings.sass, why ?? code?.missing?.sass ?? "There is no SASS.");
     const any = listings.ptx ?? listings.sass;
     const unmatched = any !== null && !any.isMatched;
+    const lost = unmatched ? "Nothing says which source it comes from." : "The source of the kernel was not found.";
+    this.panes.get("source").load(source, why ?? lost);
     show(byId("code-unmatched"), unmatched);
     for (const pane of this.panes.values()) {
       if (pane.listing?.hotStart > 0) pane.list.top(pane.listing.hotStart - 3);

@@ -99,7 +99,8 @@ export class CompareView {
     show(byId("diff-note"), told !== "");
     show(this.box, this.rows.length > 0);
     const changed = this.rows.filter((row) => row.changed).length;
-    byId("diff-count").textContent = this.rows.length ? `${number(changed)} of ${number(this.rows.length)} lines differ` : "";
+    const differ = `${number(changed)} of ${number(this.rows.length)} lines differ${loopless(listings, state)}`;
+    byId("diff-count").textContent = this.rows.length ? differ : "";
     this.box.scrollTop = 0;
     this.list.reset(this.rows.length);
   }
@@ -153,6 +154,14 @@ function ratio(from, to) {
   if (typeof from !== "number" || typeof to !== "number" || from === 0 || to === 0) return "";
   const times = to / from;
   return `×${times.toFixed(Math.abs(times - 1) < 0.01 ? 4 : 2)}`;
+}
+
+/** Which side has no hot loop to compare, in words; nothing where all is compared. */
+function loopless(listings, { scope }) {
+  const lacks = listings.map((listing) => scope === "hot" && listing !== null && listing.hotStart < 0);
+  if (lacks.every(Boolean)) return "; neither has a loop: all is shown";
+  if (!lacks.some(Boolean)) return "";
+  return `; the ${lacks[0] ? "left" : "right"} has no loop: all of it is shown`;
 }
 
 /** Instructions of a text, in the hot loop or in all of it. */
