@@ -160,6 +160,25 @@ def test_the_link_restores_the_view(gemm_page: Path, opened: Opener) -> None:
     assert there.shown() == here.shown() == "2 of 8 configs"
 
 
+@pytest.mark.parametrize(
+    "link", ["#columns=constructor", "#sort=constructor", "#query=constructor%3D1"]
+)
+def test_a_link_with_a_name_that_is_no_column(link: str, gemm_page: Path, opened: Opener) -> None:
+    """A name that every object of JavaScript knows is no column either: the table is there."""
+    here = opened(gemm_page, link)
+    assert here.page.is_hidden("#fatal")
+    assert len(here.rows()) == 8
+    errors = {"#query=constructor%3D1": 'no column "constructor"'}
+    assert here.page.inner_text("#search-error") == errors.get(link, "")
+
+
+def test_a_link_with_a_language_that_is_none(gemm_page: Path, opened: Opener) -> None:
+    """The comparison is of the PTX then."""
+    here = opened(gemm_page, "#view=compare&picked=0.0,0.1&language=wasm")
+    here.page.wait_for_selector("#diff .pair")
+    assert here.page.input_value("#diff-language") == "ptx"
+
+
 def test_keys(gemm_page: Path, opened: Opener) -> None:
     """The table is worked by keys alone: move, choose, open, and back where one was."""
     here = opened(gemm_page)

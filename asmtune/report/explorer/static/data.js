@@ -40,6 +40,8 @@ export class Report {
     Object.assign(this, values);
     this.index = index;
     this.features = features;
+    // A name of a link or a search that every object knows, such as "constructor", is no column.
+    this.columns = Object.assign(Object.create(null), this.columns);
     this.size = this.columns.kept.length;
     this.columns.fate = this.columns.kept.map((kept, row) => this.#fate(kept, row));
     if (this.measured) {

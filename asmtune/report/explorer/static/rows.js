@@ -23,7 +23,8 @@ const TESTS = {
 
 /** The column that a word of a search names, or undefined. */
 function columnOf(report, word) {
-  const wanted = (SHORT[word.toLowerCase()] ?? word).toLowerCase();
+  const short = word.toLowerCase();
+  const wanted = Object.hasOwn(SHORT, short) ? SHORT[short] : short;
   return Object.keys(report.columns).find((name) => name.toLowerCase() === wanted);
 }
 

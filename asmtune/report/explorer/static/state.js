@@ -23,6 +23,7 @@ export function initialState() {
 }
 
 const PLAIN = ["sort", "query", "x", "y", "view", "id", "at", "language", "scope"];
+const COMPARED = ["ptx", "sass"]; // that two configs are compared in
 const LISTS = ["columns", "picked", "panes"];
 
 /** A state as the text after #. */
@@ -52,6 +53,7 @@ export function fromHash(text) {
     if (params.has(name)) state[name] = params.get(name).split(",").filter(Boolean);
   }
   if (params.has("log")) state.log = params.get("log") === "1";
+  if (!COMPARED.includes(state.language)) state.language = initialState().language;
   state.strict = params.get("strict") === "1";
   for (const [name, value] of params) {
     if (name.startsWith("is.")) state.facets[name.slice(3)] = value;
