@@ -43,7 +43,7 @@ TRIED_DTYPES: Final[Mapping[str, str]] = {
 def verdict_row(verdict: Verdict) -> dict[str, Any]:
     """A verdict: its config's axes, what was decided and why, its features."""
     row: dict[str, Any] = {
-        **_axes(verdict.config),
+        **_axes(verdict.config, {*VERDICT_DTYPES, "target"}),
         "kept": verdict.kept,
         "dropped_at": verdict.dropped_at,
         "rank": verdict.rank,
@@ -61,7 +61,7 @@ def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
     timed = sorted(record.measurements, key=lambda measurement: measurement.median_us)
     rows = [
         {
-            **_axes(measurement.config),
+            **_axes(measurement.config, {*TRIED_DTYPES}),
             "winner": measurement.config == record.winner,
             "median_us": measurement.median_us,
             "p20_us": measurement.p20_us,
@@ -73,7 +73,7 @@ def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
     ]
     return rows + [
         {
-            **_axes(config),
+            **_axes(config, {*TRIED_DTYPES}),
             "winner": config == record.winner,
             "failed_at": failure.stage,
             "failure": failure.kind,
@@ -83,8 +83,10 @@ def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
     ]
 
 
-def _axes(config: Config) -> dict[str, Any]:
-    axes = {**config.kwargs, **{option: getattr(config, option) for option in OPTION_AXES}}
+def _axes(config: Config, columns: set[str]) -> dict[str, Any]:
+    """An axis called as a column is, such as `rank`, stands as `config.rank` beside it."""
+    own = {f"config.{n}" if n in columns else n: value for n, value in config.kwargs.items()}
+    axes = {**own, **{option: getattr(config, option) for option in OPTION_AXES}}
     if config.ir_override is not None:
         axes["ir_override"] = config.to_dict()["ir_override"]
     return axes

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from sample_records import record_of
 
+from asmtune.config import Config
 from asmtune.errors import AsmtuneError
 from asmtune.features import FEATURES
 from asmtune.records import Features, PruneReport
@@ -55,6 +56,17 @@ def test_units_are_in_the_columns_names(pruned: PruneReport) -> None:
             assert feature.name in pruned.to_pandas().columns
     record = record_of(3).to_pandas()
     assert {"median_us", "p20_us", "p80_us"} <= set(record.columns)
+
+
+def test_an_axis_called_as_a_column_keeps_its_values(pruned: PruneReport) -> None:
+    """Axes named rank, kept or target stand beside the verdict's columns, in CSV and frame."""
+    config = Config({"rank": 7, "kept": "yes", "target": 3})
+    verdict = replace(pruned.verdicts[0], config=config)
+    report = replace(pruned, verdicts=(verdict,))
+    (row,) = csv.DictReader(io.StringIO(report_csv([report])))
+    assert (row["config.rank"], row["config.kept"], row["config.target"]) == ("7", "yes", "3")
+    assert (row["rank"], row["kept"], row["target"]) == (str(verdict.rank or ""), "True", "H200")
+    assert report.to_pandas()["config.rank"].tolist() == [7]
 
 
 def test_a_record_has_what_was_tried() -> None:
