@@ -116,7 +116,9 @@ def counted(row: Mapping[str, Any]) -> dict[str, Any]:
     """The counters, or why there are none: one row's trouble is not the others'."""
     try:
         return {"kernels": counters(row)}
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        return {"kernels": [], "not_counted": f"ncu had not ended after {_LIMIT_S} s"}
+    except RuntimeError as error:
         return {"kernels": [], "not_counted": str(error)[-300:]}
 
 
