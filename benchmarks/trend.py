@@ -52,7 +52,8 @@ def _slower(row: Timed) -> Timed:
 def rewritten(text: str, markdown: str) -> str:
     """The document with this Markdown, as it is written."""
     before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n```text\n{markdown}\n```\n\n{END}{rest.partition(END)[2]}"
+    shown = f"In the pull request:\n\n```text\n{markdown}\n```\n"
+    return f"{before}{BEGIN}\n{shown}\n{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asmtune.errors import InputError
-from asmtune.regression import files
 from asmtune.regression.files import read_run, run_from_json, run_to_json, write_run
 from asmtune.regression.history import (
     MOST_RUNS,
@@ -138,10 +138,10 @@ def test_a_failed_write_leaves_what_was_there(
     path = tmp_path / "run.json"
     path.write_text("before")
 
-    def full(self: Path, data: bytes) -> int:
+    def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InputError, match="No space left on device"):
         write_run(path, RUN)
     assert [child.name for child in tmp_path.iterdir()] == ["run.json"]
