@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from asmtune.config import Config
 from asmtune.records import Failure, Measurement, TuneRecord
 from asmtune.store import Store, abridged, interchange, key_digest, shipped_lookup
-from benchmarks.kernels.identities import DEVICE, identities
+from benchmarks.kernels.identities import DEVICE, Identity, identities
 from benchmarks.kernels.plan import Place, Plan
 from benchmarks.kernels.ship import CACHE, FASTEST, file_of, launched, main, ship
 from benchmarks.kernels.table import FILE, is_current
@@ -31,6 +32,12 @@ HOW = (
     "then python -m benchmarks.kernels.ship {0} --store kernels.sqlite, then "
     "python -m benchmarks.kernels.document"
 )
+
+
+@cache
+def launches(name: str) -> dict[str, list[Identity]]:
+    """What a kernel's rows launch; made once, since a layer by steps launches a thousand times."""
+    return {place.name: identities(place) for place in NEEDED.places([name])}
 
 
 @pytest.fixture(autouse=True)
@@ -52,9 +59,9 @@ def test_results_are_there(name: str) -> None:
 def test_configs_are_shipped(name: str) -> None:
     """Each key that a kernel's rows launch has a config in `cache/` that holds today."""
     answers = {
-        place.name: shipped_lookup(*identity)
-        for place in NEEDED.places([name])
-        for identity in identities(place)
+        place: shipped_lookup(*identity)
+        for place, made in launches(name).items()
+        for identity in made
     }
     assert answers
     missing = {place: a.detail or a.outcome for place, a in answers.items() if a.outcome != "hit"}
@@ -76,8 +83,8 @@ def test_files_are_of_kernels_and_small() -> None:
 def test_a_key_has_one_space(name: str) -> None:
     """Launches of one key search one space: else each would find the other's record stale."""
     spaces: dict[str, set[str]] = {}
-    for place in NEEDED.places([name]):
-        for key, expected in identities(place):
+    for made in launches(name).values():
+        for key, expected in made:
             spaces.setdefault(key_digest(key), set()).add(expected.space)
     assert spaces
     assert [digest for digest, found in spaces.items() if len(found) > 1] == []
