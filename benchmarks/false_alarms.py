@@ -28,7 +28,8 @@ from asmtune.regression.files import run_from_json
 from asmtune.regression.findings import Terms
 from asmtune.regression.run import BenchRun
 from benchmarks.bench_samples import FILE as RECORDED
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.marked import between
+from benchmarks.provenance import RESULTS, write
 
 FILE = RESULTS / "false_alarms.json"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "regression.md"
@@ -199,8 +200,7 @@ def table(found: dict[str, Any]) -> str:
 
 def rewritten(text: str, found: dict[str, Any]) -> str:
     """The document with the table of these results."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table(found)}\n{END}{rest.partition(END)[2]}"
+    return between(text, BEGIN, END, f"\n{table(found)}\n", DOCUMENT.name)
 
 
 def main() -> None:
@@ -210,10 +210,8 @@ def main() -> None:
     options = parser.parse_args()
     if not RECORDED.is_file():
         parser.error(f"no {RECORDED.name}: on an H200, python -m benchmarks.bench_samples")
-    found = {"provenance": provenance(), **results(options.draws)}
-    part_file = FILE.with_suffix(".part")
-    part_file.write_text(json.dumps(found, indent=1) + "\n")
-    part_file.replace(FILE)
+    found = results(options.draws)
+    write(FILE, found)
     DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), found))
     print(table(found))
 

@@ -19,6 +19,7 @@ from asmtune.regression.run import BenchRun, Timed
 from asmtune.report.regression import check_markdown
 from asmtune.report.trend import trend_figure
 from benchmarks.false_alarms import PROCESSES, part, recorded
+from benchmarks.marked import between
 
 PLANTED = "softmax"
 FACTOR = 1.05
@@ -51,9 +52,8 @@ def _slower(row: Timed) -> Timed:
 
 def rewritten(text: str, markdown: str) -> str:
     """The document with this Markdown, as it is written."""
-    before, _, rest = text.partition(BEGIN)
     shown = f"In the pull request:\n\n```text\n{markdown}\n```\n"
-    return f"{before}{BEGIN}\n{shown}\n{END}{rest.partition(END)[2]}"
+    return between(text, BEGIN, END, f"\n{shown}\n", DOCUMENT.name)
 
 
 def main() -> None:

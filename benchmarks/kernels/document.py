@@ -18,6 +18,7 @@ from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.figure import draw
 from benchmarks.kernels.rows import summary
 from benchmarks.kernels.table import FILE
+from benchmarks.marked import between
 from benchmarks.provenance import RESULTS
 from tests.kernels.accuracy import KERNELS, module_of
 
@@ -45,11 +46,7 @@ def rewritten(text: str, found: Mapping[str, Any]) -> str:
     Raises:
         ValueError: a mark is missing.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{DOCUMENT.name} lacks {BEGIN!r}, or {END!r} after it; put them back")
-    return f"{before}{BEGIN}\n\n{tables(found)}\n{END}{after}"
+    return between(text, BEGIN, END, f"\n\n{tables(found)}\n", DOCUMENT.name)
 
 
 def tables(found: Mapping[str, Any]) -> str:
