@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from asmtune.cli.assignments import parse_assignments
 from asmtune.config import Config
@@ -99,11 +99,8 @@ def rival_after(
 def measured(record: TuneRecord | None, config: Config) -> float | None:
     """Microseconds that a record has of a config; stored configs come without hooks."""
     values = config.to_dict()
-    timings: Mapping[Any, float] = {
-        tuple(m.config.to_dict().items()): m.median_us
-        for m in (record.measurements if record else ())
-    }
-    return next((us for key, us in timings.items() if dict(key) == values), None)
+    timed = record.measurements if record else ()
+    return next((m.median_us for m in timed if m.config.to_dict() == values), None)
 
 
 def _missing(stored: Lookup) -> str:

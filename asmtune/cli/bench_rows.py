@@ -9,7 +9,7 @@ from typing import Any
 
 from asmtune.cli.shapes import shapes_of
 from asmtune.cli.stored import user_shelf
-from asmtune.cli.tuning_queue import Queue
+from asmtune.cli.tuning_queue import Queue, reference_of
 from asmtune.config import Config
 from asmtune.dispatch.misses.own import own_config
 from asmtune.errors import InputError
@@ -114,12 +114,6 @@ class Asked:
             return Missed(subject, "unknown", f"{said}: {advice}")
         remark = "" if found.outcome == "hit" else _stale(found)
         return Wanted(queue.reference, subject, config, found.layer, remark)
-
-
-def reference_of(kernel: str) -> str:
-    """The kernel as any other folder knows it."""
-    path = Path(kernel)
-    return str(path.resolve()) if path.suffix == ".py" or "/" in kernel else kernel
 
 
 def wanted_to_json(row: Wanted) -> dict[str, Any]:

@@ -105,7 +105,8 @@ def explained(asked: Asked, default: Config, scorer: str, language: Language) ->
     if stored.outcome == "stale":
         note = f"what is stored for this key is stale, and not compared with: {stored.detail}"
         report = replace(report, notes=(*report.notes, note))
-    artifact = _artifact(verdict, asked.settings)
+    reader = _Reader(asked, language)
+    artifact = reader.artifact(verdict)
     return Explained(
         report=report,
         verdict=verdict,
@@ -113,9 +114,9 @@ def explained(asked: Asked, default: Config, scorer: str, language: Language) ->
         suggestions=try_out(report, verdict),
         comparison=comparison,
         reading=None if artifact is None else ProfileReader(asked.target).reading(artifact),
-        code=_code(asked, verdict, language),
-        other_code=_code(asked, comparison.other, language) if comparison else None,
-        guesses=() if artifact is None else _reader(asked).guesses(verdict.config, artifact),
+        code=reader.code(verdict, artifact),
+        other_code=reader.code_of(comparison.other) if comparison else None,
+        guesses=() if artifact is None else reader.views.guesses(verdict.config, artifact),
         searched=not asked.alone,
     )
 
@@ -160,22 +161,25 @@ def _fallen(asked: Asked, verdicts: Iterable[Verdict], scorer: str) -> PruneRepo
     )
 
 
-def _artifact(verdict: Verdict, settings: Settings) -> Artifact | None:
-    if verdict.artifact is None:
-        return None
-    found = ArtifactCache.of(settings).get(verdict.artifact)
-    return found if isinstance(found, Artifact) else None
+class _Reader:
+    """Reads the two configs that are held against each other; what they share is read once."""
 
+    def __init__(self, asked: Asked, language: Language) -> None:
+        self.views = CodeReader(asked.loaded.problem, asked.target)
+        self._artifacts = ArtifactCache.of(asked.settings)
+        self._language = language
 
-def _reader(asked: Asked) -> CodeReader:
-    return CodeReader(asked.loaded.problem, asked.target)
+    def artifact(self, verdict: Verdict) -> Artifact | None:
+        if verdict.artifact is None:
+            return None
+        found = self._artifacts.get(verdict.artifact)
+        return found if isinstance(found, Artifact) else None
 
+    def code_of(self, verdict: Verdict) -> Code | None:
+        return self.code(verdict, self.artifact(verdict))
 
-def _code(asked: Asked, verdict: Verdict, language: Language) -> Code | None:
-    artifact = _artifact(verdict, asked.settings)
-    if artifact is None:
-        return None
-    reader = _reader(asked)
-    if language == "SASS":
-        return reader.sass(verdict.config, artifact)
-    return reader.ptx(verdict.config, artifact)
+    def code(self, verdict: Verdict, artifact: Artifact | None) -> Code | None:
+        if artifact is None:
+            return None
+        view = self.views.sass if self._language == "SASS" else self.views.ptx
+        return view(verdict.config, artifact)

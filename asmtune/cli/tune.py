@@ -73,7 +73,7 @@ def tune(
     given again. Exits with 1 where a shape could not be tuned.
     """
     # Load Triton and scikit-learn, which no other command needs before it has read its input.
-    from asmtune.cli.tuning_queue import Queue, open_machine
+    from asmtune.cli.tuning_queue import Queue, open_machine, reference_of
     from asmtune.report.tuning_progress import TuningProgress
 
     module = _module(kernel)
@@ -81,7 +81,7 @@ def tune(
     name = module.check_dtype(dtype)
     space = required(f"space of kernel {module.name}", module.space)
     asked = Asked(effort, strategy, objective, devices, seconds, compiles, timings)
-    queue = Queue(module, name, space, _reference(kernel))
+    queue = Queue(module, name, space, reference_of(kernel))
     tiles = tiles or bool(queue.tuner and queue.tuner.options.choices.get("tiles"))
     options = asked.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     problems = queue.check(wanted)
@@ -112,12 +112,6 @@ def _module(kernel: str) -> KernelModule:
             "(kernels/tiled_matmul.py is the template), or decorate it with @asm_autotune"
         )
     return load_kernel_module(kernel)
-
-
-def _reference(kernel: str) -> str:
-    """The kernel as any other folder knows it."""
-    path = Path(kernel)
-    return str(path.resolve()) if path.suffix == ".py" or "/" in kernel else kernel
 
 
 def _write(results: Sequence[TuneResult], output: Path | None, *, as_json: bool) -> None:

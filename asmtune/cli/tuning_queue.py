@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from asmtune.cli.stored import Launched, tuner_of
 from asmtune.dispatch import AsmAutotuner
@@ -116,3 +117,9 @@ class Queue:
     def _what(self, shape: Shape) -> str:
         words = " ".join(f"{name}={value}" for name, value in shape.items())
         return f"kernel {self.module.name} on {words}"
+
+
+def reference_of(kernel: str) -> str:
+    """A kernel that was named, as any other folder knows it."""
+    path = Path(kernel)
+    return str(path.resolve()) if path.suffix == ".py" or "/" in kernel else kernel
