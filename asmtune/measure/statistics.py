@@ -82,9 +82,11 @@ def slower(
 def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
     """How likely equal ones would show each first one as far above its second, by ranks alone.
 
-    The one-sided test of Mann and Whitney (1947), exact: ties count against the difference,
-    since its tables, which know no ties, are then on the safe side. Timers tick, so that medians
-    of short kernels do tie.
+    The one-sided test of Mann and Whitney (1947), exact. Timers tick, so that medians of short
+    kernels tie; of equal ones, those that may be greater are taken to be less. Were ties broken
+    by lot, the table without ties would hold; this order is the least favourable lot, so that
+    equal ones show a chance of p or less with a probability of p at most. It isn't the share of
+    all orders that rank as high, which counts a tie as half.
 
     Args:
         pairs: samples that may be greater, and those that they are compared with; some tens

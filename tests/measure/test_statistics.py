@@ -8,7 +8,7 @@ import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asmtune.config import Config
@@ -125,22 +125,32 @@ few = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=4)
 
 
 @given(few, few)
-def test_chances_never_say_too_little(above: list[float], below: list[float]) -> None:
-    """No less than the share of all orders whose rank sum is as great; equal without ties."""
-    (found,) = chances([(above, below)])
+@example([0.0, 2.0], [1.0, 1.0, 1.0])  # ties as half: 0.7 of the orders rank as high; here 0.6
+def test_chances_keep_every_level(above: list[float], below: list[float]) -> None:
+    """Of all orders of any values a share of p at most has a chance of p or less."""
     values = [*above, *below]
+    orders = [
+        ([values[n] for n in mine], [values[n] for n in range(len(values)) if n not in mine])
+        for mine in itertools.combinations(range(len(values)), len(above))
+    ]
+    found = chances(orders)
+    for level in found:
+        assert statistics.fmean(other <= level + 1e-12 for other in found) <= level + 1e-9
 
-    def wins(places: tuple[int, ...]) -> float:
-        mine = [values[place] for place in places]
-        rest = [values[place] for place in range(len(values)) if place not in places]
-        return sum((a > b) + 0.5 * (a == b) for a in mine for b in rest)
 
-    orders = list(itertools.combinations(range(len(values)), len(above)))
-    own = wins(tuple(range(len(above))))
-    exact = statistics.fmean(wins(order) >= own for order in orders)
-    assert found >= exact - 1e-12
-    if len(set(values)) == len(values):
-        assert found == pytest.approx(exact)
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=8, unique=True), st.data())
+def test_chances_without_ties_are_exact(values: list[float], data: st.DataObject) -> None:
+    """The share of all orders that win as many of their pairs as this one."""
+    size = data.draw(st.integers(1, len(values) - 1))
+
+    def wins(mine: tuple[int, ...]) -> int:
+        rest = [values[n] for n in range(len(values)) if n not in mine]
+        return sum(values[n] > other for n in mine for other in rest)
+
+    own = wins(tuple(range(size)))
+    orders = itertools.combinations(range(len(values)), size)
+    expected = statistics.fmean(wins(order) >= own for order in orders)
+    assert chances([(values[:size], values[size:])]) == [pytest.approx(expected)]
 
 
 @given(st.lists(st.floats(0, 1), max_size=8), st.floats(0.001, 0.5))
