@@ -344,15 +344,16 @@ def test_syntax_error_gives_line_and_column() -> None:
 
 
 def test_unreadable_files_are_named(tmp_path: Path) -> None:
-    """Absent files, folders and binary files are refused in one line with their path."""
-    folder = tmp_path / "folder.json"
-    folder.mkdir()
-    binary = tmp_path / "binary.json"
+    """Absent files, folders and binary files are refused in one line with their whole path."""
+    deep = tmp_path / ("a" * 60) / ("b" * 60)
+    folder = deep / "folder.json"
+    folder.mkdir(parents=True)
+    binary = deep / "binary.json"
     binary.write_bytes(b"\xff\xfe\x00")
-    for path in (tmp_path / "absent.json", folder, binary, tmp_path / "nul\0.json"):
+    for path in (deep / "absent.json", folder, binary, deep / "nul\0.json", deep / "two\n.json"):
         with pytest.raises(TargetError) as caught:
             load_target(str(path))
-        assert path.name.split("\0")[0] in str(caught.value)
+        assert str(path).splitlines()[0].split("\0")[0] in str(caught.value)
         assert "cannot be read" in str(caught.value)
         assert "\n" not in str(caught.value)
 

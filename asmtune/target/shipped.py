@@ -50,12 +50,15 @@ def _read(path: str) -> str:
     # Here and below: these imports cost more than this module's 5 ms, and only loading needs them.
     from pathlib import Path
 
+    where = path if path.isprintable() else repr(path)
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise TargetError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, or a NUL in the path
-        raise TargetError(f"{short(path)}: cannot be read: {short(str(error))}") from error
+        raise TargetError(f"{where}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TargetError(f"{where}: cannot be read: byte {error.start} is not UTF-8") from error
+    except ValueError as error:  # a NUL in the path
+        raise TargetError(f"{where}: cannot be read: {error}") from error
 
 
 @cache
