@@ -20,8 +20,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/asmtune prune-report tiled_matmul --target H200 --shape M=4096,N=4096,K=4096
 
+# A process a CPU; what times a GPU runs alone.
 test: setup lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m 'not gpu' -n logical --maxprocesses 8 --dist loadfile
+	$(BIN)/python -m pytest -m gpu tests/gpu tests/docs
 
 docs: setup
 	$(BIN)/python -m mkdocs build --strict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,19 +16,28 @@ from asmtune.target import Target, load_target
 if TYPE_CHECKING:
     from tests.launch_kernels import Launch
 
-# A deadline would test how busy the machine is.
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
+# A deadline would test how busy the machine is. A commit passes or fails the same way each time;
+# `--hypothesis-profile=explore` draws examples that nobody has seen.
+hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.register_profile("same", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("same")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One folder of artifacts for the session, so that nothing is compiled twice."""
-    folder = tmp_path_factory.mktemp("cache")
+    """One folder of artifacts for the session, so that nothing is compiled twice.
+
+    The processes of one session (pytest-xdist's workers) share it.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "cache"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASMTUNE_CACHE_DIR", str(folder))
         patch.delenv("ASMTUNE_STORE_URL", raising=False)
-        patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+        patch.setenv("TRITON_CACHE_DIR", str(shared / "triton"))
         patch.setenv("ASMTUNE_JOBS", "1")
         yield folder
 

@@ -30,7 +30,7 @@ def own_clock(call: Any, quantiles: Any) -> float:
         {"do_bench": own_clock, "rep": 20.0},
         {"restore_value": ("x_ptr",), "check": False},
     ],
-    ids=str,
+    ids=lambda choices: " ".join(choices) or "none",
 )
 def test_lookups_expect_what_tuning_writes(tmp_path: Path, choices: dict[str, Any]) -> None:
     """Whatever a user chooses, what is tuned so is a hit for a launch that has chosen so."""
