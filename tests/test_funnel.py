@@ -31,6 +31,7 @@ from tests.sample_kernels import (
     tensor,
     wants_four_warps,
 )
+from tests.workload.workload_kernels import jagged
 
 
 class ByBlock:
@@ -215,6 +216,19 @@ def test_a_default_that_cannot_run(funnel: Funnel) -> None:
     assert "default config" in note
     assert "BLOCK=100" in note
     assert "power of 2" in note
+
+
+def test_guesses_are_told(funnel: Funnel) -> None:
+    """What only memory tells stands in one note, with what tiles assume; else there is none."""
+    rows, sums = tensor(torch.float32, 1 << 20), tensor(torch.float32, 64)
+    starts = tensor(torch.int64, 65)
+    problem = Problem(jagged, {"x_ptr": rows, "starts_ptr": starts, "y_ptr": sums}, (64,))
+    space = Space({"BLOCK": (64, 128, 256, 512, 1024), "num_warps": (4,)})
+    (note,) = replace(funnel, keep=None).prune(problem, space).notes
+    assert note.startswith("predicted times rest on a guess: line ")
+    assert note.endswith(": 16 trips or 32 trips or 64 trips or others assumed")  # best first
+    sure = replace(funnel, keep=None).prune(scale_problem(), Space({"BLOCK": (64, 128)}))
+    assert sure.notes == ()
 
 
 def test_all_fail(target: Target, settings: Settings) -> None:

@@ -14,7 +14,7 @@ from asmtune.errors import CompileError, StoreError
 from asmtune.features import ProfileReader
 from asmtune.features.code import Language
 from asmtune.fingerprint import versions
-from asmtune.funnel import DEFAULT_FAILS, Funnel
+from asmtune.funnel import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.records import Artifact, PruneReport, Verdict
 from asmtune.report.code import CodeReader
 from asmtune.report.comparison import compared
@@ -135,10 +135,10 @@ def _report(asked: Asked, rival: Rival | None, scorer: str) -> PruneReport:
         funnel = Funnel(asked.target, make_scorer(scorer), asked.settings, keep, progress)
         try:
             report = funnel.prune(loaded.problem, space)
-            if not asked.alone:
-                return report
-            # Here the first config stands for a default, which it need not be.
-            notes = (note for note in report.notes if not note.startswith(DEFAULT_FAILS))
+            # What is guessed of this config is told with its times; alone, the first config
+            # stands for a default, which it need not be.
+            hidden = (A_GUESS, DEFAULT_FAILS) if asked.alone else (A_GUESS,)
+            notes = (note for note in report.notes if not note.startswith(hidden))
             return replace(report, notes=tuple(notes))
         except CompileError:
             if not asked.alone:

@@ -15,7 +15,6 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
 
 from asmtune.compile import ArtifactCache, Workers
 from asmtune.config import Config
@@ -23,6 +22,7 @@ from asmtune.errors import CompileError
 from asmtune.fingerprint import versions
 from asmtune.funnel.caps import CapSource, cap_notes, with_caps
 from asmtune.funnel.front import Front, Outcomes
+from asmtune.funnel.notes import default_notes, guess_notes
 from asmtune.funnel.persistence import Detection, Searched
 from asmtune.funnel.progress import NoProgress, Progress
 from asmtune.funnel.ranking import Ranker, ranked
@@ -35,9 +35,6 @@ from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.target import Target
 from asmtune.workload import Kernel
-
-DEFAULT_FAILS: Final = "the default config"
-"""How the note begins that the default config cannot run."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +115,10 @@ class Funnel:
             selection=ranking.selection,
             compiled=chosen.selection,
             notes=(
-                *_notes(ranking.verdicts, default),
+                *default_notes(ranking.verdicts, default),
                 *searched.notes,
                 *cap_notes(ranking.verdicts),
+                *guess_notes(front.works([v.config for v in ranking.verdicts if v.kept])),
                 *notes_of(self.scorer, self.target),
             ),
         )
@@ -191,10 +189,3 @@ def _nothing_runs(problem: Problem, target: Target, verdicts: Sequence[Verdict])
         f"no config of {problem.name}{compiled} can run on {target.name}: "
         f"{count} of {len(tried)} fail with {reason.rule}, such as {worst.config}: {detail}{more}"
     )
-
-
-def _notes(verdicts: Sequence[Verdict], default: Config) -> tuple[str, ...]:
-    mine = next(verdict for verdict in verdicts if verdict.config == default)
-    if mine.dropped_at in ("rules", "compile"):
-        return (f"{DEFAULT_FAILS} ({default}) cannot run here: {mine.reasons[0]}",)
-    return ()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from asmtune.asm import parse_ptx, parse_sass
 from asmtune.compile import disassemble
 from asmtune.config import Config
@@ -16,7 +14,7 @@ from asmtune.funnel.judge import Judge
 from asmtune.problem import Problem
 from asmtune.records import Artifact, Failure
 from asmtune.target import Target
-from asmtune.workload import Doubt, Work
+from asmtune.workload import Work
 
 
 class CodeReader:
@@ -68,18 +66,7 @@ class CodeReader:
         Raises:
             ProblemError: the grid of the config is none.
         """
-        return tuple(map(_guess, self._work(config, artifact).doubts))
+        return tuple(map(str, self._work(config, artifact).doubts))
 
     def _work(self, config: Config, artifact: Artifact) -> Work:
         return self._judge.work(config, artifact.outputs["ttir"])
-
-
-_CONTROL: Final = {"scf.for": "a loop", "scf.while": "a while loop"}
-
-
-def _guess(doubt: Doubt) -> str:
-    """`line 9: a while loop that cannot be evaluated (computed by tt.reduce): 16 trips assumed`."""
-    where = f"line {doubt.line}: " if doubt.line else ""
-    what = _CONTROL.get(doubt.operation, "a branch")
-    assumed = "1 trip" if doubt.assumed == "1 trips" else doubt.assumed
-    return f"{where}{what} that cannot be evaluated ({doubt.reason}): {assumed} assumed"

@@ -78,7 +78,7 @@ class Counts:
         tensor = sum(products.values())
         unit = max(products, key=lambda name: products[name]) if tensor else VECTOR
         moved = work.unique_read_bytes + work.unique_written_bytes
-        return cls(unit, tensor, vector, moved, _assumptions(work))
+        return cls(unit, tensor, vector, moved, tuple(map(str, work.doubts)))
 
     @property
     def flops(self) -> float:
@@ -126,10 +126,3 @@ def _element_flops(work: Work, dtypes: Iterable[str]) -> float:
         return 0.0
     each = sum(weight * work.elements.get(kind, 0.0) for kind, weight in _WEIGHTS.items())
     return each * work.programs
-
-
-def _assumptions(work: Work) -> tuple[str, ...]:
-    return tuple(
-        f"line {doubt.line}: {doubt.operation}: {doubt.reason}; {doubt.assumed}"
-        for doubt in work.doubts
-    )

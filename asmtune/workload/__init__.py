@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from asmtune.workload.analysis import analyse as analyse
     from asmtune.workload.dots import Dot as Dot
     from asmtune.workload.dots import find_dots as find_dots
+    from asmtune.workload.doubts import Doubt as Doubt
     from asmtune.workload.syntax import Module as Module
     from asmtune.workload.tally import DEFAULT_TRIPS as DEFAULT_TRIPS
     from asmtune.workload.ttir import parse_ttir as parse_ttir
     from asmtune.workload.work import Access as Access
     from asmtune.workload.work import ArgumentUse as ArgumentUse
     from asmtune.workload.work import DotWork as DotWork
-    from asmtune.workload.work import Doubt as Doubt
     from asmtune.workload.work import LoopWork as LoopWork
     from asmtune.workload.work import Work as Work
 
@@ -48,7 +48,7 @@ _HOMES: Final = {
     "DEFAULT_TRIPS": "tally",
     "Dot": "dots",
     "DotWork": "work",
-    "Doubt": "work",
+    "Doubt": "doubts",
     "Kernel": "analysis",
     "LoopWork": "work",
     "Module": "syntax",

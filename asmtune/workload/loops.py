@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from asmtune.workload.doubts import Doubt
 from asmtune.workload.memory import KINDS
 from asmtune.workload.persistent import carried_tensors
 from asmtune.workload.plan import Plan
 from asmtune.workload.tally import Launch, Tally
 from asmtune.workload.tree import LOOPS, Node
-from asmtune.workload.work import Doubt, LoopWork
+from asmtune.workload.work import LoopWork
 
 _STAGES: Final = re.compile(r"tt\.num_stages = (\d{1,4})").search
 
@@ -91,6 +92,7 @@ def describe_doubts(plan: Plan, tally: Tally, launch: Launch) -> tuple[Doubt, ..
         loop = node.loop if is_loop else None
         entries = tally.entries[node.loop] if is_loop else 0.0
         trips = tally.trips[node.loop] / entries if entries else launch.default_trips
-        assumed = f"{trips:.3g} trips" if is_loop else "the side that does more"
+        count = "1 trip" if trips == 1 else f"{trips:.3g} trips"
+        assumed = count if is_loop else "the side that does more"
         found.append(Doubt(node.name, loop, reason.reason, assumed, file, line))
     return tuple(found)

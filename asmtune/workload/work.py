@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from asmtune.workload.dots import Dot
+from asmtune.workload.doubts import Doubt
 from asmtune.workload.memory import Kind
 
 
@@ -182,27 +183,6 @@ class ArgumentUse:
 
 def _at_most(traffic: float, size: int | None) -> float:
     return traffic if size is None else min(traffic, size)
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """Something that decides about control and cannot be evaluated.
-
-    Attributes:
-        operation: "scf.for", "scf.while" for a loop, "scf.if" or "cf.cond_br" for a branch.
-        loop: the loop's id, or None for a branch.
-        reason: why, in words.
-        assumed: what stands for it, in words.
-        file: source file, or "".
-        line: line of the source, 0 if unknown.
-    """
-
-    operation: str
-    loop: int | None
-    reason: str
-    assumed: str
-    file: str
-    line: int
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,7 @@ def test_guesses_stand_with_the_notes(settings: Settings, tmp_path: Path, opened
     path.write_text(of_module(tmp_path / "guessed.py", settings).page(), encoding="utf-8")
     line = 1 + SOME_LOOP[: SOME_LOOP.index("while")].count("\n")
     notes = opened(path).page.inner_text("#notes")
-    assert f"rest on a guess, such as line {line}: a while loop that cannot" in notes
+    assert f"rest on a guess: line {line}: a while loop that cannot" in notes
     assert "trips assumed" in notes
 
 

@@ -170,7 +170,7 @@ def test_bound_from_memory_is_said_and_assumed(block: int, trips: int) -> None:
     assert loop.trips == trips
     assert loop.unknown == doubt.reason == "loaded from memory"
     assert (doubt.loop, doubt.line) == (loop.id, loop.line)
-    assert doubt.assumed == f"{trips} trips"
+    assert doubt.assumed == (f"{trips} trips" if trips > 1 else "1 trip")
     assert not found.exact
     assert found.evaluated == 1  # where the bound is loaded from does not matter
 

@@ -42,15 +42,12 @@ class CarriedCode:
         index: for each report and verdict the place in `packed`; -1 where there is none.
         sources: pieces of source files that the code comes from.
         note: which configs have code, in words.
-        guesses: for each report what the predicted times rest on that could not be evaluated, of
-            the best config of which anything could not.
     """
 
     packed: tuple[str, ...]
     index: tuple[tuple[int, ...], ...]
     sources: tuple[Mapping[str, Any], ...]
     note: str
-    guesses: tuple[tuple[str, ...], ...] = ()
 
 
 def no_code(reports: Sequence[PruneReport]) -> CarriedCode:
@@ -72,19 +69,16 @@ def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMa
         ProblemError: the grid of a config is none.
     """
     shelf = _Shelf()
-    index, guesses = [], []
+    index = []
     for number, (report, target) in enumerate(zip(reports, maker.targets, strict=True)):
         carrier = _Carrier(report, CodeReader(problem, target), maker)
         limit = BUDGET_BYTES * (number + 1) // len(reports)
         index.append(carrier.carry(shelf, limit))
-        guesses.append(carrier.guesses())
     note = (
         f"This page carries the PTX of the kept configs and of the best others, up to {MOST_PTX} "
         f"a target, and the SASS of up to {MOST_SASS} kept ones"
     )
-    return CarriedCode(
-        tuple(shelf.packed), tuple(index), tuple(shelf.sources()), note, tuple(guesses)
-    )
+    return CarriedCode(tuple(shelf.packed), tuple(index), tuple(shelf.sources()), note)
 
 
 @dataclass(frozen=True)
@@ -156,12 +150,6 @@ class _Carrier:
             if code is not None:
                 places[row] = shelf.add(packed(code))
         return tuple(places.get(row, -1) for row in range(len(self.report.verdicts)))
-
-    def guesses(self) -> tuple[str, ...]:
-        """What could not be evaluated, of the first config of which anything could not."""
-        found = ((verdict, self._artifact(verdict)) for verdict in self._chosen().values())
-        each = (self.reader.guesses(v.config, a) for v, a in found if a is not None)
-        return next(filter(None, each), ())
 
     def _chosen(self) -> dict[int, Verdict]:
         """Verdicts with an artifact by their row: the kept ones, then the others by rank."""

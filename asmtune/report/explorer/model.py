@@ -27,15 +27,13 @@ def page_model(
     """What the page is given: `{"features", "sources", "reports": [...]}`."""
     measured = [_measured(report, timings) for report in reports]
     labels = _labels(reports)
-    guesses = code.guesses or ((),) * len(reports)
     return {
         "features": {f.name: [f.unit, f.group, f.meaning] for f in FEATURES.values()},
         "sources": list(code.sources),
         "reports": [
-            _report(report, label, times, timings)
-            | {"code": index, "code_note": code.note, "guesses": list(guessed)}
-            for report, label, times, index, guessed in zip(
-                reports, labels, measured, code.index, guesses, strict=True
+            _report(report, label, times, timings) | {"code": index, "code_note": code.note}
+            for report, label, times, index in zip(
+                reports, labels, measured, code.index, strict=True
             )
         ],
     }

@@ -128,8 +128,7 @@ class Page {
     drawFunnel(reports, report, state.facets.fate ?? null, (fate) => this.#facet("fate", fate));
     drawFacets(report, state.facets, (name, value) => this.#facet(name, value));
     drawColumns(report, state.columns ?? report.usual(), (columns) => this.change({ columns }));
-    const guesses = report.guesses.map((guess) => `Predicted times rest on a guess, such as ${guess}`);
-    const lines = [...report.worth, ...guesses, ...report.notes];
+    const lines = [...report.worth, ...report.notes];
     byId("notes").replaceChildren(...lines.map((line) => make("li", {}, line)));
   }
 
