@@ -1,63 +1,17 @@
-"""Configs and the spaces that they come from.
-
-A `Space` is axes with values, and named constraints over them:
-
-    Space({"BLOCK": [128, 256, 512], "num_warps": [4, 8]}).where(
-        "a thread holds 4 elements or more",
-        lambda BLOCK, num_warps: BLOCK >= num_warps * 32 * 4,
-    )
-
-It is generated lazily, in the order of its axes (the last varies fastest).
-An existing list of `triton.Config` is a space too: `Space.from_configs`.
-"""
+"""`Space`: axes with values, constraints over them, and a default config."""
 
 from __future__ import annotations
 
 import difflib
-import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from asmtune.config import OPTION_AXES, OPTION_DEFAULTS, Config
-from asmtune.errors import FOREIGN, SpaceError
-
-Predicate = Callable[..., bool]
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """A named condition over some axes.
-
-    Attributes:
-        name: what must hold, in words; error messages and reports show it.
-        predicate: takes axes (and names of the problem's shape) by name.
-    """
-
-    name: str
-    predicate: Predicate
-    needs: tuple[str, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        parameters = inspect.signature(self.predicate).parameters.values()
-        needs = tuple(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
-        object.__setattr__(self, "needs", needs)
-
-    def holds(self, point: Mapping[str, Any]) -> bool:
-        """Whether the point satisfies the condition.
-
-        Raises:
-            SpaceError: the predicate raised; names it, the point and the cause.
-        """
-        try:
-            return bool(self.predicate(**{name: point[name] for name in self.needs}))
-        except FOREIGN as error:
-            raise SpaceError(
-                f"constraint {self.name!r} failed at {dict(point)}: "
-                f"{type(error).__name__}: {error}; make it return True or False there"
-            ) from error
+from asmtune.errors import SpaceError
+from asmtune.space.axes import axis_values, misfit_of, point_of, spanned_axes
+from asmtune.space.constraints import Constraint, Predicate, planned, walk
 
 
 class Space:
@@ -81,12 +35,12 @@ class Space:
         default: Config | None = None,
     ) -> None:
         self.axes: Mapping[str, tuple[Any, ...]] = MappingProxyType(
-            {name: _axis_values(name, values) for name, values in axes.items()}
+            {name: axis_values(name, values) for name, values in axes.items()}
         )
         self.constraints = tuple(constraints)
         self.default = default
         self._points: tuple[Config, ...] | None = None
-        misfit = None if default is None else _misfit(default, self.axes)
+        misfit = None if default is None else misfit_of(default, self.axes)
         if misfit is not None:
             raise SpaceError(f"default {default} lies outside the axes: {misfit}")
 
@@ -103,7 +57,7 @@ class Space:
         chosen = points[0] if default is None else Config.of(default)
         if chosen not in points:
             raise SpaceError(f"default {chosen} is not one of the {len(points)} configs given")
-        space = cls(_spanned_axes(points))
+        space = cls(spanned_axes(points))
         space.default, space._points = chosen, points
         return space
 
@@ -179,12 +133,11 @@ class Space:
         if self._points is not None:
             always = [c for level in plan for c in level]
             for config in self._points:
-                if all(c.holds(_point(config, context)) for c in always):
+                if all(c.holds(point_of(config, context)) for c in always):
                     yield config
             return
-        names, values = list(self.axes), list(self.axes.values())
-        for point in _walk(names, values, plan, dict(context)):
-            yield Config.from_dict({name: point[name] for name in names})
+        for point in walk(list(self.axes.items()), plan, dict(context)):
+            yield Config.from_dict({name: point[name] for name in self.axes})
 
     def first(self, **context: Any) -> Config:
         """The default config where it is feasible, or else the first that is.
@@ -194,7 +147,7 @@ class Space:
         """
         plan = self._plan(context)
         if self.default is not None:
-            point = _point(self.default, context)
+            point = point_of(self.default, context)
             if all(c.holds(point) for level in plan for c in level):
                 return self.default
         for config in self.configs(**context):
@@ -210,13 +163,13 @@ class Space:
         """
         if self._points is not None and config not in self._points:
             return f"it is none of the {len(self._points)} configs given"
-        misfit = _misfit(config, self.axes) if self._points is None else None
+        misfit = misfit_of(config, self.axes) if self._points is None else None
         if misfit is not None:
             return misfit
         for name, usual in OPTION_DEFAULTS.items():
             if name not in self.axes and getattr(config, name) != usual and self._points is None:
                 return f"there is no axis {name!r}"
-        point = _point(config, context)
+        point = point_of(config, context)
         broken = [c.name for level in self._plan(context) for c in level if not c.holds(point)]
         return f"constraint {broken[0]!r} rejects it" if broken else None
 
@@ -244,89 +197,10 @@ class Space:
             self.constraints if constraints is None else constraints,
         )
         space._points = self._points
-        if self.default is not None and (axes is None or not _misfit(self.default, space.axes)):
+        if self.default is not None and (axes is None or not misfit_of(self.default, space.axes)):
             space.default = self.default
         return space
 
     def _plan(self, context: Mapping[str, Any]) -> list[list[Constraint]]:
-        """Constraints by the number of axes that must be bound to check them."""
-        order = {name: depth for depth, name in enumerate(self.axes, 1)}
-        order |= {name: len(order) for name in OPTION_AXES if name not in order and self._points}
-        plan: list[list[Constraint]] = [[] for _ in range(len(self.axes) + 1)]
-        for constraint in self.constraints:
-            unknown = [n for n in constraint.needs if n not in order and n not in context]
-            if unknown:
-                raise SpaceError(
-                    f"constraint {constraint.name!r} names {unknown[0]!r}, which is neither an "
-                    f"axis ({', '.join(self.axes)}) nor given by the shape "
-                    f"({', '.join(context) or 'empty'})"
-                )
-            plan[max((order.get(n, 0) for n in constraint.needs), default=0)].append(constraint)
-        return plan
-
-
-def _walk(
-    names: list[str],
-    values: list[tuple[Any, ...]],
-    plan: list[list[Constraint]],
-    point: dict[str, Any],
-    depth: int = 0,
-) -> Iterator[dict[str, Any]]:
-    """Depth-first over the axes, each constraint checked as soon as it can be."""
-    if not all(constraint.holds(point) for constraint in plan[depth]):
-        return
-    if depth == len(names):
-        yield point
-        return
-    for value in values[depth]:
-        point[names[depth]] = value
-        yield from _walk(names, values, plan, point, depth + 1)
-
-
-def _point(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
-    """What constraints see of a config: options that it leaves out have their defaults."""
-    return {**context, **OPTION_DEFAULTS, **config.to_dict()}
-
-
-def _misfit(default: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None:
-    """Why a config is no point of the axes; None where it is one."""
-    if default.ir_override is not None:
-        return "ir_override is no axis: give the space as a list of configs"
-    values = _point(default, {})
-    for name, allowed in axes.items():
-        if name not in values:
-            return f"it lacks {name}"
-        if values[name] not in allowed:
-            return f"axis {name!r} has {', '.join(map(str, allowed))}"
-    unknown = [name for name in default.kwargs if name not in axes]
-    return f"there is no axis {unknown[0]!r}" if unknown else None
-
-
-def _axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise SpaceError(f"axis {name!r} has {values!r}: expected a list of values")
-    unique = tuple(values)
-    if not unique:
-        raise SpaceError(f"axis {name!r} is empty: give it at least one value")
-    try:
-        distinct = len(set(unique))
-    except TypeError as error:
-        raise SpaceError(f"axis {name!r} has a value that cannot be one: {error}") from error
-    if distinct != len(unique):
-        raise SpaceError(f"axis {name!r} repeats a value: {list(unique)}")
-    if name == "ir_override":
-        raise SpaceError("ir_override is no axis: give the space as a list of configs")
-    if name in OPTION_AXES:
-        for value in unique:
-            if not (value is None and name == "maxnreg") and not (type(value) is int and value > 0):
-                raise SpaceError(f"axis {name!r} has {value!r}: expected whole numbers above 0")
-    return unique
-
-
-def _spanned_axes(points: Sequence[Config]) -> dict[str, tuple[Any, ...]]:
-    spanned: dict[str, dict[Any, None]] = {}
-    for config in points:
-        for name, value in config.to_dict().items():
-            if name != "ir_override":  # a file is no value between two others
-                spanned.setdefault(name, {})[value] = None
-    return {name: tuple(values) for name, values in spanned.items()}
+        options = OPTION_AXES if self.is_listed else ()
+        return planned(self.constraints, list(self.axes), options, context)

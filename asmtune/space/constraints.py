@@ -1,0 +1,100 @@
+"""Named conditions over axes, and the walk that checks each as soon as it can be."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from asmtune.errors import FOREIGN, SpaceError
+
+Predicate = Callable[..., bool]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A named condition over some axes.
+
+    Attributes:
+        name: what must hold, in words; error messages and reports show it.
+        predicate: takes axes (and names of the problem's shape) by name.
+    """
+
+    name: str
+    predicate: Predicate
+    needs: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parameters = inspect.signature(self.predicate).parameters.values()
+        needs = tuple(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+        object.__setattr__(self, "needs", needs)
+
+    def holds(self, point: Mapping[str, Any]) -> bool:
+        """Whether the point satisfies the condition.
+
+        Raises:
+            SpaceError: the predicate raised; names it, the point and the cause.
+        """
+        try:
+            return bool(self.predicate(**{name: point[name] for name in self.needs}))
+        except FOREIGN as error:
+            raise SpaceError(
+                f"constraint {self.name!r} failed at {dict(point)}: "
+                f"{type(error).__name__}: {error}; make it return True or False there"
+            ) from error
+
+
+def planned(
+    constraints: Iterable[Constraint],
+    axes: Sequence[str],
+    last: Iterable[str],
+    context: Mapping[str, Any],
+) -> list[list[Constraint]]:
+    """Constraints by the number of axes that must be bound to check them.
+
+    Args:
+        constraints: to be checked.
+        axes: names in the order in which they are bound.
+        last: other names that are bound with the last axis.
+        context: values that are known before any.
+
+    Raises:
+        SpaceError: a constraint names something that is none of these.
+    """
+    order = {name: depth for depth, name in enumerate(axes, 1)}
+    order |= {name: len(axes) for name in last if name not in order}
+    plan: list[list[Constraint]] = [[] for _ in range(len(axes) + 1)]
+    for constraint in constraints:
+        unknown = [n for n in constraint.needs if n not in order and n not in context]
+        if unknown:
+            raise SpaceError(
+                f"constraint {constraint.name!r} names {unknown[0]!r}, which is neither an "
+                f"axis ({', '.join(axes)}) nor given by the shape "
+                f"({', '.join(context) or 'empty'})"
+            )
+        plan[max((order.get(n, 0) for n in constraint.needs), default=0)].append(constraint)
+    return plan
+
+
+def walk(
+    axes: Sequence[tuple[str, Sequence[Any]]],
+    plan: Sequence[Sequence[Constraint]],
+    point: dict[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """Points that satisfy all, depth-first, the last axis fastest; the same dict each time.
+
+    Args:
+        axes: names and values that are left to bind.
+        plan: what can be checked now, and after each of them.
+        point: what is bound; changed.
+    """
+    if not all(constraint.holds(point) for constraint in plan[0]):
+        return
+    if not axes:
+        yield point
+        return
+    name, values = axes[0]
+    for value in values:
+        point[name] = value
+        yield from walk(axes[1:], plan[1:], point)
