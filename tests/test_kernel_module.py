@@ -10,11 +10,11 @@ import pytest
 
 from asmtune.config import Config
 from asmtune.errors import ProblemError
+from asmtune.kernel_files import kernel_names
 from asmtune.kernel_module import (
     KernelModule,
     configs_of,
     from_python_module,
-    kernel_names,
     load_function,
     load_kernel_module,
 )

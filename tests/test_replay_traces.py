@@ -10,7 +10,7 @@ import pytest
 from asmtune.config import Config
 from asmtune.errors import InputError, OracleError
 from asmtune.funnel import Funnel
-from asmtune.kernel_module import kernel_file
+from asmtune.kernel_files import kernel_file
 from asmtune.records import Failure, TuneKey
 from asmtune.replay import ReplayReport, recordings, replay
 from asmtune.score import make_scorer

@@ -14,7 +14,8 @@ from asmtune.config import Config
 from asmtune.dispatch.misses.own import own_config
 from asmtune.errors import InputError
 from asmtune.guard import required
-from asmtune.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
+from asmtune.kernel_files import kernel_names
+from asmtune.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.problem import Problem
 from asmtune.regression.run import Missed, Subject
 from asmtune.settings import Settings

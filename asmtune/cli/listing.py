@@ -62,7 +62,8 @@ def rules(json_: Json = False) -> None:
 
 def kernels(json_: Json = False) -> None:
     """List the kernels that come with asmtune."""
-    from asmtune.kernel_module import kernel_names, load_kernel_module
+    from asmtune.kernel_files import kernel_names
+    from asmtune.kernel_module import load_kernel_module
 
     rows = []
     for module in map(load_kernel_module, kernel_names()):

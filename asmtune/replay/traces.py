@@ -9,7 +9,8 @@ from pathlib import Path
 from asmtune.config import Config
 from asmtune.errors import OracleError, ProblemError
 from asmtune.guard import guarded
-from asmtune.kernel_module import KernelModule, kernel_file, load_kernel_module
+from asmtune.kernel_files import kernel_file
+from asmtune.kernel_module import KernelModule, load_kernel_module
 from asmtune.oracle import Oracle, Row, Task
 from asmtune.records import Failure
 from asmtune.trace import Compiled, Run

@@ -16,7 +16,7 @@ import torch
 from asmtune.config import Config
 from asmtune.dispatch import asm_autotune
 from asmtune.dtypes import torch_dtype
-from asmtune.kernel_module import kernel_names
+from asmtune.kernel_files import kernel_names
 from tests.kernels.tolerances import excess
 
 Shape = Mapping[str, Any]

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from asmtune.compile import Lowering, Request, compile_one
-from asmtune.kernel_module import kernel_names, load_kernel_module
+from asmtune.kernel_files import kernel_names
+from asmtune.kernel_module import load_kernel_module
 from asmtune.records import Artifact
 from asmtune.settings import Settings
 from asmtune.target import Target
