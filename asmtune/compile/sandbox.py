@@ -126,7 +126,8 @@ class Sandbox:
                 return made
         except TimeoutError:
             self.close()
-            return Failure(stage, "timeout", f"the compiler was ended after {limit:g} s")
+            more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets how long it may take"
+            return Failure(stage, "timeout", f"the compiler was ended after {limit:g} s{more}")
         except GivenUpError:
             self.close()
             raise

@@ -26,7 +26,7 @@ from tests.bench.bench_support import CHILD, entrant, setup
 @pytest.fixture(scope="module")
 def bench() -> Iterator[ChildBench]:
     """One for all tests that leave it in order; it has begun with a right config of 10 us."""
-    made = begun(setup(run_timeout_s=3.0))
+    made = begun(setup(run_timeout_s=6.0))
     yield made
     made.close()
 
@@ -74,7 +74,7 @@ def test_each_fault_costs_its_config_alone(bench: ChildBench) -> None:
     failed = ["crash", "wrong_output", "timeout", "fault", "unwritten", "crash", "memory"]
     assert told(outcomes) == [3.0, *failed, 11.0]
     details = {r.kind: r.detail for _, r in outcomes if isinstance(r, Failure)}
-    assert "after 3 s" in details["timeout"]
+    assert "after 6 s" in details["timeout"]
     assert "illegal memory access" in details["fault"]
     assert details["crash"].endswith("exit code 3: out of patience")
     assert told(bench.final([entrant("good", 3.0), entrant("good")])) == [3.0, 10.0]

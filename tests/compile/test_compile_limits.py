@@ -68,11 +68,11 @@ def test_time_limit_ends_the_compile(sandbox: Sandbox, target: Target) -> None:
     assert group(child) == [child]
     start = time.monotonic()
     outcome = sandbox.compile(lowered(target, SLOW), 1.5)
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 15  # whole, it takes minutes
     assert isinstance(outcome, Failure)
     assert outcome.kind == "timeout"
     assert outcome.stage in ("ttgir", "llir", "ptx", "cubin")
-    assert "1.5 s" in outcome.detail
+    assert "after 1.5 s; ASMTUNE_COMPILE_TIMEOUT_S sets" in outcome.detail
     assert group(child) == []
     assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
     assert leader_of(sandbox) != child
@@ -92,7 +92,7 @@ def test_time_limit_ends_ptxas(sandbox: Sandbox, target: Target, tmp_path: Path)
         patch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(sleeper))
         child = leader_of(sandbox) if sandbox._ready() else 0
         watched = _watch(child, str(sleeper))
-        outcome = sandbox.compile(lowered(target), 2)
+        outcome = sandbox.compile(lowered(target), 8)  # on a busy machine 2 s end before it runs
     assert isinstance(outcome, Failure)
     assert (outcome.stage, outcome.kind) == ("cubin", "timeout")
     assert watched.result(5), "the assembler never ran"
@@ -104,7 +104,7 @@ def _watch(leader: int, name: str) -> Future[bool]:
     seen: Future[bool] = Future()
 
     def look() -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while time.monotonic() < deadline and not seen.done():
             lines = [Path(f"/proc/{member}/cmdline") for member in group(leader)]
             for line in lines:
@@ -298,17 +298,17 @@ def test_a_child_outlives_the_thread_that_asked(sandbox: Sandbox, target: Target
 
 def test_front_end_time_limit(target: Target) -> None:
     """A kernel that unrolls for minutes ends at the limit, once, and is told what to do."""
-    lowering = Lowering(one_pointer(unrolled), target, 0.5)
+    lowering = Lowering(one_pointer(unrolled), target, 1.0)
     start = time.monotonic()
     outcome = lowering.request(Config({"TIMES": 1_000_000}))
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 15
     assert isinstance(outcome, Failure)
     assert (outcome.stage, outcome.kind) == ("lower", "timeout")
     assert "use range, not static_range" in outcome.detail
     start = time.monotonic()
     again = lowering.request(Config({"TIMES": 1_000_000}, num_warps=8))
     assert again == outcome
-    assert time.monotonic() - start < 0.3
+    assert time.monotonic() - start < 1.0
     assert isinstance(lowering.request(Config({"TIMES": 2})), Request)
 
 
