@@ -140,7 +140,7 @@ def from_python_module(module: ModuleType) -> KernelModule:
                 f"form, and a single function is named as {where}.py:FUNCTION"
             )
     if hasattr(module, "problem"):
-        problem, dtypes = module.problem, _dtypes(module, where)
+        problem, dtypes = _own_problem(module, where), _dtypes(module, where)
     elif hasattr(module, "make"):
         if not hasattr(module, "DTYPE"):
             raise ProblemError(f"kernel module {where} defines 'make' but no 'DTYPE'")
@@ -165,6 +165,17 @@ def _dtypes(module: ModuleType, where: str) -> tuple[str, ...]:
     if not dtypes:
         raise ProblemError(f"kernel module {where} defines no 'DTYPES', or an empty one")
     return dtypes
+
+
+def _own_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
+    def problem(shape: Shape, dtype: str, device: str) -> Problem:
+        made = module.problem(shape, dtype, device)
+        if not isinstance(made, Problem):
+            kind = type(made).__name__
+            raise ProblemError(f"kernel module {name}: problem() gave {kind}, not a Problem")
+        return made
+
+    return problem
 
 
 def _oracle_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:

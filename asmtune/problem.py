@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from asmtune.config import Config
 from asmtune.dtypes import dtype_of
-from asmtune.errors import ProblemError
+from asmtune.errors import FOREIGN, ProblemError
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
@@ -64,8 +64,8 @@ class Problem:
         """All keywords of a launch with `config`, heuristics evaluated.
 
         Raises:
-            ProblemError: a tuned name is bound already, or a parameter is
-                missing or unknown; names it.
+            ProblemError: a tuned name is bound already, a parameter is missing or
+                unknown, or a heuristic raised; names it.
         """
         values = {**self.arguments, **config.all_kwargs()}
         clash = self.arguments.keys() & config.kwargs.keys()
@@ -74,7 +74,11 @@ class Problem:
                 f"kernel {self.name}: {min(clash)} is both an argument and an axis of the space; "
                 "take it out of one"
             )
-        values |= heuristic_values(self.kernel, values)
+        for name, rule in heuristic_rules(self.kernel):
+            try:
+                values[name] = rule(dict(values))
+            except FOREIGN as error:
+                raise self._failed(f"@triton.heuristics {name!r}", config, error) from error
         self._check_names(values, config)
         return values
 
@@ -92,7 +96,7 @@ class Problem:
         """What the grid gives for `values` by name and the kernel's defaults, as it stands.
 
         Raises:
-            ProblemError: its function asks for a name that is not among them.
+            ProblemError: its function asks for a name that is not among them, or raised.
         """
         if not callable(self.grid):
             return self.grid
@@ -100,14 +104,18 @@ class Problem:
         known = {**{p.name: p.default for p in params if p.has_default}, **values}
         try:
             return self.grid(known)
-        except KeyError as error:
-            missing = error.args[0] if error.args else None
-            if not isinstance(missing, str) or missing in known:
-                raise  # of some mapping of its own
+        except FOREIGN as error:
+            missing = error.args[0] if isinstance(error, KeyError) and error.args else None
+            if not isinstance(missing, str) or missing in known:  # or of a mapping of its own
+                raise self._failed("the grid's function", config, error) from error
             raise ProblemError(
                 f"kernel {self.name}: the grid's function asks for {missing!r} at {config}: "
                 f"there are {', '.join(known)}{_near(missing, known)}"
             ) from error
+
+    def _failed(self, what: str, config: Config, error: Exception) -> ProblemError:
+        cause = f"{type(error).__name__}: {error}"
+        return ProblemError(f"kernel {self.name}: {what} failed at {config}: {cause}")
 
     def grid_sizes(self, grid: Any, config: Config) -> tuple[int, int, int]:
         """A grid filled up to three axes.
@@ -209,11 +217,3 @@ def heuristic_rules(kernel: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
         if isinstance(rules, Mapping):
             yield from rules.items()
         layer = layer.fn
-
-
-def heuristic_values(kernel: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the `@triton.heuristics` around a kernel add to a launch's keywords."""
-    added: dict[str, Any] = {}
-    for name, rule in heuristic_rules(kernel):
-        added[name] = rule({**values, **added})
-    return added

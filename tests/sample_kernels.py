@@ -90,6 +90,12 @@ def refused(x_ptr, n, BLOCK: tl.constexpr):
     tl.store(x_ptr + at, not_defined + 1, mask=at < n)  # noqa: F821
 
 
+@triton.jit
+def pair(x_ptr, n):
+    """Two values for a kernel that calls it, and no kernel itself."""
+    return tl.load(x_ptr) + n, n
+
+
 def tensor(dtype: torch.dtype, *extents: int) -> torch.Tensor:
     """A tensor without memory."""
     return torch.empty(extents or (4096,), dtype=dtype, device="meta")

@@ -88,6 +88,14 @@ def test_module_of_our_form(tmp_path: Path) -> None:
     assert problem.bind(Config({"BLOCK": 64}))["n"] == 7
 
 
+def test_a_problem_that_is_none(tmp_path: Path) -> None:
+    """A problem() that forgets to return is told, with what it gave."""
+    text = OURS.replace("return Problem(", "Problem(")
+    module = load_kernel_module(str(write(tmp_path, text)))
+    with pytest.raises(ProblemError, match=r"mine: problem\(\) gave NoneType, not a Problem"):
+        module.problem({"n": 7}, "fp16", "meta")
+
+
 def test_module_of_the_oracles_form(tmp_path: Path) -> None:
     """A file with kernel, space, SHAPES, DTYPE and make gives the same parts."""
     module = load_kernel_module(str(write(tmp_path, ORACLES)))

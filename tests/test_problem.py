@@ -13,7 +13,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.config import Config
 from asmtune.errors import ProblemError
-from asmtune.problem import Problem, heuristic_values, jit_function
+from asmtune.problem import Problem, jit_function
 
 
 @triton.jit
@@ -50,8 +50,23 @@ def test_outer_heuristics_run_first() -> None:
     """Of two layers the outer one is evaluated first and the inner one sees its value."""
     inner = triton.heuristics({"EVEN": lambda values: values["BLOCK"] == 256})(scale)
     outer = triton.heuristics({"BLOCK": lambda values: values["n"] // 4})(inner)
-    assert heuristic_values(outer, {"n": 1024}) == {"BLOCK": 256, "EVEN": True}
-    assert heuristic_values(scale, {"n": 1024}) == {}
+    bound = Problem(outer, arguments(1024), (8,)).bind(Config({}))
+    assert (bound["BLOCK"], bound["EVEN"]) == (256, True)
+
+
+def test_functions_of_the_users_that_raise() -> None:
+    """A heuristic or a grid that raises is named in one line, with the config and the cause."""
+    broken = triton.heuristics({"EVEN": lambda values: values["n"].shape})(scale)
+    cause = "AttributeError: 'int' object has no attribute 'shape'"
+    with pytest.raises(ProblemError) as caught:
+        Problem(broken, arguments(1024), (8,)).bind(CONFIG)
+    told = f"kernel scale: @triton.heuristics 'EVEN' failed at {CONFIG}: {cause}"
+    assert str(caught.value) == told
+    assert isinstance(caught.value.__cause__, AttributeError)
+    with pytest.raises(ProblemError) as caught:
+        Problem(scale, arguments(), lambda v: (v["n"] // (v["BLOCK"] - 128),)).programs(CONFIG)
+    told = f"kernel scale: the grid's function failed at {CONFIG}: ZeroDivisionError: "
+    assert str(caught.value).startswith(told)
 
 
 def test_name_that_is_argument_and_axis() -> None:
@@ -153,7 +168,7 @@ def test_names_that_a_grid_lacks() -> None:
         f"kernel scale: the grid's function asks for 'BLOK' at {CONFIG}: there are "
     )
     assert str(caught.value).endswith("; did you mean BLOCK?")
-    with pytest.raises(KeyError, match="n"):
+    with pytest.raises(ProblemError, match=r"function failed at .*: KeyError: 'n'"):
         Problem(scale, arguments(), lambda _: ({}["n"],)).programs(CONFIG)
 
 

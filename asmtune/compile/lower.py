@@ -7,6 +7,7 @@ for a mid-sized GEMM, once for all configs that share their constexprs.
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -67,6 +68,10 @@ class Request:
 def _text_digest(ttir: str) -> str:
     """One text of 30 kB serves every config of a tile."""
     return digest(ttir)
+
+
+_GIVES_A_VALUE: Final = re.compile(r"tt\.func public @.*\) -> ").search
+_NO_KERNEL: Final = "it returns a value, which only what a kernel calls may: name the kernel itself"
 
 
 class Lowering:
@@ -146,7 +151,10 @@ class Lowering:
             with _deadline(self._timeout_s):
                 return self._toolchain.front_end(specialised)[0]
 
-        return guarded("lower", limited)
+        ttir = guarded("lower", limited)
+        if isinstance(ttir, str) and _GIVES_A_VALUE(ttir):
+            return Failure("lower", "kernel", _NO_KERNEL)
+        return ttir
 
 
 class _FrontEndTimeoutError(TimeoutError):

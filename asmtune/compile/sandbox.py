@@ -126,7 +126,7 @@ class Sandbox:
                 return made
         except TimeoutError:
             self.close()
-            more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets how long it may take"
+            more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets the limit"
             return Failure(stage, "timeout", f"the compiler was ended after {limit:g} s{more}")
         except GivenUpError:
             self.close()

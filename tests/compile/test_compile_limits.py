@@ -24,6 +24,7 @@ from asmtune.records import Artifact, Failure
 from asmtune.target import Target, load_target
 from tests.sample_kernels import (
     one_pointer,
+    pair,
     product_problem,
     refused,
     row_sum_problem,
@@ -362,6 +363,14 @@ def test_kernel_errors_are_readable(target: Target) -> None:
         'line 4 of the kernel, "tl.store(x_ptr + at, not_defined + 1, mask=at < n)  # noqa: F821": '
         "NameError('not_defined is not defined')"
     )
+
+
+def test_what_returns_a_value_is_no_kernel(target: Target) -> None:
+    """A function for kernels to call is told from a kernel before MLIR refuses it in its words."""
+    outcome = Lowering(one_pointer(pair, n=8), target, 30).request(Config({}))
+    assert isinstance(outcome, Failure)
+    assert (outcome.stage, outcome.kind) == ("lower", "kernel")
+    assert outcome.detail.startswith("it returns a value")
 
 
 def test_errors_below_the_kernel(target: Target) -> None:
