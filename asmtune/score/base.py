@@ -1,14 +1,12 @@
-"""The scorers' common interface, and the table of them."""
+"""The scorers' common interface: what they are given, and what some can do besides."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.records import Features
 from asmtune.target import Target
 from asmtune.workload import Dot
@@ -130,53 +128,3 @@ def ranked_by(scorer: Scorer) -> str:
 def without_kernel(scorer: Scorer, kernel: str) -> Scorer:
     """A scorer that never saw a kernel; one that needs no training is itself."""
     return scorer.for_kernel(kernel) if isinstance(scorer, Trained) else scorer
-
-
-def _weights() -> Scorer:
-    from asmtune.score.weights import Weights
-
-    return Weights()
-
-
-def _chance() -> Scorer:
-    from asmtune.score.chance import Chance
-
-    return Chance()
-
-
-def _roofline() -> Scorer:
-    from asmtune.score.roofline import Roofline
-
-    return Roofline()
-
-
-def _learned() -> Scorer:
-    from asmtune.score.learned import Learned
-
-    return Learned()
-
-
-_SCORERS: dict[str, Callable[[], Scorer]] = {
-    "learned": _learned,
-    "roofline": _roofline,
-    "weights": _weights,
-    "chance": _chance,
-}
-
-
-def scorer_names() -> tuple[str, ...]:
-    """Names of all scorers."""
-    return tuple(_SCORERS)
-
-
-def make_scorer(name: str) -> Scorer:
-    """The scorer of a name.
-
-    Raises:
-        InputError: no such scorer; lists them.
-    """
-    if name not in _SCORERS:
-        near = difflib.get_close_matches(name, _SCORERS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"unknown scorer {name!r}: the scorers are {', '.join(_SCORERS)}{hint}")
-    return _SCORERS[name]()

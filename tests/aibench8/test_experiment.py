@@ -20,7 +20,7 @@ from asmtune.errors import MeasureError
 from asmtune.measure import TimingPolicy
 from asmtune.problem import Problem
 from asmtune.records import Failure
-from asmtune.score import base
+from asmtune.score import make_scorer
 from asmtune.settings import Settings
 from asmtune.space import Space
 from asmtune.target import Target
@@ -101,9 +101,8 @@ def test_tuned(tuner: Tuner) -> None:
 def test_by_chance(tuner: Tuner, machine: HostMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws time as many configs as they are told, differ, and ask no scorer of assembly."""
     asked: list[str] = []
-    made = base.make_scorer
     monkeypatch.setattr(
-        "asmtune.tuning.workshop.make_scorer", lambda name: asked.append(name) or made(name)
+        "asmtune.tuning.workshop.make_scorer", lambda name: asked.append(name) or make_scorer(name)
     )
     drawn = []
     for seed in (0, 1):

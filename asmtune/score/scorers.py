@@ -1,0 +1,59 @@
+"""The table of scorers; each is imported when it is asked for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from asmtune.errors import InputError
+from asmtune.score.base import Scorer
+
+
+def _weights() -> Scorer:
+    from asmtune.score.weights import Weights
+
+    return Weights()
+
+
+def _chance() -> Scorer:
+    from asmtune.score.chance import Chance
+
+    return Chance()
+
+
+def _roofline() -> Scorer:
+    from asmtune.score.roofline import Roofline
+
+    return Roofline()
+
+
+def _learned() -> Scorer:
+    from asmtune.score.learned import Learned
+
+    return Learned()
+
+
+_SCORERS: dict[str, Callable[[], Scorer]] = {
+    "learned": _learned,
+    "roofline": _roofline,
+    "weights": _weights,
+    "chance": _chance,
+}
+
+
+def scorer_names() -> tuple[str, ...]:
+    """Names of all scorers."""
+    return tuple(_SCORERS)
+
+
+def make_scorer(name: str) -> Scorer:
+    """The scorer of a name.
+
+    Raises:
+        InputError: no such scorer; lists them.
+    """
+    if name not in _SCORERS:
+        near = difflib.get_close_matches(name, _SCORERS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"unknown scorer {name!r}: the scorers are {', '.join(_SCORERS)}{hint}")
+    return _SCORERS[name]()
