@@ -20,9 +20,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/asmtune prune-report tiled_matmul --target H200 --shape M=4096,N=4096,K=4096
 
-# A process a CPU; what times a GPU runs alone.
+# As many processes as CPUs that a container's quota leaves; what times a GPU runs alone.
+WORKERS := $$($(BIN)/python -c 'from joblib import cpu_count; print(min(cpu_count(), 8))')
+
 test: setup lint types
-	$(BIN)/python -m pytest -m 'not gpu' -n logical --maxprocesses 8 --dist loadfile
+	$(BIN)/python -m pytest -m 'not gpu' -n $(WORKERS) --dist loadfile
 	$(BIN)/python -m pytest -m gpu tests/gpu tests/docs
 
 docs: setup

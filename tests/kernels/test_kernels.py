@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from joblib import cpu_count
 
 from asmtune.compile import Lowering, Request, compile_one
 from asmtune.kernel_files import kernel_names
@@ -78,7 +79,7 @@ def checks(request: pytest.FixtureRequest, session_cache: Path) -> Iterator[Chec
         item for item in request.session.items if "checks" in getattr(item, "fixturenames", ())
     )
     names = dict.fromkeys(item.callspec.params["name"] for item in items)  # type: ignore[attr-defined]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cpu_count()) as pool:
         yield {name: pool.submit(interpreted, name, session_cache) for name in names}
         pool.shutdown(wait=False, cancel_futures=True)
 
