@@ -6,17 +6,15 @@ loop whose body does the same on each trip is walked once.
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
+from asmtune.workload.extrapolate import PROBE, extended, settled
 from asmtune.workload.flow import terminator
 from asmtune.workload.plan import GRID, Plan
 from asmtune.workload.scalars import Unknown, Value, unsigned
 from asmtune.workload.tally import DEFAULT_STEP, Launch, Tally
 from asmtune.workload.tree import Body, Node
 
-_PROBE: Final = 64
-"""Trips of a loop with state after which steps that never changed are taken to go on."""
 _LONGEST: Final = 1 << 40
 _MAX_BRANCHES: Final = 10_000
 _UNSET: Final = Unknown("not evaluated")
@@ -173,7 +171,7 @@ class Machine:
         last = terminator(body)
         yields = last.operands if last is not None else ()
         history: list[list[Value]] = [self._read(carried)]
-        walked = min(trips, max(self._room, 2 * _PROBE))
+        walked = min(trips, max(self._room, 2 * PROBE))
         room, self._room = self._room, max(4, self._room // walked)
         for place in range(walked):
             self._values[body.arguments[0]] = _iterate(low, step, place)
@@ -183,7 +181,7 @@ class Machine:
         self._room = room
         if walked < trips:
             self._tally.capped.add(node.loop)
-            ahead = _extend(history, trips - walked)
+            ahead = extended(history, trips - walked)
             self._write(carried, ahead)
 
     def _while(self, node: Node, weight: float) -> None:
@@ -193,12 +191,12 @@ class Machine:
         yields = again.operands if again is not None else ()
         self._assign(before.arguments, node.operands)
         history: list[list[Value]] = []
-        trips, limit = 0, max(_PROBE, self._room)
-        room, self._room = self._room, max(4, self._room // _PROBE)
+        trips, limit = 0, max(PROBE, self._room)
+        room, self._room = self._room, max(4, self._room // PROBE)
         while True:
             history.append(self._read(before.arguments))
             self._body(before, weight)
-            leaps = trips >= limit or (trips == _PROBE and _settled(history))
+            leaps = trips >= limit or (trips == PROBE and settled(history))
             rest = self._rest(node, passed, history if leaps else [], trips)
             if rest == 0:
                 break
@@ -207,7 +205,7 @@ class Machine:
             trips += rest
             if rest > 1 or isinstance(self._values[passed[0]], Unknown):
                 self._tally.runs[before.index] += weight * rest
-                self._write(before.arguments, _extend(history, rest))
+                self._write(before.arguments, extended(history, rest))
                 self._body(before, 0.0)
                 break
             self._assign(before.arguments, yields)
@@ -233,7 +231,7 @@ class Machine:
         before, line = node.regions[0][0], node.operation.line
 
         def goes_on(distance: int) -> bool:
-            self._write(before.arguments, _extend(history, distance))
+            self._write(before.arguments, extended(history, distance))
             self._body(before, 0.0)
             value = self._values[condition]
             return not isinstance(value, Unknown) and bool(value)
@@ -270,37 +268,3 @@ def _iterate(low: Value, step: Value, place: int) -> Value:
     if isinstance(low, Unknown):
         return low
     return step if isinstance(step, Unknown) else low + place * step
-
-
-def _extend(history: list[list[Value]], distance: int) -> list[Value]:
-    """State `distance` trips after the last: it goes on by equal steps, else by the mean one."""
-    found: list[Value] = []
-    for place, last in enumerate(history[-1]):
-        past = [state[place] for state in history]
-        if not distance or any(isinstance(value, Unknown) for value in past):
-            found.append(last)
-            continue
-        recent: list[Any] = past[-_PROBE:]
-        step = recent[-1] - recent[-2] if len(recent) > 1 else 0
-        if _is_even(recent):
-            found.append(recent[-1] + distance * step)
-        else:
-            first: Any = past[0]
-            mean = distance * (recent[-1] - first) / (len(past) - 1)
-            found.append(recent[-1] + type(first)(mean))
-    return found
-
-
-def _is_even(values: list[Any]) -> bool:
-    """Whether numbers follow each other by equal steps."""
-    return len({after - before for before, after in pairwise(values)}) <= 1
-
-
-def _settled(history: list[list[Value]]) -> bool:
-    """Whether all that is known of the state has changed by equal steps of late."""
-    columns = zip(*history[-_PROBE:], strict=True)
-    known = (column for column in columns if not isinstance(column[0], Unknown))
-    return all(
-        not any(isinstance(value, Unknown) for value in column) and _is_even(list(column))
-        for column in known
-    )
