@@ -91,6 +91,17 @@ def refused(x_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def masked_square(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    """A load, two lines that compute, and a store, in a loop, all masked."""
+    at = tl.arange(0, BLOCK)
+    for start in range(0, n, BLOCK):
+        x = tl.load(x_ptr + start + at, mask=start + at < n, other=0.0)
+        y = tl.exp(x)
+        y = y * x + 1.0
+        tl.store(y_ptr + start + at, y, mask=start + at < n)
+
+
+@triton.jit
 def pair(x_ptr, n):
     """Two values for a kernel that calls it, and no kernel itself."""
     return tl.load(x_ptr) + n, n

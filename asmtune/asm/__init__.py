@@ -9,6 +9,7 @@ from asmtune.asm.counts import MNEMONICS, Counts, count, hottest_loop, mnemonic_
 from asmtune.asm.cubin import Resources, read_cubin
 from asmtune.asm.entry import Entry, entries
 from asmtune.asm.groups import Group, group_of
+from asmtune.asm.inlined import relocated
 from asmtune.asm.memory import Access, access, expected_bytes
 from asmtune.asm.nvptx import OpClass, classify
 from asmtune.asm.nvsass import classify_sass
@@ -47,6 +48,7 @@ __all__ = [
     "parse_ptx",
     "parse_sass",
     "read_cubin",
+    "relocated",
     "tensor_op",
     "tensor_ops",
 ]

@@ -195,11 +195,14 @@ class Listing:
         programs: the functions with a body, in the text's order.
         directives: of the file: `version`, `target`, `address_size`.
         files: source file names by the index that `Instruction.source` uses.
+        misplaced: sources that the compiler gave to further lines of inline assembly, with those
+            of the pieces; of PTX alone (see `asm/inlined.py`).
     """
 
     programs: tuple[Program, ...]
     directives: Mapping[str, str]
     files: Mapping[int, str]
+    misplaced: Mapping[tuple[int, int], tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     @property
     def entry(self) -> Program:

@@ -65,6 +65,7 @@ class _Reader:
         self._function: FunctionBuilder | None = None
         self._scope = Scope(None, 0)
         self._source: tuple[int, int] | None = None
+        self._misplaced: dict[tuple[int, int], dict[tuple[int, int], None]] = {}
         self._inlined = self._located = False
         self._label = ""
         self._pending: list[str] = []
@@ -87,7 +88,8 @@ class _Reader:
             self._number = number
             self._read_slowly(line)
         self._check_end()
-        return Listing(tuple(self._programs), self._directives, self._files)
+        misplaced = {place: tuple(homes) for place, homes in self._misplaced.items()}
+        return Listing(tuple(self._programs), self._directives, self._files, misplaced)
 
     def _add(
         self,
@@ -109,8 +111,11 @@ class _Reader:
 
         The LLVM of Triton 3.9 puts each further line of the piece one line further down.
         """
+        place = (int(location[1]), int(location[2]))
         if not self._located:
-            self._source = (int(location[1]), int(location[2]))
+            self._source = place
+        elif self._source is not None and place != self._source:
+            self._misplaced.setdefault(place, {})[self._source] = None
         self._located = self._inlined
 
     def _read_slowly(self, line: str) -> None:

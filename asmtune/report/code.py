@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asmtune.asm import parse_ptx, parse_sass
+from asmtune.asm import parse_ptx, parse_sass, relocated
 from asmtune.compile import disassemble
 from asmtune.config import Config
 from asmtune.errors import ParseError
@@ -53,8 +53,9 @@ class CodeReader:
             listing = parse_sass(text)
         except ParseError as error:
             return Failure("sass", "parse", str(error))
-        ptx = parse_ptx(artifact.outputs["ptx"]).entry
-        return sass_view(text, listing, ptx, self.runs(config, artifact))
+        ptx = parse_ptx(artifact.outputs["ptx"])
+        placed = relocated(listing, ptx)
+        return sass_view(text, placed, ptx.entry, self.runs(config, artifact))
 
     def runs(self, config: Config, artifact: Artifact) -> tuple[Run, ...]:
         """How often one program runs each segment of the PTX, as the features have it."""

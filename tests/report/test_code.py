@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +24,13 @@ from asmtune.target import load_target
 from tests import sample_kernels
 from tests.asm.fixture_kernels import nested
 from tests.launch_kernels import Launch
-from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
+from tests.sample_kernels import (
+    masked_square,
+    product_problem,
+    row_sum_problem,
+    scale_problem,
+    tensor,
+)
 
 MACHINES = ("A100", "H200", "B200", "RTX 5090")
 PLAIN = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}, num_warps=4, num_stages=3)
@@ -93,6 +101,20 @@ def test_sass_runs_as_often_as_its_ptx(machine: str, config: Config, views: View
     assert ptx.hot is not None
     assert sass.hot is not None
     assert ptx.hot.times == sass.hot.times
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_reads_and_writes_memory_is_at_its_line(machine: str, views: Views) -> None:
+    """In PTX and SASS loads stand at the line of `tl.load`, stores at that of `tl.store`."""
+    vector = tensor(torch.float32, 40960)
+    problem = Problem(masked_square, {"x_ptr": vector, "y_ptr": vector, "n": 40960}, (1,))
+    lines, first = inspect.getsourcelines(masked_square.fn)
+    for view in views(problem, Config({"BLOCK": 1024}, num_warps=2), machine):
+        touching = [line for line in view.lines if line.kind is OpClass.GLOBAL]
+        for call, opcode in (("tl.load(", "ld.global|LDG"), ("tl.store(", "st.global|STG")):
+            place = first + next(n for n, line in enumerate(lines) if call in line)
+            found = {line.source for line in touching if re.search(opcode, line.text)}
+            assert {source[1] for source in found if source} == {place}, view.language
 
 
 @pytest.mark.parametrize("machine", ["A100", "H200", "RTX 5090"])
