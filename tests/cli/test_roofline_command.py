@@ -21,6 +21,7 @@ from asmtune.records import Measurement, TuneRecord
 from asmtune.settings import Settings
 from asmtune.store import Store
 from asmtune.tuning import key_of, provenance
+from tests.pinned import needs_shipped
 
 COPY = "tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)"
 BOUNDED = """for _ in range(tl.load(x_ptr).to(tl.int32)):
@@ -94,6 +95,7 @@ def test_looking_makes_no_store(
     assert not (tmp_path / "none.sqlite").exists()
 
 
+@needs_shipped
 def test_shipped_times(commands: Commands) -> None:
     """A kernel that comes with asmtune stands where an H200 measured it."""
     (entry,) = document(commands, "softmax")["entries"]

@@ -16,6 +16,7 @@ from asmtune.records import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.space import Space
 from asmtune.store import Lookup
 from asmtune.trace import Ending, TraceWriter
+from tests.pinned import needs_shipped
 from tests.sample_kernels import scale, scale_problem
 from tests.trace_runs import ENDING, FAST, HEADER
 
@@ -92,6 +93,7 @@ def test_what_ships_was_timed_at_the_modules_shapes(tmp_path: Path) -> None:
     assert not sized(shipped, tmp_path, module(100, 3000))
 
 
+@needs_shipped
 @pytest.mark.parametrize(("rows", "how"), [(1823, "measured"), (2000, "predicted")])
 def test_softmax_in_its_bucket(commands: Commands, rows: int, how: str) -> None:
     """The shipped time of 1,823 rows is not told of 2,000, whose key is the same."""

@@ -16,6 +16,7 @@ import pytest
 import torch
 import triton
 
+from tests.pinned import same_triton
 from website.blocks import ROOT, blocks, inline_code, pages
 from website.checks import check_command
 from website.runner import mismatch, run
@@ -40,12 +41,6 @@ def run_and_compare(page: Path, *, gpu: bool) -> None:
     if not same_triton():
         pytest.skip(f"ran; outputs are those of another Triton than {triton.__version__}")
     assert wrong == [], "\n\n".join(wrong)
-
-
-def same_triton() -> bool:
-    """Whether Triton is the one whose outputs the pages show: that of constraints.txt."""
-    pinned = re.search(r"^triton==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    return pinned is not None and triton.__version__.startswith(f"{pinned[1]}.")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -116,6 +116,8 @@ def test_unrolled_loops(machine: str, unroll: int, trips: int, launch: Launch) -
     """Whole groups of trips run in the unrolled loop, and what is left in its remainder."""
     depth = 32 * trips
     reading = launch(looped(256, 256, depth, (64, 64), unroll), Config(TILE), machine)
+    if trips < unroll and reading.profile.segments[0].flops:
+        pytest.xfail("a group of trips that Triton 3.9 peels behind a branch counts as if it ran")
     assert executed_flops(reading) == pytest.approx(2 * 256 * 256 * depth)
     if machine == "B200":
         return  # peels either loop
