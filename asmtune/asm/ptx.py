@@ -114,8 +114,8 @@ class _Reader:
         place = (int(location[1]), int(location[2]))
         if not self._located:
             self._source = place
-        elif self._source is not None and place != self._source:
-            self._misplaced.setdefault(place, {})[self._source] = None
+        elif (home := self._source) is not None and home[0] == place[0] and home != place:
+            self._misplaced.setdefault(place, {})[home] = None
         self._located = self._inlined
 
     def _read_slowly(self, line: str) -> None:
