@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from dataclasses import replace
@@ -58,9 +59,11 @@ def test_killed_at_200_moments() -> None:
     with memory_folder() as name:
         folder = Path(name)
         funnel = tune(folder, 64).funnel
-        began = time.perf_counter()
-        assert "done" in finish(*start(lambda pipe: tune(folder, 128, funnel, pipe)))
-        usual_s = time.perf_counter() - began
+        usual_s = math.inf  # the least, since a busy moment would draw all kills out
+        for n in (128, 192):
+            began = time.perf_counter()
+            assert "done" in finish(*start(lambda pipe, n=n: tune(folder, n, funnel, pipe)))
+            usual_s = min(usual_s, time.perf_counter() - began)
         n, told, done = 256, set[str](), 0
         draw = random.Random(5)
         for _ in range(KILLS):
