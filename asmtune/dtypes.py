@@ -5,11 +5,11 @@ The canonical name is Triton's (`fp16`, `bf16`, `fp8e4nv`, `i32`).
 
 from __future__ import annotations
 
-import difflib
 import sys
 from typing import Any, Final
 
 from asmtune.errors import ProblemError
+from asmtune.suggestions import did_you_mean
 
 TORCH_NAMES: Final = {
     "fp64": "float64",
@@ -51,8 +51,7 @@ def canonical_dtype(text: str) -> str:
     name = text.removeprefix("torch.").removeprefix("tl.")
     name = _ALIASES.get(name, name)
     if name not in TORCH_NAMES:
-        near = difflib.get_close_matches(name, [*TORCH_NAMES, *_ALIASES], 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, [*TORCH_NAMES, *_ALIASES])
         raise ProblemError(f"unknown dtype {text!r}: one of {', '.join(TORCH_NAMES)}{hint}")
     return name
 

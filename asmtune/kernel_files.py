@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import pkgutil
@@ -15,6 +14,7 @@ from types import ModuleType
 
 from asmtune.errors import ProblemError
 from asmtune.fingerprint import digest
+from asmtune.suggestions import did_you_mean
 
 
 def kernel_names() -> tuple[str, ...]:
@@ -55,8 +55,7 @@ def import_module(reference: str) -> ModuleType:
         return importlib.import_module(f"asmtune.kernels.{reference}")
     if _is_package_path(reference):
         return _guarded_import(reference, lambda: importlib.import_module(reference))
-    near = difflib.get_close_matches(reference, kernel_names(), 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(reference, kernel_names())
     raise ProblemError(
         f"unknown kernel {reference!r}: the kernels are {', '.join(kernel_names())}{hint}; "
         "give a file as path/to/kernel.py"

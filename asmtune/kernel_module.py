@@ -16,7 +16,6 @@ any file: `file.py:name`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +28,7 @@ from asmtune.errors import ProblemError
 from asmtune.kernel_files import import_module
 from asmtune.problem import Problem, jit_function
 from asmtune.space import Space
+from asmtune.suggestions import did_you_mean
 
 Shape = Mapping[str, Any]
 
@@ -115,8 +115,7 @@ def load_function(reference: str) -> Any:
     module = import_module(where)
     found = getattr(module, name, None)
     if found is None:
-        near = difflib.get_close_matches(name, vars(module), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, vars(module))
         raise ProblemError(f"{where} defines no {name!r}{hint}")
     if not hasattr(found, "fn") and callable(found):
         import triton

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import Any, Final
 from asmtune.config import Config
 from asmtune.dtypes import dtype_of
 from asmtune.errors import FOREIGN, ProblemError
+from asmtune.suggestions import did_you_mean
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
@@ -110,7 +110,7 @@ class Problem:
                 raise self._failed("the grid's function", config, error) from error
             raise ProblemError(
                 f"kernel {self.name}: the grid's function asks for {missing!r} at {config}: "
-                f"there are {', '.join(known)}{_near(missing, known)}"
+                f"there are {', '.join(known)}{did_you_mean(missing, known)}"
             ) from error
 
     def _failed(self, what: str, config: Config, error: Exception) -> ProblemError:
@@ -161,13 +161,8 @@ def unknown_parameter(
     known = list(arg_names)
     return ProblemError(
         f"kernel {kernel} has no parameter {name!r}: "
-        f"its parameters are {', '.join(known)}{_near(name, (*known, *options))}"
+        f"its parameters are {', '.join(known)}{did_you_mean(name, (*known, *options))}"
     )
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _memory_bytes(value: Any) -> int | None:

@@ -7,12 +7,12 @@ attribute, no call of another function, no text, no number beyond 64 bits.
 from __future__ import annotations
 
 import ast
-import difflib
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from asmtune.errors import InputError
+from asmtune.suggestions import did_you_mean
 
 # Longer text could nest deeper than the parser and `_value` may recurse.
 _LENGTH: Final = 200
@@ -162,8 +162,8 @@ class Sizes:
 
 
 def _known(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, names := list(names), 1)
-    return f"known: {', '.join(names) or 'none'}{f'; did you mean {near[0]}?' if near else ''}"
+    names = list(names)
+    return f"known: {', '.join(names) or 'none'}{did_you_mean(name, names)}"
 
 
 def _names(node: ast.expr) -> Iterator[ast.Name]:

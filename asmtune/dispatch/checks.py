@@ -8,7 +8,6 @@ for `triton.autotune` (`strict` is False) what Triton allows is let pass.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -20,6 +19,7 @@ from asmtune.errors import InputError
 from asmtune.keys import KeyPart
 from asmtune.problem import Problem, jit_function, unknown_parameter
 from asmtune.space import Space
+from asmtune.suggestions import did_you_mean
 
 _LISTS: Final = ("reset_to_zero", "restore_value")
 
@@ -66,7 +66,8 @@ def check_decorated(function: Any, options: DecoratorOptions) -> None:
             if name not in arg_names:
                 raise InputError(
                     f"asm_autotune: {option} names {name!r}, which is no parameter of "
-                    f"{function.__name__}: they are {', '.join(arg_names)}{_near(name, arg_names)}"
+                    f"{function.__name__}: they are {', '.join(arg_names)}"
+                    f"{did_you_mean(name, arg_names)}"
                 )
     if options.strict and not callable(options.space):
         check_space(function, Space.of(options.space))
@@ -85,7 +86,7 @@ def check_space(function: Any, space: Space, parts: Sequence[KeyPart] = ()) -> N
             raise InputError(
                 f"asm_autotune: axis {axis!r} of the space is no parameter of {name} "
                 f"({', '.join(arg_names)}) and no option ({', '.join(OPTION_AXES)})"
-                f"{_near(axis, (*arg_names, *OPTION_AXES))}"
+                f"{did_you_mean(axis, (*arg_names, *OPTION_AXES))}"
             )
     for part in parts:
         for need in part.needs:
@@ -205,8 +206,3 @@ def _option_names() -> frozenset[str]:
     from asmtune.compile.toolchain import option_names
 
     return option_names()
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -13,6 +12,7 @@ from asmtune.dispatch.pruning import Pruning
 from asmtune.errors import InputError
 from asmtune.keys import KeySource
 from asmtune.space import Space
+from asmtune.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from asmtune.dispatch.autotuner import AsmAutotuner
@@ -114,8 +114,7 @@ def checked_choices(choices: Mapping[str, Any]) -> Mapping[str, Any]:
     known = Choices.__annotations__
     for name in choices:
         if name not in known:
-            near = difflib.get_close_matches(name, [*known, "space", *_OF_LAUNCHES], 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, [*known, "space", *_OF_LAUNCHES])
             raise InputError(f"asm_autotune: unknown option {name!r}{hint}")
     TuneOptions.of(Choices(**choices))  # type: ignore[typeddict-item]
     return choices

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
@@ -12,6 +11,7 @@ from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.decorator import checked_choices
 from asmtune.dispatch.options import DecoratorOptions
 from asmtune.errors import InputError
+from asmtune.suggestions import did_you_mean
 
 _OF_LAUNCHES: Final = ("small", "heuristic", "on_miss", "nearest")
 CHANGEABLE: Final = (*_OF_LAUNCHES, "effort", "force")
@@ -57,8 +57,7 @@ def autotuners(module: ModuleType) -> list[AsmAutotuner]:
 def _revised(options: DecoratorOptions, changes: Mapping[str, Any]) -> DecoratorOptions:
     for name in changes:
         if name not in CHANGEABLE:
-            near = difflib.get_close_matches(name, CHANGEABLE, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, CHANGEABLE)
             raise InputError(
                 f"reconfigure: option {name!r} cannot be changed, only "
                 f"{', '.join(CHANGEABLE)}{hint}"

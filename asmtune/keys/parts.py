@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from asmtune.errors import InputError
 from asmtune.keys.buckets import KINDS, Bucket
+from asmtune.suggestions import did_you_mean
 
 KeySource = Iterable[str | Bucket | Callable[..., Any]] | Mapping[str, Callable[..., Any] | None]
 
@@ -130,8 +130,7 @@ def _as_written(parameter: inspect.Parameter) -> str:
 
 
 def _unknown(part: KeyPart, name: str, arg_names: Sequence[str], kernel: str) -> str:
-    near = difflib.get_close_matches(name, arg_names, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(name, arg_names)
     asked = f"key {name!r}" if part.function is None else f"{name!r} of key {part.name}"
     return (
         f"asm_autotune: {asked} is no parameter of {kernel}: they are {', '.join(arg_names)}{hint}"

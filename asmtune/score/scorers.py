@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 
 from asmtune.errors import InputError
 from asmtune.score.base import Scorer
+from asmtune.suggestions import did_you_mean
 
 
 def _weights() -> Scorer:
@@ -53,7 +53,6 @@ def make_scorer(name: str) -> Scorer:
         InputError: no such scorer; lists them.
     """
     if name not in _SCORERS:
-        near = difflib.get_close_matches(name, _SCORERS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, _SCORERS)
         raise InputError(f"unknown scorer {name!r}: the scorers are {', '.join(_SCORERS)}{hint}")
     return _SCORERS[name]()

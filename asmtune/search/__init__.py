@@ -5,7 +5,6 @@ It knows neither compiler nor GPU: both are handed to `run`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Final
 
@@ -25,6 +24,7 @@ from asmtune.search.base import (
 )
 from asmtune.search.loop import run
 from asmtune.search.state import Known, State
+from asmtune.suggestions import did_you_mean
 
 _Make = Callable[[Insight | None, Pace, int], Strategy]
 
@@ -81,8 +81,7 @@ def make_strategy(
         InputError: no such strategy; lists them.
     """
     if name not in _STRATEGIES:
-        near = difflib.get_close_matches(name, _STRATEGIES, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, _STRATEGIES)
         raise InputError(
             f"unknown strategy {name!r}: the strategies are {', '.join(_STRATEGIES)}{hint}"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from asmtune.config import OPTION_AXES, OPTION_DEFAULTS, Config
 from asmtune.errors import SpaceError
 from asmtune.space.axes import axis_values, misfit_of, point_of, spanned_axes
 from asmtune.space.constraints import Constraint, Predicate, planned, walk
+from asmtune.suggestions import did_you_mean
 
 
 class Space:
@@ -94,8 +94,7 @@ class Space:
         for name in axes:
             if name not in self.axes and name not in OPTION_AXES:
                 known = [*self.axes, *(o for o in OPTION_AXES if o not in self.axes)]
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
+                hint = did_you_mean(name, known)
                 raise SpaceError(f"unknown axis {name!r}: the axes are {', '.join(known)}{hint}")
         return self._with(axes={**self.axes, **axes})
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.errors import InputError
 from asmtune.measure import TimingPolicy
 from asmtune.search import Limits, Pace
+from asmtune.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,6 @@ def effort_of(value: str | Effort) -> Effort:
     if isinstance(value, Effort):
         return value
     if value not in EFFORTS:
-        near = difflib.get_close_matches(str(value), EFFORTS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(str(value), EFFORTS)
         raise InputError(f"unknown effort {value!r}: the efforts are {', '.join(EFFORTS)}{hint}")
     return EFFORTS[value]

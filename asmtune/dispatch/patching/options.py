@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from asmtune.errors import InputError
+from asmtune.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from asmtune.dispatch.options import OnMiss, Small
@@ -42,8 +42,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     known = tuple(PatchOptions.__annotations__)
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, known)
             raise InputError(
                 f"patch: {name!r} is no option for all kernels: they are {', '.join(known)}{hint}"
             )
