@@ -14,7 +14,6 @@ from asmtune.asm.nvptx import OpClass, classify
 from asmtune.asm.nvsass import classify_sass
 from asmtune.asm.program import Instruction, Listing
 
-Place = tuple[int, int]
 What = tuple[OpClass, bool]
 
 
@@ -31,7 +30,6 @@ def relocated(sass: Listing, ptx: Listing) -> Listing:
     if not ptx.misplaced:
         return sass
     to_ptx = {mine: its for mine, a in sass.files.items() for its, b in ptx.files.items() if a == b}
-    to_sass = {its: mine for mine, its in to_ptx.items()}
     given = (item for program in ptx.programs for item in program.instructions)
     asked = {(item.source, _what(item, classify)) for item in given}
     known = {place for place, _ in asked}
@@ -47,8 +45,8 @@ def relocated(sass: Listing, ptx: Listing) -> Listing:
         fitting = [home for home in homes if (home, what) in asked]
         if not fitting and place in known:
             return item
-        file, line = (fitting or homes)[0]
-        return replace(item, source=(to_sass[file], line))
+        _, line = (fitting or homes)[0]
+        return replace(item, source=(item.source[0], line))
 
     programs = tuple(
         replace(program, instructions=tuple(map(moved, program.instructions)))

@@ -6,24 +6,12 @@ import re
 from importlib.resources import files
 
 import pytest
+from contrast import contrast
 
 STATIC = files("asmtune.report.explorer.static")
 GROUPS = ("tensor", "copy", "shared", "global", "barrier", "branch", "spill", "other")
 LINES = ("surface", "hot", "marked", "hovered", "gone", "come")
 WORDS = ("gone-word", "come-word")
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of `#rrggbb` (WCAG 2.2)."""
-    shares = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    parts = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
-    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
-
-
-def contrast(one: str, other: str) -> float:
-    """The lighter of two colours over the darker, as WCAG counts it: 1 to 21."""
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("sheet", ["style.css", "dark.css"])

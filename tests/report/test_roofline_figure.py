@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from charts import chart, entry, mixed, product
+from contrast import contrast
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
@@ -31,19 +32,6 @@ GROUNDS = {"white": "#ffffff", "GitHub's dark": "#0d1117"}
 def texts(content: bytes) -> list[str]:
     """All text of an SVG."""
     return ["".join(node.itertext()) for node in ET.fromstring(content).iter(f"{SVG}text")]
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of an sRGB colour (WCAG 2.2)."""
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: str, other: str) -> float:
-    """Contrast ratio of two colours."""
-    dark, light = sorted(map(luminance, (one, other)))
-    return (light + 0.05) / (dark + 0.05)
 
 
 def test_what_the_picture_says() -> None:
