@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asmtune.config import Config as Config
-    from asmtune.dispatch import asm_autotune as asm_autotune
-    from asmtune.dispatch import patch as patch
-    from asmtune.keys import between as between
-    from asmtune.keys import multiple as multiple
-    from asmtune.keys import pow2 as pow2
+    from asmtune.dispatch.decorator import asm_autotune as asm_autotune
+    from asmtune.dispatch.patching.redirect import patch as patch
+    from asmtune.keys.buckets import between as between
+    from asmtune.keys.buckets import multiple as multiple
+    from asmtune.keys.buckets import pow2 as pow2
     from asmtune.problem import Problem as Problem
-    from asmtune.space import Space as Space
-    from asmtune.target import load_target as load_target
-    from asmtune.tuning import tune as tune
+    from asmtune.space.space import Space as Space
+    from asmtune.target.shipped import load_target as load_target
+    from asmtune.tuning.api import tune as tune
 
 _HOMES = {
     "Config": "asmtune.config",
     "Problem": "asmtune.problem",
-    "Space": "asmtune.space",
-    "asm_autotune": "asmtune.dispatch",
-    "between": "asmtune.keys",
-    "load_target": "asmtune.target",
-    "multiple": "asmtune.keys",
-    "patch": "asmtune.dispatch",
-    "pow2": "asmtune.keys",
-    "tune": "asmtune.tuning",
+    "Space": "asmtune.space.space",
+    "asm_autotune": "asmtune.dispatch.decorator",
+    "between": "asmtune.keys.buckets",
+    "load_target": "asmtune.target.shipped",
+    "multiple": "asmtune.keys.buckets",
+    "patch": "asmtune.dispatch.patching.redirect",
+    "pow2": "asmtune.keys.buckets",
+    "tune": "asmtune.tuning.api",
 }
 
 __all__ = [

@@ -11,14 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from asmtune.compile import ArtifactCache, Lowering
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import load_cached
+from asmtune.compile.lower import Lowering
 from asmtune.config import Config
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.kernel_module import KernelModule, Shape
-from asmtune.measure import GpuClock, Race, Subject, TimingPolicy
+from asmtune.measure.clock import GpuClock, Subject
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.race import Race
 from asmtune.problem import Problem
-from asmtune.records import Failure, Measurement, Outcome, Verdict
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement, Outcome
+from asmtune.records.verdicts import Verdict
 
 _EVERY_CONFIG: Final = TimingPolicy(
     coarse_rounds=5,

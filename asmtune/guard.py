@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from asmtune.errors import AsmtuneError, ProblemError
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from asmtune.dtypes import canonical_dtype
 from asmtune.errors import ProblemError
 from asmtune.kernel_files import import_module
 from asmtune.problem import Problem, jit_function
-from asmtune.space import Space
+from asmtune.space.space import Space
 from asmtune.suggestions import did_you_mean
 
 Shape = Mapping[str, Any]

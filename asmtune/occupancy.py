@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from asmtune.errors import InputError
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from typing import Any, Final
 from asmtune.config import Config
 from asmtune.errors import InputError, StoreError
 from asmtune.fingerprint import digest
-from asmtune.records import Failure
-from asmtune.space import Space
+from asmtune.records.artifacts import Failure
+from asmtune.space.space import Space
 
 STAGES: Final = ("ttir", "ttgir", "llir", "ptx")
 """Stages of the compiler, in order, whose output a file may stand for; its suffix tells which."""

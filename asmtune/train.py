@@ -10,16 +10,17 @@ import numpy as np
 
 from asmtune.errors import InputError
 from asmtune.fingerprint import version_of
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.oracle import Oracle, Task
-from asmtune.records import Verdict
-from asmtune.replay import ScorerResult, TaskResult, judged_moments, kept_of
+from asmtune.records.verdicts import Verdict
+from asmtune.replay.judging import judged_moments
+from asmtune.replay.results import ScorerResult, TaskResult, kept_of
 from asmtune.score.error import ErrorTable, RankedTask
 from asmtune.score.error_file import Errors
 from asmtune.score.examples import Examples, TaskRows
 from asmtune.score.learned import FEWEST, fit, rank
 from asmtune.score.vectors import schema
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import torch
 
 from asmtune.cli.bench_processes import Collected, Processes
 from asmtune.cli.bench_rows import Asked, Wanted
-from asmtune.measure import device_name
+from asmtune.measure.device import device_name
 from asmtune.regression.files import run_to_json
 from asmtune.settings import Settings
 from benchmarks.provenance import RESULTS, provenance

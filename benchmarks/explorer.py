@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asmtune.config import Config
-from asmtune.records import PruneReport
-from asmtune.report.explorer import report_html
+from asmtune.records.pruned import PruneReport
+from asmtune.report.explorer.page import report_html
 from benchmarks.pages import chromium, joined, opened, report_of
 from benchmarks.provenance import RESULTS, write
 

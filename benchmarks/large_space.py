@@ -23,9 +23,10 @@ from asmtune.config import Config
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.score.learned import Learned
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import match_device
-from asmtune.trace import read_trace, run_files
+from asmtune.space.space import Space
+from asmtune.target.shipped import match_device
+from asmtune.trace.folder import run_files
+from asmtune.trace.reader import read_trace
 from benchmarks.provenance import RESULTS, write
 from benchmarks.side_by_side.baselines import exhaustive
 from benchmarks.side_by_side.one import retimed

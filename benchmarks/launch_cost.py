@@ -24,7 +24,8 @@ import triton
 import triton.language as tl
 
 from asmtune import Config, asm_autotune
-from asmtune.launch import backend, plain
+from asmtune.launch import plain
+from asmtune.launch.backends import backend
 from asmtune.launch.kinds import kinds, machine
 from benchmarks.provenance import RESULTS, write
 

@@ -6,18 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from asmtune.compile import Compiled, Lowering
+from asmtune.compile.lower import Lowering
+from asmtune.compile.worker import Compiled
 from asmtune.config import Config
-from asmtune.features import Profile
-from asmtune.funnel import Funnel
+from asmtune.features.profile import Profile
+from asmtune.funnel.flow import Funnel
 from asmtune.funnel.front import Front, Outcomes
 from asmtune.funnel.judge import Judge
 from asmtune.oracle import Oracle, Task
 from asmtune.problem import Problem
-from asmtune.records import Failure, Verdict
-from asmtune.replay import judged
+from asmtune.records.artifacts import Failure
+from asmtune.records.verdicts import Verdict
+from asmtune.replay.judging import judged
 from asmtune.score.learned import FEWEST
-from asmtune.workload import Work
+from asmtune.workload.work import Work
 
 
 @dataclass(frozen=True)

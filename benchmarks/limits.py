@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.config import Config
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.kernel_module import load_kernel_module
-from asmtune.score import make_scorer
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import load_target
+from asmtune.space.space import Space
+from asmtune.target.shipped import load_target
 from benchmarks.provenance import RESULTS, write
 
 METRICS = {

@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.funnel.progress import NoProgress
 from asmtune.kernel_module import load_kernel_module
-from asmtune.records import PruneReport
-from asmtune.report.explorer import CarriedCode, CodeMaker, carried_code
-from asmtune.score import make_scorer
+from asmtune.records.pruned import PruneReport
+from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code
 from asmtune.score.keep import Keep
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.target import load_target
+from asmtune.target.shipped import load_target
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

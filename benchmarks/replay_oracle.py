@@ -15,13 +15,13 @@ import argparse
 import time
 from pathlib import Path
 
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.oracle import load_oracle
-from asmtune.replay import replay
+from asmtune.replay.flow import replay
 from asmtune.report.progress import ProgressBar
-from asmtune.score import make_scorer, scorer_names
+from asmtune.score.scorers import make_scorer, scorer_names
 from asmtune.settings import Settings
-from asmtune.target import load_target, match_device
+from asmtune.target.shipped import load_target, match_device
 from benchmarks.provenance import RESULTS, write
 
 

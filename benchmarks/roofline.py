@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from asmtune.cli.roofline_subjects import Wanted
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.report.roofline_document import chart_json
 from asmtune.report.roofline_figure import draw
-from asmtune.roofline import PairClock, Survey
-from asmtune.roofline.clock import check_gpu
-from asmtune.score import make_scorer
+from asmtune.roofline.clock import PairClock, check_gpu
+from asmtune.roofline.survey import Survey
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.target import load_target
+from asmtune.target.shipped import load_target
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = {

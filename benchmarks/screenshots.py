@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asmtune.report.explorer import Launch, read_timings, report_html
+from asmtune.report.explorer.page import report_html
+from asmtune.report.explorer.timings import Launch, read_timings
 from benchmarks.pages import chromium, opened, report_of
 from benchmarks.provenance import RESULTS
 

@@ -28,7 +28,9 @@ def first_process() -> list[dict[str, Any]]:
     import torch
 
     from asmtune.kernels import tiled_matmul as matmul
-    from asmtune.measure import GpuClock, Race, Subject, TimingPolicy
+    from asmtune.measure.clock import GpuClock, Subject
+    from asmtune.measure.policy import TimingPolicy
+    from asmtune.measure.race import Race
 
     rows = []
     for M, N, K in SHAPES:
@@ -70,7 +72,7 @@ def second_process() -> dict[str, Any]:
     import triton
 
     from asmtune.kernels import tiled_matmul as matmul
-    from asmtune.tuning import Session
+    from asmtune.tuning.session import Session
 
     compiles: list[bool] = []
     triton.knobs.compilation.listener = lambda **event: compiles.append(event["cache_hit"])
@@ -107,7 +109,7 @@ def second_process() -> dict[str, Any]:
 def records() -> list[dict[str, Any]]:
     """What the store holds, in short."""
     from asmtune.settings import Settings
-    from asmtune.store import Store
+    from asmtune.store.database import Store
 
     with Store.open(Settings.from_environment().store_path) as store:
         return [

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from asmtune.kernels._common import check_shape, check_tensors, multiple
-from asmtune.keys import pow2
+from asmtune.keys.buckets import pow2
 
 DTYPES = ("fp16", "bf16", "fp32")
 

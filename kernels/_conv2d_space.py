@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asmtune.config import Config
 from asmtune.kernels._conv2d_host import FEWEST, MOST_PARTS, sums_bytes
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 DEFAULT = Config(
     {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "SPLIT": 1}, num_warps=4, num_stages=3

@@ -7,7 +7,7 @@ import triton
 from asmtune.config import Config
 from asmtune.kernels._gemm_host import LEAST_OF_A_PART, MOST_PARTS
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 DEFAULT = Config(
     {

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.config import Config
 from asmtune.kernels._common import load_columns, row_sizes
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 _NARROWEST = 1024
 

@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
 from asmtune.kernels._attention import (
@@ -45,7 +45,7 @@ from asmtune.kernels._attention_space import of_queries
 from asmtune.kernels.attention_backward_kv import attention_backward_kv
 from asmtune.kernels.attention_backward_q import attention_backward_q
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 _PLAIN = (
     *("heads", "H", "GROUP", "M", "N", "window", "seed", "threshold"),

@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
 from asmtune.kernels._attention import (
@@ -39,7 +39,7 @@ from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_space import of_queries
 from asmtune.kernels._common import check_shape, check_tensors
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 _PLAIN = (
     *("heads", "H", "GROUP", "M", "N", "window", "seed", "threshold"),

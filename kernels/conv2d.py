@@ -35,7 +35,7 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import FLOATS, check_tensors, forward_only, vouched
 from asmtune.kernels._conv2d import store_result, sum_by_taps
@@ -43,7 +43,7 @@ from asmtune.kernels._conv2d_host import grid, layer
 from asmtune.kernels._conv2d_space import DEFAULT, space
 from asmtune.kernels._conv2d_window import Window, check_shapes
 from asmtune.kernels._split import gathered
-from asmtune.keys import pow2
+from asmtune.keys.buckets import pow2
 from asmtune.problem import Problem
 
 __all__ = ["DEFAULT", "DTYPES", "conv2d", "kernel", "space"]

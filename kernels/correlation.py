@@ -25,13 +25,13 @@ import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import check_shape, check_tensors, multiple
 from asmtune.kernels._words import add_product, channels_from, load_words, store_words
-from asmtune.keys import pow2
+from asmtune.keys.buckets import pow2
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 _PLAIN = ["shifts", "channels", "pixels", "width", "out_shift", "stride_0", "stride_1"]
 

@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import (
     FLOATS,
@@ -33,9 +33,9 @@ from asmtune.kernels._common import (
     store_columns,
     vouched,
 )
-from asmtune.keys import pow2
+from asmtune.keys.buckets import pow2
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_grad", "stride_x", "stride_dx", "ignored"])

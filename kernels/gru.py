@@ -41,17 +41,10 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import vouched
-from asmtune.kernels._gru import (
-    cell,
-    load_gates,
-    places,
-    product,
-    split,
-    warps_apart,
-)
+from asmtune.kernels._gru import cell, load_gates, places, product, split, warps_apart
 from asmtune.kernels._gru_host import baseline, check, inputs, recurrence
 from asmtune.kernels._gru_space import DEFAULT, arguments_of, fits, grid, space
 from asmtune.kernels._gru_words import begin, leave, received, send, words_of

@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import (
     FLOATS,
@@ -36,9 +36,9 @@ from asmtune.kernels._common import (
 )
 from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.layernorm_backward import layernorm_backward
-from asmtune.keys import pow2
+from asmtune.keys.buckets import pow2
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 @triton.jit

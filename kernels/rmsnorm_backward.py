@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import (
     FLOATS,
@@ -35,9 +35,9 @@ from asmtune.kernels._common import (
     walkers,
 )
 from asmtune.kernels._rows import load_tile, store_tile, walk_axes, whole_row_sizes
-from asmtune.keys import pow2
+from asmtune.keys.buckets import pow2
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 @triton.jit

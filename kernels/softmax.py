@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import (
     FLOATS,
@@ -35,9 +35,9 @@ from asmtune.kernels._common import (
     vouched,
 )
 from asmtune.kernels._rows import online_sum, row_axes, row_grid, whole_row_sizes
-from asmtune.keys import pow2
+from asmtune.keys.buckets import pow2
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])

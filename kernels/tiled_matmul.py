@@ -42,10 +42,10 @@ import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dtypes import dtype_of, torch_dtype
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 @triton.jit

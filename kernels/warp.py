@@ -25,12 +25,12 @@ import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import as_rows, check_shape, check_tensors, multiple, vouched
-from asmtune.keys import pow2
+from asmtune.keys.buckets import pow2
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 @triton.jit

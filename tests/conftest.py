@@ -11,7 +11,8 @@ import hypothesis
 import pytest
 
 from asmtune.settings import Settings
-from asmtune.target import Target, load_target
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
 
 if TYPE_CHECKING:
     from tests.launch_kernels import Launch

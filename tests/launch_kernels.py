@@ -9,15 +9,16 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.compile import Lowering, Request, compile_one
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
-from asmtune.features import ProfileReader
 from asmtune.features.launch import LaunchReading
+from asmtune.features.reader import ProfileReader
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Failure
+from asmtune.records.artifacts import Artifact, Failure
 from asmtune.settings import Settings
-from asmtune.target import load_target
-from asmtune.workload import Call, analyse
+from asmtune.target.shipped import load_target
+from asmtune.workload.analysis import Call, analyse
 from tests.sample_kernels import tensor
 
 Launch = Callable[[Problem, Config, str], LaunchReading]

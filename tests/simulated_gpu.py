@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from asmtune.config import Config
 from asmtune.measure.clock import Subject
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 T = TypeVar("T")
 

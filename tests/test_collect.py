@@ -17,16 +17,17 @@ from asmtune import collect
 from asmtune.collect import Collector
 from asmtune.config import Config
 from asmtune.errors import InputError, MeasureError
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.kernel_module import KernelModule, Shape
-from asmtune.measure import Subject, TimingPolicy
+from asmtune.measure.clock import Subject
+from asmtune.measure.policy import TimingPolicy
 from asmtune.oracle import load_oracle
 from asmtune.problem import Problem
-from asmtune.records import Failure
-from asmtune.score import make_scorer
+from asmtune.records.artifacts import Failure
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import Target
+from asmtune.space.space import Space
+from asmtune.target.model import Target
 from tests.sample_kernels import scale, scale_problem
 
 DTYPES = {"fp16": torch.float16, "fp32": torch.float32}

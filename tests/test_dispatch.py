@@ -20,16 +20,22 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune import measure
 from asmtune.config import Config
-from asmtune.dispatch import AsmAutotuner, asm_autotune, choosing
+from asmtune.dispatch import choosing
+from asmtune.dispatch.autotuner import AsmAutotuner
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.errors import InputError, MeasureError
 from asmtune.problem import Problem
-from asmtune.records import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.space import Space
-from asmtune.store import Store, StoreWarning
-from asmtune.target import load_target
-from asmtune.tuning import Session, TuneJob, TuneOptions, TuneResult, provenance, workshop
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.space.space import Space
+from asmtune.store.database import Store
+from asmtune.store.lookup import StoreWarning
+from asmtune.target.shipped import load_target
+from asmtune.tuning import workshop
+from asmtune.tuning.identity import provenance
+from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.session import Session
 
 AXES = {"BLOCK": [32, 64, 128], "num_warps": [4, 8]}
 DEFAULT = Config({"BLOCK": 64})
@@ -69,7 +75,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     made = Bench()
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(add, "run", made.run)
-    monkeypatch.setattr(measure, "device_name", lambda: DEVICE)
+    monkeypatch.setattr("asmtune.measure.device.device_name", lambda: DEVICE)
     monkeypatch.setattr(workshop, "match_device", lambda _: load_target("H200"))
 
     def run(self: Session, *arguments: Any) -> TuneResult:
@@ -355,7 +361,7 @@ def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 def test_device_without_a_target(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that no descriptor knows is named, with what to do."""
     monkeypatch.undo()
-    monkeypatch.setattr(measure, "device_name", lambda: DEVICE)
+    monkeypatch.setattr("asmtune.measure.device.device_name", lambda: DEVICE)
     with pytest.raises(InputError, match=f"no target describes the device '{DEVICE}'"):
         tuned()[(4,)](tensor(), tensor(), 8)
 

@@ -13,14 +13,16 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.config import Config
 from asmtune.errors import CompileError, InputError, ProblemError, SpaceError
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.problem import Problem
-from asmtune.records import PruneReport, Selection
-from asmtune.score import Candidate, make_scorer
+from asmtune.records.pruned import PruneReport, Selection
+from asmtune.score.base import Candidate
 from asmtune.score.keep import Keep
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import Target, load_target
+from asmtune.space.space import Space
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
 from tests.sample_kernels import (
     described_sums,
     one_pointer,

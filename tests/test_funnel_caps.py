@@ -14,19 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.compile import ArtifactCache
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.config import Config
-from asmtune.funnel import Funnel
 from asmtune.funnel.caps import BEST_SHARE, LEAST_SHARE, MOST, CapSource, caps_of, derived_caps
+from asmtune.funnel.flow import Funnel
 from asmtune.kernel_module import load_kernel_module
 from asmtune.occupancy import occupancy
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Features, to_json
-from asmtune.score import make_scorer
+from asmtune.records.artifacts import Artifact
+from asmtune.records.features import Features
+from asmtune.records.values import to_json
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import Target, load_target
-from asmtune.workload import accumulator_registers
+from asmtune.space.space import Space
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
+from asmtune.workload.accumulators import accumulator_registers
 from tests.sample_kernels import product_problem
 
 ORACLE = Path(__file__).parents[2] / "shared" / "oracle"

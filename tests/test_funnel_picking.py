@@ -9,13 +9,14 @@ import pytest
 
 from asmtune.config import Config
 from asmtune.errors import CompileError
-from asmtune.funnel import Front, Funnel, bytes_us, first_pick, small_pick
-from asmtune.funnel.picking import COMPILES, SAMPLE
-from asmtune.score import make_scorer
+from asmtune.funnel.flow import Funnel
+from asmtune.funnel.front import Front
+from asmtune.funnel.picking import COMPILES, SAMPLE, bytes_us, first_pick, small_pick
 from asmtune.score.roofline import LAUNCH_US
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import load_target
+from asmtune.space.space import Space
+from asmtune.target.shipped import load_target
 from tests.tuning_support import problem, space
 
 WIDE = Space(

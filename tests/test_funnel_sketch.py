@@ -15,17 +15,22 @@ import pytest
 from asmtune.compile.toolchain import Toolchain
 from asmtune.config import Config
 from asmtune.errors import CompileError, InputError
-from asmtune.funnel import Funnel, judge
-from asmtune.records import Failure, Features, PruneReport, Selection, Verdict
+from asmtune.funnel import judge
+from asmtune.funnel.flow import Funnel
+from asmtune.records.artifacts import Failure
+from asmtune.records.features import Features
+from asmtune.records.pruned import PruneReport, Selection
+from asmtune.records.verdicts import Verdict
 from asmtune.report.documents import report_csv, report_json
-from asmtune.score import Candidate, make_scorer
 from asmtune.score import keep as keep_module
+from asmtune.score.base import Candidate
 from asmtune.score.error import ErrorTable, RankedTask
 from asmtune.score.error_file import Errors
 from asmtune.score.keep import Keep
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import Target
+from asmtune.space.space import Space
+from asmtune.target.model import Target
 from tests.sample_kernels import product_problem, scale_problem
 
 BLOCKS = Space({"BLOCK": (64, 100, 128, 256, 512, 1024), "num_warps": (4, 8)})

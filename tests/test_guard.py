@@ -8,7 +8,7 @@ import pytest
 
 from asmtune.errors import AsmtuneError, ProblemError, StoreError
 from asmtune.guard import guarded, required
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 INTERNAL = type("PTXASError", (Exception,), {})
 RESOURCES = type("OutOfResources", (Exception,), {})

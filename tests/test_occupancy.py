@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from asmtune.errors import InputError
 from asmtune.occupancy import Occupancy, occupancy, register_cap_for, waves
-from asmtune.target import Target, load_target, target_names
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target, target_names
 
 TARGETS = st.sampled_from([load_target(name) for name in target_names()])
 WARPS = st.integers(1, 40)

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import triton
 
-from asmtune.compile import Hooks, Lowering, compile_configs
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.config import Config
-from asmtune.features import ProfileReader
+from asmtune.features.reader import ProfileReader
 from asmtune.kernel_module import load_kernel_module
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 ORACLE = Path(__file__).parents[2] / "shared" / "oracle"
 KERNELS = ("gemm", "softmax", "layernorm", "broadcast_relu", "gemm_bias_gelu", "attention")

@@ -10,8 +10,9 @@ import triton
 from asmtune.config import Config
 from asmtune.errors import InputError, SpaceError, StoreError
 from asmtune.overrides import Override, described, pinned, pinned_space, unedited
-from asmtune.records import Failure, Measurement
-from asmtune.space import Space
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.space.space import Space
 from asmtune.store import codec
 from asmtune.trace.forms import decoded, encoded
 

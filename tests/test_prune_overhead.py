@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from asmtune.compile import ArtifactCache
-from asmtune.records import Artifact, Failure
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.records.artifacts import Artifact, Failure
 from benchmarks import prune_overhead
 from benchmarks.prune_overhead import Stopwatch, measured, processes, stage_seconds
 

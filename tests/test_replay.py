@@ -17,22 +17,18 @@ import pytest
 
 from asmtune.config import Config
 from asmtune.errors import InputError, OracleError
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.oracle import Oracle, Row, Task, load_oracle
-from asmtune.records import Features
-from asmtune.replay import (
-    CUTS,
-    cut_sizes,
-    geometric_mean,
-    judged_moments,
-    judging,
-    kept_of,
-    replay,
-)
-from asmtune.score import Candidate, make_scorer
+from asmtune.records.features import Features
+from asmtune.replay import judging
+from asmtune.replay.flow import replay
+from asmtune.replay.judging import judged_moments
+from asmtune.replay.results import CUTS, cut_sizes, geometric_mean, kept_of
+from asmtune.score.base import Candidate
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import Target
+from asmtune.space.space import Space
+from asmtune.target.model import Target
 
 DATA = Path(__file__).parent / "replay_data"
 TIMINGS = DATA / "timings.json"

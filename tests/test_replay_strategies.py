@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from asmtune.errors import InputError
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.oracle import load_oracle
-from asmtune.records import Measurement, Verdict
+from asmtune.records.timings import Measurement
+from asmtune.records.verdicts import Verdict
 from asmtune.replay.plans import Mark, Plan, PlanResult, Replayed
 from asmtune.replay.strategies import RecordedTimer, replay_strategies
-from asmtune.score import make_scorer
-from asmtune.search import Limits, Pace, strategy_names
+from asmtune.score.scorers import make_scorer
+from asmtune.search.base import Limits, Pace
+from asmtune.search.strategies import strategy_names
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 DATA = Path(__file__).parent / "replay_data"
 ORACLE = load_oracle(DATA / "timings.json")

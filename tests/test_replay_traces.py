@@ -9,14 +9,19 @@ import pytest
 
 from asmtune.config import Config
 from asmtune.errors import InputError, OracleError
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.kernel_files import kernel_file
-from asmtune.records import Failure, TuneKey
-from asmtune.replay import ReplayReport, recordings, replay
-from asmtune.score import make_scorer
+from asmtune.records.artifacts import Failure
+from asmtune.records.tuned import TuneKey
+from asmtune.replay.flow import replay
+from asmtune.replay.results import ReplayReport
+from asmtune.replay.traces import recordings
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.target import Target
-from asmtune.trace import Header, Run, TraceWriter, read_trace
+from asmtune.target.model import Target
+from asmtune.trace.reader import read_trace
+from asmtune.trace.run import Header, Run
+from asmtune.trace.writer import TraceWriter
 from tests.trace_runs import HEADER, batch, compiled, measured
 
 KERNELS = Path(__file__).parent / "replay_data" / "kernels"

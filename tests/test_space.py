@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from asmtune.config import Config
 from asmtune.errors import SpaceError
-from asmtune.space import Constraint, Space
+from asmtune.space.constraints import Constraint
+from asmtune.space.space import Space
 
 LARGE = {
     "A": range(10),

@@ -22,22 +22,16 @@ from hypothesis import strategies as st
 
 from asmtune.config import Config
 from asmtune.errors import InputError
-from asmtune.records import Failure, Measurement, Verdict
-from asmtune.trace import (
-    Ending,
-    Run,
-    Timing,
-    TraceWarning,
-    TraceWriter,
-    find_run,
-    names_run,
-    read_summary,
-    read_trace,
-    run_files,
-)
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.verdicts import Verdict
 from asmtune.trace import folder as places
+from asmtune.trace.folder import find_run, names_run, run_files
 from asmtune.trace.forms import decoded, encoded
-from asmtune.trace.writer import MOST_FORESEEN
+from asmtune.trace.reader import read_summary, read_trace
+from asmtune.trace.rows import Timing
+from asmtune.trace.run import Ending, Run
+from asmtune.trace.writer import MOST_FORESEEN, TraceWarning, TraceWriter
 from tests.trace_runs import (
     BROKEN,
     DEFAULT,

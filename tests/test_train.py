@@ -10,14 +10,14 @@ import pytest
 
 from asmtune.cli.app import run
 from asmtune.errors import InputError
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.oracle import load_oracle
-from asmtune.replay import CUTS
-from asmtune.score import make_scorer
+from asmtune.replay.results import CUTS
 from asmtune.score.error_file import Errors
 from asmtune.score.examples import Examples
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 from asmtune.train import (
     examples,
     leave_one_kernel_out,

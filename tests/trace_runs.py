@@ -6,8 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from asmtune.config import Config
-from asmtune.records import Failure, Features, Measurement, Reason, TuneKey, Verdict
-from asmtune.trace import Cost, Ending, Header, TraceWriter
+from asmtune.records.artifacts import Failure
+from asmtune.records.features import Features
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import TuneKey
+from asmtune.records.verdicts import Reason, Verdict
+from asmtune.trace.rows import Cost
+from asmtune.trace.run import Ending, Header
+from asmtune.trace.writer import TraceWriter
 
 DEFAULT = Config({"BLOCK": 64}, num_warps=2)
 FAST = Config({"BLOCK": 256}, num_warps=4)

@@ -15,19 +15,23 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.bench import BenchSetup, Distinct, LocalBench
+from asmtune.bench.base import BenchSetup
+from asmtune.bench.distinct import Distinct
+from asmtune.bench.local import LocalBench
 from asmtune.compile.load import Binary, Launch
 from asmtune.config import Config
 from asmtune.guard import guarded
 from asmtune.measure.clock import Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.problem import Problem
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.store import Shelf
-from asmtune.tuning import EFFORTS, TuneJob, TuneOptions, Workshop, key_of
-from asmtune.tuning.options import Choices
+from asmtune.space.space import Space
+from asmtune.store.shelf import Shelf
+from asmtune.tuning.identity import key_of
+from asmtune.tuning.options import Choices, TuneJob, TuneOptions
+from asmtune.tuning.presets import EFFORTS
+from asmtune.tuning.workshop import Workshop
 
 DEVICE = "NVIDIA H200"
 DEFAULT = Config({"BLOCK": 256, "FLAW": 0}, num_warps=4)

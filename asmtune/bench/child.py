@@ -26,7 +26,7 @@ from asmtune.launch.memory import allocating
 from asmtune.measure.rehearsal import Rehearsal
 from asmtune.measure.statistics import prepare
 from asmtune.processes import die_with_parent, own_stdout
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 
 class Service:

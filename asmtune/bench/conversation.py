@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from asmtune.bench.process import Child, ChildGoneError, Started
 from asmtune.errors import InputError, MeasureError
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 _START_S: Final = 120.0  # importing PyTorch takes 2 s, and a minute on a cold network disk
 _PATIENCE_S: Final = 5.0

@@ -11,7 +11,8 @@ from asmtune.compile.load import launch_values
 from asmtune.config import Config
 from asmtune.fingerprint import canonical, digest
 from asmtune.problem import Problem, jit_function
-from asmtune.records import Artifact, Failure, Measurement
+from asmtune.records.artifacts import Artifact, Failure
+from asmtune.records.timings import Measurement
 
 # What of the metadata the launch itself depends on; the rest is in the machine code.
 _LAUNCH: Final = (

@@ -12,7 +12,8 @@ from asmtune.errors import InputError
 from asmtune.guard import guarded
 from asmtune.measure.brisk import brisk_threads
 from asmtune.measure.clock import Subject
-from asmtune.records import Failure, Measurement, Outcome
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement, Outcome
 
 DoBench = Callable[..., Any]
 """Called as `do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))`; gives milliseconds: the median,

@@ -12,7 +12,7 @@ from asmtune.compile.load import Binary, Launch, launch_values
 from asmtune.compile.lower import HOOKS
 from asmtune.launch.memory import allocating
 from asmtune.measure.rehearsal import Rehearsal
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 T = TypeVar("T")
 

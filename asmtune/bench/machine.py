@@ -13,7 +13,7 @@ from asmtune.measure.clock import Clock, GpuClock, Subject
 from asmtune.measure.device import device_name
 from asmtune.measure.energy import energy_mj
 from asmtune.measure.policy import TimingPolicy
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 
 class Machine(Protocol):

@@ -24,7 +24,8 @@ from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
 from asmtune.problem import Problem, jit_function
-from asmtune.records import Failure, Measurement
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")

@@ -14,7 +14,8 @@ from asmtune.bench.parcel import Parcel
 from asmtune.bench.succession import COMMAND, Succession
 from asmtune.compile.lower import HOOKS
 from asmtune.measure.effects import tensor_parts
-from asmtune.records import Failure, Measurement
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 
 
 class ChildBench:

@@ -8,10 +8,10 @@ from typing import Any
 from asmtune.bench import messages
 from asmtune.bench.base import Entrant
 from asmtune.bench.parcel import Parcel
-from asmtune.compile import Lowering
 from asmtune.compile.load import Binary
+from asmtune.compile.lower import Lowering
 from asmtune.config import Config
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 
 class Roster:

@@ -15,7 +15,7 @@ from asmtune.bench.parcel import Parcel
 from asmtune.bench.process import Started
 from asmtune.bench.roster import Roster
 from asmtune.errors import InputError, MeasureError
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 COMMAND: Final = (sys.executable, "-m", "asmtune.bench.child")
 

@@ -15,7 +15,7 @@ from asmtune.guard import guarded
 from asmtune.measure.clock import Subject
 from asmtune.measure.race import Race
 from asmtune.measure.rehearsal import Rehearsal
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 
 @dataclass(frozen=True)

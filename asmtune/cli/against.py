@@ -9,8 +9,9 @@ from typing import Final
 from asmtune.cli.assignments import parse_assignments
 from asmtune.config import Config
 from asmtune.errors import InputError
-from asmtune.records import TuneRecord, Verdict
-from asmtune.store import Lookup
+from asmtune.records.tuned import TuneRecord
+from asmtune.records.verdicts import Verdict
+from asmtune.store.lookup import Lookup
 
 BEST: Final = "best"
 DEFAULT: Final = "default"

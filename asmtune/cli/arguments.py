@@ -12,7 +12,7 @@ from asmtune.errors import InputError
 from asmtune.guard import required
 from asmtune.kernel_module import KernelModule, load_kernel_module
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 @dataclass(frozen=True)

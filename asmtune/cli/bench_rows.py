@@ -19,7 +19,8 @@ from asmtune.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.problem import Problem
 from asmtune.regression.run import Missed, Subject
 from asmtune.settings import Settings
-from asmtune.store import Lookup, find_tuned
+from asmtune.store.layers import find_tuned
+from asmtune.store.lookup import Lookup
 
 
 @dataclass(frozen=True)

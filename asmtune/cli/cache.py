@@ -6,11 +6,10 @@ import string
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from asmtune import store as stores
 from asmtune.cli.cache_rows import (
     cell,
     covered,
@@ -22,9 +21,16 @@ from asmtune.cli.cache_rows import (
     unfinished_row,
 )
 from asmtune.errors import InputError
-from asmtune.records import TuneRecord
+from asmtune.records.tuned import TuneRecord
 from asmtune.settings import Settings
 from asmtune.store import codec, interchange
+from asmtune.store.abridged import abridged
+from asmtune.store.layers import store_exists
+from asmtune.store.lookup import Finding
+from asmtune.store.shipped import shipped_records
+
+if TYPE_CHECKING:
+    from asmtune.store.database import Store
 
 app = typer.Typer(
     name="cache",
@@ -57,7 +63,7 @@ def list_records(
         predicted = store.predictions(kernel, device) if store else []
     shipped = [
         record
-        for record in stores.shipped_records()
+        for record in shipped_records()
         if kernel in (None, record.key.kernel) and device in (None, record.key.device)
     ]
     rows = [record_row("store", record) for record in own]
@@ -129,7 +135,7 @@ def export_records(
             f"{device or '(any)'}; `asmtune cache ls` lists them"
         )
     if fastest is not None:
-        records = [stores.abridged(record, fastest) for record in records]
+        records = [abridged(record, fastest) for record in records]
     interchange.write(file, records, samples=samples)
     print_count("exported", len(records), as_json, f"records to {file}")
 
@@ -141,8 +147,10 @@ def import_records(
     as_json: AsJson = False,
 ) -> None:
     """Adds a file's records to the user's store, in place of those of the same key."""
+    from asmtune.store.database import Store
+
     records = interchange.read(file)
-    with stores.Store.open(_where(where)) as store:
+    with Store.open(_where(where)) as store:
         count = store.save_all(records)
     print_count("imported", count, as_json, f"records from {file}")
 
@@ -153,9 +161,9 @@ def verify(where: Where = None, as_json: AsJson = False) -> None:
     with _existing(where) as store:
         findings = store.verify() if store else []
     try:
-        stores.shipped_records()
+        shipped_records()
     except InputError as error:
-        findings.append(stores.Finding("shipped", str(error)))
+        findings.append(Finding("shipped", str(error)))
     if as_json:
         print_json([{"place": finding.place, "problem": finding.problem} for finding in findings])
     else:
@@ -190,15 +198,16 @@ def clear(
 
 
 @contextmanager
-def _existing(where: str | None) -> Iterator[stores.Store | None]:
+def _existing(where: str | None) -> Iterator[Store | None]:
     """The user's store, opened only where there is one: reading makes no file."""
     from asmtune.store import places
+    from asmtune.store.database import Store
 
     home = places.home(_where(where))
-    if isinstance(home, Path) and not stores.store_exists(home):
+    if isinstance(home, Path) and not store_exists(home):
         yield None
         return
-    with stores.Store.open(_where(where)) as store:
+    with Store.open(_where(where)) as store:
         yield store
 
 
@@ -222,7 +231,7 @@ def _one(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
         unfinished = store.unfinished() if store and not found else []
     found += [
         ("shipped", record)
-        for record in stores.shipped_records()
+        for record in shipped_records()
         if codec.key_digest(record.key).startswith(digits)
     ]
     keys = {codec.key_digest(record.key) for _, record in found}

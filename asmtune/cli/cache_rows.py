@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.keys import covers
-from asmtune.records import TuneKey, TuneRecord
-from asmtune.store import Prediction, Unfinished, key_digest, values
-from asmtune.store.lookup import DIGITS_SHOWN
+from asmtune.keys.reading import covers
+from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.store import values
+from asmtune.store.codec import key_digest
+from asmtune.store.lookup import DIGITS_SHOWN, Prediction, Unfinished
 
 
 def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:

@@ -11,11 +11,11 @@ import typer
 
 from asmtune.errors import InputError, MeasureError
 from asmtune.fingerprint import versions
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.kernel_module import load_kernel_module
-from asmtune.score import make_scorer
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.target import match_device
+from asmtune.target.shipped import match_device
 from asmtune.whole_files import write_whole
 
 

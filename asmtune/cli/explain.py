@@ -22,8 +22,9 @@ from asmtune.report.explanation import explanation
 from asmtune.report.run_documents import run_json
 from asmtune.report.runs import run_report
 from asmtune.settings import Settings
-from asmtune.target import load_target
-from asmtune.trace import find_run, names_run, read_trace
+from asmtune.target.shipped import load_target
+from asmtune.trace.folder import find_run, names_run
+from asmtune.trace.reader import read_trace
 
 
 class Code(StrEnum):

@@ -8,24 +8,27 @@ from dataclasses import dataclass, replace
 from asmtune.cli.against import STORED, Rival, measured, rival_after, rival_before
 from asmtune.cli.arguments import Loaded
 from asmtune.cli.stored import tuned_of
-from asmtune.compile import ArtifactCache
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.config import Config
 from asmtune.errors import CompileError, StoreError
-from asmtune.features import ProfileReader
 from asmtune.features.code import Language
+from asmtune.features.reader import ProfileReader
 from asmtune.fingerprint import versions
-from asmtune.funnel import A_GUESS, DEFAULT_FAILS, Funnel
-from asmtune.records import Artifact, PruneReport, Verdict
+from asmtune.funnel.flow import Funnel
+from asmtune.funnel.notes import A_GUESS, DEFAULT_FAILS
+from asmtune.records.artifacts import Artifact
+from asmtune.records.pruned import PruneReport
+from asmtune.records.verdicts import Verdict
 from asmtune.report.code import CodeReader
 from asmtune.report.comparison import compared
 from asmtune.report.explained import Code, Explained, try_out
 from asmtune.report.progress import ProgressBar
-from asmtune.score import make_scorer
 from asmtune.score.keep import Keep
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.store import Lookup
-from asmtune.target import Target
+from asmtune.space.space import Space
+from asmtune.store.lookup import Lookup
+from asmtune.target.model import Target
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from asmtune.errors import InputError, ProblemError
 from asmtune.guard import required
 from asmtune.kernel_module import configs_of, load_function
 from asmtune.problem import GRID_LIMITS, Problem, jit_function
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 _TENSOR_LIMITS: Final = (2**48,) * 8
 _POINTER: Final = re.compile(r"\*?\s*(?P<dtype>[\w.]+)\s*(\[(?P<sizes>.*)\])?")

@@ -16,7 +16,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 def targets(json_: Json = False) -> None:
     """List the devices that asmtune knows."""
-    from asmtune.target import load_target, target_names
+    from asmtune.target.shipped import load_target, target_names
 
     rows = []
     for target in map(load_target, target_names()):
@@ -35,7 +35,7 @@ def targets(json_: Json = False) -> None:
 
 def features(json_: Json = False) -> None:
     """List the features that are read off a compiled config."""
-    from asmtune.features import FEATURES
+    from asmtune.features.catalog import FEATURES
 
     rows = [
         {"feature": f.name, "unit": f.unit, "group": f.group, "meaning": f.meaning}
@@ -46,7 +46,7 @@ def features(json_: Json = False) -> None:
 
 def rules(json_: Json = False) -> None:
     """List the rules, and which of them drop a config."""
-    from asmtune.score import RULES
+    from asmtune.score.rules import RULES
 
     rows = [
         {

@@ -8,19 +8,13 @@ from typing import Final
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.stored import tuned_of
 from asmtune.errors import InputError
-from asmtune.records import PruneReport
-from asmtune.report.explorer import (
-    CodeMaker,
-    Launch,
-    Timed,
-    Timings,
-    carried_code,
-    read_timings,
-    report_html,
-)
+from asmtune.records.pruned import PruneReport
+from asmtune.report.explorer.code import CodeMaker, carried_code
+from asmtune.report.explorer.page import report_html
+from asmtune.report.explorer.timings import Launch, Timed, Timings, read_timings
 from asmtune.report.progress import ProgressBar
 from asmtune.settings import Settings
-from asmtune.target import load_target
+from asmtune.target.shipped import load_target
 
 STORE: Final = "store"
 """What `--timings` takes for the record that launches would find."""

@@ -14,17 +14,19 @@ from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import write_result
 from asmtune.cli.pages import measured_times, page_of
 from asmtune.errors import InputError
-from asmtune.funnel import DEFAULT_FAILS, Funnel, check_compile
-from asmtune.records import PruneReport
+from asmtune.funnel.flow import Funnel
+from asmtune.funnel.notes import DEFAULT_FAILS
+from asmtune.funnel.sketching import check_compile
+from asmtune.records.pruned import PruneReport
 from asmtune.report.documents import report_csv, report_json
-from asmtune.report.explorer import report_html
+from asmtune.report.explorer.page import report_html
 from asmtune.report.progress import ProgressBar
 from asmtune.report.saved import read_reports
 from asmtune.report.tables import prune_table
-from asmtune.score import make_scorer
 from asmtune.score.keep import Keep
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.target import load_target
+from asmtune.target.shipped import load_target
 
 Subject = Annotated[
     str,

@@ -13,16 +13,18 @@ from rich.text import Text
 
 from asmtune.cli.output import write_result
 from asmtune.errors import InputError
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.oracle import load_oracle
-from asmtune.replay import NOTE, Recording, ReplayReport, recordings
-from asmtune.replay import replay as run_replay
+from asmtune.replay.flow import replay as run_replay
+from asmtune.replay.results import ReplayReport
+from asmtune.replay.traces import NOTE, Recording, recordings
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import replay_table
-from asmtune.score import make_scorer, scorer_names
+from asmtune.score.scorers import make_scorer, scorer_names
 from asmtune.settings import Settings
-from asmtune.target import load_target, match_device
-from asmtune.trace import find_run, names_run, read_trace
+from asmtune.target.shipped import load_target, match_device
+from asmtune.trace.folder import find_run, names_run
+from asmtune.trace.reader import read_trace
 
 
 def replay(

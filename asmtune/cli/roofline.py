@@ -16,10 +16,10 @@ from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.errors import CompileError, InputError
 from asmtune.report.progress import ProgressBar
 from asmtune.settings import Settings
-from asmtune.target import load_target
+from asmtune.target.shipped import load_target
 
 if TYPE_CHECKING:
-    from asmtune.roofline import Chart
+    from asmtune.roofline.points import Chart
 
 FAILED: Final = 1
 
@@ -72,11 +72,11 @@ def roofline(
     machine, settings = load_target(target), Settings.from_environment()
     # Load Triton, which is not needed before the input was read.
     from asmtune.cli.roofline_subjects import Wanted
-    from asmtune.funnel import Funnel
+    from asmtune.funnel.flow import Funnel
     from asmtune.report.roofline_figure import check_figures
-    from asmtune.roofline import PairClock, Survey
-    from asmtune.roofline.clock import check_gpu
-    from asmtune.score import make_scorer
+    from asmtune.roofline.clock import PairClock, check_gpu
+    from asmtune.roofline.survey import Survey
+    from asmtune.score.scorers import make_scorer
 
     if {Format.svg, Format.png} & {form for form, _ in forms}:
         check_figures()

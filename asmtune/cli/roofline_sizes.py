@@ -13,9 +13,11 @@ from typing import Any
 
 from asmtune.errors import InputError
 from asmtune.kernel_module import KernelModule, Shape
-from asmtune.records import TuneKey, TuneRecord
-from asmtune.store import Lookup
-from asmtune.trace import Summary, read_summary, runs_of
+from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.store.lookup import Lookup
+from asmtune.trace.folder import runs_of
+from asmtune.trace.reader import read_summary
+from asmtune.trace.run import Summary
 
 KeyOf = Callable[[Shape], TuneKey]
 """The key of a launch of a module at a shape."""

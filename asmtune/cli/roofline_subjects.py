@@ -18,11 +18,11 @@ from asmtune.fingerprint import canonical
 from asmtune.guard import required
 from asmtune.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.problem import Problem
-from asmtune.records import TuneKey
-from asmtune.roofline import Subject
+from asmtune.records.tuned import TuneKey
+from asmtune.roofline.survey import Subject
 from asmtune.settings import Settings
-from asmtune.store import Lookup
-from asmtune.target import Target
+from asmtune.store.lookup import Lookup
+from asmtune.target.model import Target
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class Program:
     def execute(self) -> None:
         """Runs it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
         from asmtune.dispatch.journal import listening
-        from asmtune.dispatch.patching import patch
+        from asmtune.dispatch.patching.redirect import patch
 
         if self.store is not None:
             os.environ["ASMTUNE_STORE_URL"] = self.store

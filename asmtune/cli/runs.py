@@ -13,7 +13,9 @@ from asmtune.errors import InputError
 from asmtune.report.run_documents import runs_json
 from asmtune.report.runs import runs_table
 from asmtune.settings import Settings
-from asmtune.trace import Summary, read_summary, run_files
+from asmtune.trace.folder import run_files
+from asmtune.trace.reader import read_summary
+from asmtune.trace.run import Summary
 
 
 def runs(

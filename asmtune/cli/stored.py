@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 from asmtune.cli.arguments import Loaded
 from asmtune.kernel_module import KernelModule
 from asmtune.problem import Problem, jit_function
-from asmtune.records import Provenance, TuneKey
+from asmtune.records.tuned import Provenance, TuneKey
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.store import Lookup, find_tuned, open_user_store, shipped_of, store_exists
-from asmtune.target import Target, match_device
+from asmtune.space.space import Space
+from asmtune.store.layers import find_tuned, store_exists
+from asmtune.store.lookup import Lookup
+from asmtune.store.shelf import open_user_store
+from asmtune.store.shipped import shipped_of
+from asmtune.target.model import Target
+from asmtune.target.shipped import match_device
 
 if TYPE_CHECKING:
-    from asmtune.dispatch import AsmAutotuner
-    from asmtune.store import Shelf
+    from asmtune.dispatch.autotuner import AsmAutotuner
+    from asmtune.store.shelf import Shelf
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def tuned_of(loaded: Loaded, target: Target, settings: Settings) -> Lookup:
 
 def tuner_of(module: KernelModule) -> AsmAutotuner | None:
     """What launches a module's kernel, where the module decorates it."""
-    from asmtune.dispatch import autotuners
+    from asmtune.dispatch.reconfiguring import autotuners
 
     tuners = autotuners(module.python) if module.python is not None else []
     own = jit_function(module.kernel)

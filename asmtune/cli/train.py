@@ -10,13 +10,14 @@ import typer
 
 from asmtune.cli.output import write_result
 from asmtune.errors import InputError
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.oracle import Oracle, load_oracle
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import scorers_table
-from asmtune.score import make_scorer
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.target import Target, load_target, match_device
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target, match_device
 
 if TYPE_CHECKING:
     from asmtune.train import MomentRows, Unseen

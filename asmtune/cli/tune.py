@@ -16,10 +16,11 @@ from asmtune.errors import InputError
 from asmtune.guard import required
 from asmtune.kernel_module import KernelModule, load_kernel_module
 from asmtune.settings import Settings
-from asmtune.trace import Cost, read_trace
+from asmtune.trace.reader import read_trace
+from asmtune.trace.rows import Cost
 
 if TYPE_CHECKING:
-    from asmtune.tuning import TuneResult
+    from asmtune.tuning.options import TuneResult
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from asmtune.errors import InputError
 
 if TYPE_CHECKING:
-    from asmtune.tuning import Effort, TuneOptions
+    from asmtune.tuning.options import TuneOptions
+    from asmtune.tuning.presets import Effort
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Asked:
             InputError: an effort, strategy, objective or GPU is unknown, or a number of seconds
                 is none above 0.
         """
-        from asmtune.search import make_strategy
-        from asmtune.tuning import TuneOptions
+        from asmtune.search.strategies import make_strategy
+        from asmtune.tuning.options import TuneOptions
 
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise InputError(f"--seconds: {self.seconds:g} is no number above 0")

@@ -8,14 +8,16 @@ from functools import partial
 from pathlib import Path
 
 from asmtune.cli.stored import Launched, tuner_of
-from asmtune.dispatch import AsmAutotuner
+from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.guard import guarded, required
 from asmtune.kernel_module import KernelModule, Shape
 from asmtune.problem import Problem
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 from asmtune.report.tuning_progress import TuningProgress
-from asmtune.space import Space
-from asmtune.tuning import TuneJob, TuneOptions, TuneResult, Workshop, gpu_of
+from asmtune.space.space import Space
+from asmtune.tuning.api import gpu_of
+from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.workshop import Workshop
 
 
 @dataclass(frozen=True)

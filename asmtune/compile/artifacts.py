@@ -19,7 +19,7 @@ from typing import Final, Self
 from asmtune.compile import entries
 from asmtune.compile.standin import StandIns, storage_errors
 from asmtune.errors import StoreError
-from asmtune.records import Artifact, Failure
+from asmtune.records.artifacts import Artifact, Failure
 from asmtune.settings import Settings
 
 _SUFFIX: Final = ".json.gz"

@@ -20,7 +20,7 @@ from asmtune.compile.edited import MLIR, edited, ttgir_of
 from asmtune.compile.stages import Run, toolchain_of
 from asmtune.overrides import Override
 from asmtune.processes import die_with_parent, own_stdout
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 _MAXNREG_ATTRIBUTE: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
 _OPENS_MODULE: Final = re.compile(r'^module attributes \{(?="?([\w.\-]+))', re.MULTILINE)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from asmtune.asm import entries
+from asmtune.asm.entry import entries
 from asmtune.compile.stages import Run
 from asmtune.overrides import STAGES, Override
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 MLIR: Final = ("ttir", "ttgir")
 """Stages whose output is a module of Triton's own IR."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from asmtune.compile.lower import Request
 from asmtune.config import Config
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 Pair = tuple[int, Request | Failure]
 """A config's position, with its request."""

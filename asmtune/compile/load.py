@@ -19,7 +19,7 @@ from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.config import Config
 from asmtune.problem import Problem, jit_function
-from asmtune.records import Artifact, Failure
+from asmtune.records.artifacts import Artifact, Failure
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from asmtune.fingerprint import canonical, digest, version_of
 from asmtune.guard import guarded
 from asmtune.overrides import Override
 from asmtune.problem import Problem, jit_function
-from asmtune.records import Failure
-from asmtune.target import Target
+from asmtune.records.artifacts import Failure
+from asmtune.target.model import Target
 
 if TYPE_CHECKING:
     from asmtune.compile.toolchain import Specialised

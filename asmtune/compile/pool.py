@@ -33,7 +33,7 @@ from asmtune.compile.worker import (
 )
 from asmtune.compile.workers import Workers
 from asmtune.config import Config
-from asmtune.records import Artifact, Failure, Sketch
+from asmtune.records.artifacts import Artifact, Failure, Sketch
 from asmtune.settings import Settings
 
 R = TypeVar("R")

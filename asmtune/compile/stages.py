@@ -9,7 +9,7 @@ from typing import Any
 
 from asmtune.compile.toolchain import Toolchain
 from asmtune.guard import guarded
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 
 class Run:

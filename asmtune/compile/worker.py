@@ -16,7 +16,7 @@ from asmtune.compile.lower import Request
 from asmtune.compile.sandbox import GivenUpError, Sandbox
 from asmtune.errors import CompileError, ParseError, StoreError
 from asmtune.fingerprint import version_of
-from asmtune.records import Artifact, Failure, Sketch
+from asmtune.records.artifacts import Artifact, Failure, Sketch
 from asmtune.settings import Settings
 
 R = TypeVar("R")

@@ -7,7 +7,7 @@ from typing import Any
 
 from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.triton_configs import as_triton, timings_ms
-from asmtune.records import TuneRecord
+from asmtune.records.tuned import TuneRecord
 
 
 def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[str, Any]) -> None:
@@ -45,8 +45,9 @@ def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[
 def _record(miss: Miss, choices: Mapping[str, Any]) -> TuneRecord | None:
     """The whole record of a key whose config alone was read."""
     from asmtune.settings import Settings
-    from asmtune.store import find_tuned, open_user_store
-    from asmtune.tuning import expected_of
+    from asmtune.store.layers import find_tuned
+    from asmtune.store.shelf import open_user_store
+    from asmtune.tuning.identity import expected_of
 
     shelf = open_user_store(Settings.from_environment())
     return find_tuned(miss.key, expected_of(miss.problem, miss.space, choices), shelf).record

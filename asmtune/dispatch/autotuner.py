@@ -16,16 +16,18 @@ from asmtune.dispatch.backport import correct_dynamo
 from asmtune.dispatch.calls import Call
 from asmtune.dispatch.checks import check_decorated
 from asmtune.dispatch.choosing import Chooser
-from asmtune.dispatch.misses import Choice
+from asmtune.dispatch.misses.answers import Choice
 from asmtune.dispatch.options import DecoratorOptions
 from asmtune.dispatch.triton_configs import as_triton, timings_ms
 from asmtune.errors import InputError
-from asmtune.launch import Backend, Launcher, Layout, backend, layout_of, plain, plan_of
+from asmtune.launch import plain
+from asmtune.launch.backends import Backend, Launcher, backend
 from asmtune.launch.kinds import kinds, machine
-from asmtune.launch.planning import Launched, quiet_lists
+from asmtune.launch.layout import Layout, layout_of
+from asmtune.launch.planning import Launched, plan_of, quiet_lists
 from asmtune.problem import heuristic_rules
-from asmtune.records import Provenance, TuneKey
-from asmtune.space import Space
+from asmtune.records.tuned import Provenance, TuneKey
+from asmtune.space.space import Space
 
 if TYPE_CHECKING:
     from asmtune.dispatch.compiled import PruneHook

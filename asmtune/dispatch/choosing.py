@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from asmtune import keys
 from asmtune.config import Config
 from asmtune.dispatch.announcing import announce
 from asmtune.dispatch.calls import Call, is_capturing, is_usual_grid, memory_key
@@ -23,17 +22,20 @@ from asmtune.dispatch.checks import (
 )
 from asmtune.dispatch.journal import Met, tell
 from asmtune.dispatch.memory import Memory
-from asmtune.dispatch.misses import Choice, Miss, Resolver
+from asmtune.dispatch.misses.answers import Choice, Miss
+from asmtune.dispatch.misses.resolver import Resolver
 from asmtune.dispatch.notices import Notices
 from asmtune.dispatch.options import Arguments, DecoratorOptions, numbers
 from asmtune.dispatch.places import check_places
-from asmtune.dispatch.ranks import current_job, resolve
+from asmtune.dispatch.ranks.resolving import current_job, resolve
 from asmtune.dispatch.triton_configs import as_triton
+from asmtune.keys.parts import key_parts
+from asmtune.keys.reading import values
 from asmtune.overrides import pinned_space
 from asmtune.problem import Problem
-from asmtune.records import Provenance, TuneKey
+from asmtune.records.tuned import Provenance, TuneKey
 from asmtune.settings import Settings
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 class Chooser:
@@ -54,7 +56,7 @@ class Chooser:
         on_change: Callable[[], None],
     ) -> None:
         self.options = options
-        self.parts = keys.key_parts(
+        self.parts = key_parts(
             options.key, kernel.arg_names, function.__name__, strict=options.strict
         )
         self.memory = Memory(on_change)
@@ -131,7 +133,7 @@ class Chooser:
         return Space.from_configs(self.options.prune.kept(configs, call.placed, call.kwargs))
 
     def _values(self, call: Call) -> dict[str, Any]:
-        return keys.values(
+        return values(
             self.parts,
             call.arguments,
             self._function.__name__,
@@ -168,7 +170,7 @@ class Chooser:
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """As `AsmAutotuner.identity`."""
-        from asmtune.tuning import expected_of
+        from asmtune.tuning.identity import expected_of
 
         call = Call((1,), (), named, self._kernel.arg_names)
         miss = self._miss(call, self._values(call), self.searched(call), device)
@@ -207,7 +209,7 @@ class Chooser:
     def _miss(
         self, call: Call, values: Mapping[str, Any], space: Space, device: str | None = None
     ) -> Miss:
-        from asmtune.measure import device_name
+        from asmtune.measure.device import device_name
 
         shape = numbers(call.arguments)
         given = {**call.placed, **call.kwargs}

@@ -24,9 +24,9 @@ from typing import Any, Final
 from asmtune.config import Config
 from asmtune.dispatch.misses.answers import Choice
 from asmtune.dispatch.notices import Notices
-from asmtune.records import TuneKey, TuneRecord
+from asmtune.records.tuned import TuneKey, TuneRecord
 from asmtune.settings import Settings
-from asmtune.store import key_digest
+from asmtune.store.codec import key_digest
 
 Arguments = Mapping[str, Any]
 PruneHook = Callable[..., list[Any]]
@@ -155,7 +155,7 @@ def inductor_config(key: TuneKey, choice: Choice) -> Config:
 
 def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
     """The record, with its timings, that a looked up config is of."""
-    from asmtune.store import open_user_store
+    from asmtune.store.shelf import open_user_store
 
     records = open_user_store(Settings.from_environment()).records(key.kernel, key.device)
     same = (record for record in records if key_digest(record.key) == key_digest(key))

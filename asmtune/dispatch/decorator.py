@@ -10,8 +10,8 @@ from asmtune.dispatch.checks import check_configs
 from asmtune.dispatch.options import Arguments, DecoratorOptions, OnMiss, Small, SpaceSource
 from asmtune.dispatch.pruning import Pruning
 from asmtune.errors import InputError
-from asmtune.keys import KeySource
-from asmtune.space import Space
+from asmtune.keys.parts import KeySource
+from asmtune.space.space import Space
 from asmtune.suggestions import did_you_mean
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Final
 
 from asmtune.config import Config
 from asmtune.frames import frames_inside
-from asmtune.records import TuneKey
+from asmtune.records.tuned import TuneKey
 
 _ADVICE: Final = {
     "capture": "a CUDA graph is being captured, in which nothing is tuned; launch it once "

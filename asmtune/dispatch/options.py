@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, get_args
 from asmtune.config import Config
 from asmtune.dispatch.pruning import Pruning
 from asmtune.errors import InputError
-from asmtune.keys import KeySource
-from asmtune.space import Space
+from asmtune.keys.parts import KeySource
+from asmtune.space.space import Space
 
 Arguments = Mapping[str, Any]
 SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[], Any]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from asmtune.config import Config
-from asmtune.records import TuneRecord
+from asmtune.records.tuned import TuneRecord
 
 
 def as_triton(config: Config) -> Any:

@@ -3,9 +3,3 @@
 artifact --ProfileReader--> Profile --launch_features(work)--> Features
            in the worker              here, a launch
 """
-
-from asmtune.features.profile import Profile
-from asmtune.features.reader import ProfileReader, launch_features
-from asmtune.features.registry import FEATURES, Feature, schema
-
-__all__ = ["FEATURES", "Feature", "Profile", "ProfileReader", "launch_features", "schema"]

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from asmtune.asm import Counts, OpClass
+from asmtune.asm.counts import Counts
 from asmtune.asm.memory import Direction, Space
+from asmtune.asm.nvptx import OpClass
 from asmtune.features.launch import LaunchReading
-from asmtune.features.registry import Reading, register, register_launch
+from asmtune.features.registry import FEATURES, Reading, register, register_launch, schema
+
+# Complete once this module is imported: take them from here.
+__all__ = ["FEATURES", "schema"]
 
 
 def _launch() -> None:

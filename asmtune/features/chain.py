@@ -13,7 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from asmtune.asm import OpClass, Program, access, block_threads, classify, tensor_ops
+from asmtune.asm.memory import access
+from asmtune.asm.nvptx import OpClass, classify
+from asmtune.asm.partitions import block_threads
+from asmtune.asm.program import Program
+from asmtune.asm.tensor import tensor_ops
 from asmtune.features.steps import (
     ACCESSES,
     BARRIER_LATENCY,
@@ -24,7 +28,8 @@ from asmtune.features.steps import (
     Step,
     steps_of,
 )
-from asmtune.target import L2_BYTES_PER_CYCLE, Target, tensor_rate
+from asmtune.target.model import Target
+from asmtune.target.rates import L2_BYTES_PER_CYCLE, tensor_rate
 
 _FILLING: Final = 5
 _PIPELINED: Final = 12

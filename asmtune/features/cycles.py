@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.asm import OpClass
+from asmtune.asm.nvptx import OpClass
 from asmtune.features.execution import Run
 from asmtune.features.locality import Locality
 from asmtune.features.profile import Profile, Segment, Traffic
-from asmtune.target import Target, tensor_rate
-from asmtune.workload import Work
+from asmtune.target.model import Target
+from asmtune.target.rates import tensor_rate
+from asmtune.workload.work import Work
 
 DRAIN_LATENCY: Final = 400.0
 """Cycles from a program's last instruction until its stores are through (measured)."""

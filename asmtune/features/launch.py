@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from asmtune.features.cycles import Cycles, program_cycles
 from asmtune.features.execution import executions
 from asmtune.features.profile import Profile
-from asmtune.target import Target
-from asmtune.workload import Work
+from asmtune.target.model import Target
+from asmtune.workload.work import Work
 
 
 @dataclass(frozen=True)

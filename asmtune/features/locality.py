@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from asmtune.features.execution import Run
 from asmtune.features.profile import Profile
-from asmtune.target import Target
-from asmtune.workload import Access, Work
+from asmtune.target.model import Target
+from asmtune.workload.work import Access, Work
 
 
 @dataclass(frozen=True, slots=True)

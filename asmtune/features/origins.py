@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.asm import OpClass, Program, classify, classify_sass
+from asmtune.asm.nvptx import OpClass, classify
+from asmtune.asm.nvsass import classify_sass
+from asmtune.asm.program import Program
 from asmtune.features.execution import Run
 
 _KEPT: Final = (

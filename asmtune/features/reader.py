@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asmtune.asm import count, hottest_loop, mnemonic_counts, parse_ptx, read_cubin
-from asmtune.features import catalog  # noqa: F401 - fills the registry
+from asmtune.asm.counts import count, hottest_loop, mnemonic_counts
+from asmtune.asm.cubin import read_cubin
+from asmtune.asm.ptx import parse_ptx
+from asmtune.features.catalog import FEATURES
 from asmtune.features.chain import program_chains
 from asmtune.features.launch import LaunchReading
 from asmtune.features.profile import Profile, segments
-from asmtune.features.registry import FEATURES, Reading
+from asmtune.features.registry import Reading
 from asmtune.occupancy import occupancy
-from asmtune.records import Artifact, Features
-from asmtune.target import Target
-from asmtune.workload import Work
+from asmtune.records.artifacts import Artifact
+from asmtune.records.features import Features
+from asmtune.target.model import Target
+from asmtune.workload.work import Work
 
 
 @dataclass(frozen=True)

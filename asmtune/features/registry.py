@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from asmtune.asm import Counts, Program, Resources
+from asmtune.asm.counts import Counts
+from asmtune.asm.cubin import Resources
+from asmtune.asm.program import Program
 from asmtune.features.launch import LaunchReading
 from asmtune.fingerprint import digest
 from asmtune.occupancy import Occupancy
-from asmtune.records import Artifact
-from asmtune.target import Target
+from asmtune.records.artifacts import Artifact
+from asmtune.target.model import Target
 
 
 @dataclass(frozen=True)

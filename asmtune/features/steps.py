@@ -7,7 +7,8 @@ from enum import IntEnum, auto
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from asmtune.asm import Instruction, OpClass, classify
+from asmtune.asm.nvptx import OpClass, classify
+from asmtune.asm.program import Instruction
 from asmtune.asm.registers import registers
 
 LATENCY: Final[Mapping[OpClass, float]] = {

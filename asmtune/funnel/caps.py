@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from asmtune.compile import ArtifactCache
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.config import Config
 from asmtune.occupancy import register_cap_for
-from asmtune.records import Artifact, Features, Reason, Verdict
-from asmtune.score import Candidate, Scorer
-from asmtune.target import Target
-from asmtune.workload import accumulator_registers
+from asmtune.records.artifacts import Artifact
+from asmtune.records.features import Features
+from asmtune.records.verdicts import Reason, Verdict
+from asmtune.score.base import Candidate, Scorer
+from asmtune.target.model import Target
+from asmtune.workload.accumulators import accumulator_registers
 
 RULE: Final = "derived_cap"
 """Name of the remark that tells a derived cap."""

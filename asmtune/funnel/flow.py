@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from asmtune.compile import ArtifactCache, Workers
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.workers import Workers
 from asmtune.config import Config
 from asmtune.errors import CompileError
 from asmtune.fingerprint import versions
@@ -28,13 +29,14 @@ from asmtune.funnel.progress import NoProgress, Progress
 from asmtune.funnel.ranking import Ranker, ranked
 from asmtune.funnel.sketching import Shortlist, check_compile, shortlisted
 from asmtune.problem import Problem
-from asmtune.records import PruneReport, Verdict
-from asmtune.score import Scorer, for_dtypes, notes_of
+from asmtune.records.pruned import PruneReport
+from asmtune.records.verdicts import Verdict
+from asmtune.score.base import Scorer, for_dtypes, notes_of
 from asmtune.score.keep import Keep
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import Target
-from asmtune.workload import Kernel
+from asmtune.space.space import Space
+from asmtune.target.model import Target
+from asmtune.workload.analysis import Kernel
 
 
 @dataclass(frozen=True)

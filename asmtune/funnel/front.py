@@ -9,26 +9,25 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from asmtune.compile import (
-    Compiled,
-    Hooks,
-    Lowering,
-    Workers,
-    compile_configs,
-    sketch_configs,
-    warm,
-)
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
+from asmtune.compile.worker import Compiled
+from asmtune.compile.workers import Workers
 from asmtune.config import Config
-from asmtune.features import Profile, ProfileReader
-from asmtune.features.sketch import SketchReader
+from asmtune.features.profile import Profile
+from asmtune.features.reader import ProfileReader
+from asmtune.features.sketch.reader import SketchReader
 from asmtune.funnel.judge import Judge
 from asmtune.funnel.progress import Progress
 from asmtune.problem import Problem
-from asmtune.records import Failure, Verdict
-from asmtune.score import Candidate, broken_rules
+from asmtune.records.artifacts import Failure
+from asmtune.records.verdicts import Verdict
+from asmtune.score.base import Candidate
+from asmtune.score.rules import broken_rules
 from asmtune.settings import Settings
-from asmtune.target import Target
-from asmtune.workload import Kernel, Work
+from asmtune.target.model import Target
+from asmtune.workload.analysis import Kernel
+from asmtune.workload.work import Work
 
 Moment = Literal["sketch", "assembly"]
 """When a prediction is made: of what a compile has before LLVM, or of all of it."""

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Final
 
-from asmtune.compile import Compiled, Request
+from asmtune.compile.lower import Request
+from asmtune.compile.worker import Compiled
 from asmtune.config import Config
 from asmtune.errors import ParseError
-from asmtune.features import Profile, launch_features
+from asmtune.features.profile import Profile
+from asmtune.features.reader import launch_features
 from asmtune.guard import required
 from asmtune.problem import Problem
-from asmtune.records import Failure, Reason, Verdict
-from asmtune.score import RULES, Candidate, broken_rules
+from asmtune.records.artifacts import Failure
+from asmtune.records.verdicts import Reason, Verdict
+from asmtune.score.base import Candidate
 from asmtune.score.roofline import predict
-from asmtune.target import Target
-from asmtune.workload import Call, Dot, Kernel, Work, find_dots
+from asmtune.score.rules import RULES, broken_rules
+from asmtune.target.model import Target
+from asmtune.workload.analysis import Call, Kernel
+from asmtune.workload.dots import Dot, find_dots
+from asmtune.workload.work import Work
 
 EXACT: Final = tuple(rule for rule in RULES if rule.name == "shared_memory")
 """Rules that a sketch can apply: it knows the shared memory, and estimates registers."""

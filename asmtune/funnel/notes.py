@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from asmtune.config import Config
-from asmtune.records import Verdict
-from asmtune.workload import Doubt, Work
+from asmtune.records.verdicts import Verdict
+from asmtune.workload.doubts import Doubt
+from asmtune.workload.work import Work
 
 DEFAULT_FAILS: Final = "the default config"
 """How the note begins that the default config cannot run."""

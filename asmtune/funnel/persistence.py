@@ -11,14 +11,14 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from asmtune.compile import Lowering
+from asmtune.compile.lower import Lowering
 from asmtune.config import OPTION_AXES, Config
 from asmtune.funnel.judge import Judge
 from asmtune.problem import Problem
-from asmtune.records import Failure
-from asmtune.space import Space
-from asmtune.target import Target
-from asmtune.workload import Kernel
+from asmtune.records.artifacts import Failure
+from asmtune.space.space import Space
+from asmtune.target.model import Target
+from asmtune.workload.analysis import Kernel
 
 
 @dataclass(frozen=True)

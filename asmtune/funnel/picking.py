@@ -14,12 +14,13 @@ from asmtune.config import Config
 from asmtune.funnel.flow import Funnel
 from asmtune.overrides import unedited
 from asmtune.problem import Problem
-from asmtune.records import Verdict
-from asmtune.score import make_scorer, moments_of
+from asmtune.records.verdicts import Verdict
+from asmtune.score.base import moments_of
 from asmtune.score.keep import Keep
 from asmtune.score.roofline import LAUNCH_US, dram_rate
-from asmtune.space import Space
-from asmtune.target import Target
+from asmtune.score.scorers import make_scorer
+from asmtune.space.space import Space
+from asmtune.target.model import Target
 
 COMPILES: Final = 4
 """Of the best by their sketches, how many are compiled, so that the pick is one that compiles

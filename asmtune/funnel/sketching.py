@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from asmtune.config import Config
 from asmtune.errors import InputError
 from asmtune.funnel.ranking import Ranker, line_up
-from asmtune.records import Reason, Selection, Verdict
-from asmtune.score import Scorer, moments_of
+from asmtune.records.pruned import Selection
+from asmtune.records.verdicts import Reason, Verdict
+from asmtune.score.base import Scorer, moments_of
 from asmtune.score.keep import Keep
 
 

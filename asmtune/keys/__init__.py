@@ -10,20 +10,3 @@ Functions must be pure: a launch may ask them at any time, or go by what they
 answered for the same arguments before. A tuned config is stored under the part's
 name, so that a function that computes something new needs a new name.
 """
-
-from asmtune.keys.buckets import Bucket, between, multiple, pow2
-from asmtune.keys.parts import KeyPart, KeySource, key_parts
-from asmtune.keys.reading import Plain, covers, values
-
-__all__ = [
-    "Bucket",
-    "KeyPart",
-    "KeySource",
-    "Plain",
-    "between",
-    "covers",
-    "key_parts",
-    "multiple",
-    "pow2",
-    "values",
-]

@@ -9,17 +9,3 @@ those words, so that Triton alone decides what runs. Two launchers do the same: 
 built by the machine's C compiler at the first launch as Triton builds its own, and a
 Python part where there is none.
 """
-
-from asmtune.launch.backends import Backend, Launcher, LaunchWarning, backend
-from asmtune.launch.layout import Layout, layout_of
-from asmtune.launch.planning import plan_of
-
-__all__ = [
-    "Backend",
-    "LaunchWarning",
-    "Launcher",
-    "Layout",
-    "backend",
-    "layout_of",
-    "plan_of",
-]

@@ -14,7 +14,7 @@ from asmtune.guard import guarded
 from asmtune.launch.kinds import Kinds, Machine
 from asmtune.launch.layout import CONSTEXPR, KEYED
 from asmtune.problem import GRID_LIMITS
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 GIVEN: Final = object()
 """Stands for "the launch gives it" and "not there"."""

@@ -12,7 +12,7 @@ from asmtune.measure.brisk import brisk_threads
 from asmtune.measure.cuda import CudaDevice, Device, Mark
 from asmtune.measure.nvml import read_clocks
 from asmtune.measure.policy import TimingPolicy
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 _RETAKES: Final = 3
 _BATCH: Final = 64

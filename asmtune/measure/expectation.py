@@ -10,7 +10,7 @@ from asmtune.measure.outputs import Output, bits, poison
 from asmtune.measure.regions import Copy
 from asmtune.measure.roles import Roles
 from asmtune.measure.slots import Slot
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 # Two runs show little of what a third may do: so many times what they differ by is allowed.
 _RUNS_APART: Final = 4.0

@@ -18,7 +18,8 @@ from asmtune.guard import guarded
 from asmtune.measure.clock import Clock, Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.statistics import ENOUGH, slower, summarise
-from asmtune.records import Failure, Measurement, Outcome
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement, Outcome
 
 _LONG_US: Final = 5_000.0
 _LONG_FACTOR: Final = 5.0

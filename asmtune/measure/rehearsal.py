@@ -15,7 +15,7 @@ from asmtune.measure.reference import ask
 from asmtune.measure.regions import Copy, regions_of, settle
 from asmtune.measure.roles import CheckOptions, Roles, check_names
 from asmtune.measure.slots import Slot, slots_of
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 __all__ = ["CheckOptions", "Rehearsal"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from asmtune.config import Config
-from asmtune.records import Measurement
+from asmtune.records.timings import Measurement
 
 ENOUGH: Final = 5
 """Samples of each side below which no test tells at one in a hundred: 4 against 4 can

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from asmtune.config import Config
 from asmtune.fingerprint import canonical, digest
-from asmtune.measure import summarise
+from asmtune.measure.statistics import summarise
 
 Why = Literal["failed", "unknown"]
 

@@ -6,15 +6,20 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any, Final
 
-from asmtune.bench import BenchSetup, Entrant, LocalBench
-from asmtune.compile import Lowering, Request, compile_one
+from asmtune.bench.base import BenchSetup, Entrant
+from asmtune.bench.local import LocalBench
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
-from asmtune.measure import CheckOptions, Effects, TimingPolicy
+from asmtune.measure.effects import Effects
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.rehearsal import CheckOptions
 from asmtune.problem import Problem
-from asmtune.records import Failure, Measurement
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 from asmtune.settings import Settings
-from asmtune.target import Target
-from asmtune.workload import Call, analyse
+from asmtune.target.model import Target
+from asmtune.workload.analysis import Call, analyse
 
 POLICY: Final = TimingPolicy()
 """L2 cold, events, 20 samples of a config and up to 60 where they are not steady."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from asmtune.config import Config
 from asmtune.errors import OracleError
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.guard import required
 from asmtune.kernel_module import KernelModule, load_kernel_module
 from asmtune.oracle import Oracle, Task
 from asmtune.problem import Problem
-from asmtune.records import Verdict
+from asmtune.records.verdicts import Verdict
 
 
 @dataclass(frozen=True)

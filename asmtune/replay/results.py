@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from asmtune.oracle import Row, Task
-from asmtune.records import Verdict
+from asmtune.records.verdicts import Verdict
 
 CUTS: Final = ("top1", "top5", "top10", "top5pct", "top10pct")
 """How many of the ranked configs would be timed; of n, p percent are max(1, n p // 100)."""

@@ -13,13 +13,18 @@ from pathlib import Path
 from typing import Final
 
 from asmtune.config import Config
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.oracle import Oracle, Row
-from asmtune.records import Failure, Measurement, Verdict
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement, Outcome
+from asmtune.records.verdicts import Verdict
 from asmtune.replay.judging import Judged, judged_moments
 from asmtune.replay.plans import Mark, Plan, PlanResult, Replayed
-from asmtune.score import Scorer, for_dtypes, without_kernel
-from asmtune.search import Insight, NoObserver, Outcome, State, make_strategy, run
+from asmtune.score.base import Scorer, for_dtypes, without_kernel
+from asmtune.search.base import Insight, NoObserver
+from asmtune.search.loop import run
+from asmtune.search.state import State
+from asmtune.search.strategies import make_strategy
 
 NOISE: Final = 0.02
 """Standard deviation of a trial's timing, relative. Two recordings of one config, each the

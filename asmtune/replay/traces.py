@@ -12,8 +12,9 @@ from asmtune.guard import guarded
 from asmtune.kernel_files import kernel_file
 from asmtune.kernel_module import KernelModule, load_kernel_module
 from asmtune.oracle import Oracle, Row, Task
-from asmtune.records import Failure
-from asmtune.trace import Compiled, Run
+from asmtune.records.artifacts import Failure
+from asmtune.trace.rows import Compiled
+from asmtune.trace.run import Run
 
 NOTE = (
     "a tuning run times what its search chose: the best speed is the best of these, and a scorer "

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from asmtune.asm import parse_ptx, parse_sass, relocated
-from asmtune.compile import disassemble
+from asmtune.asm.inlined import relocated
+from asmtune.asm.ptx import parse_ptx
+from asmtune.asm.sass import parse_sass
+from asmtune.compile.disassembly import disassemble
 from asmtune.config import Config
 from asmtune.errors import ParseError
-from asmtune.features import ProfileReader
 from asmtune.features.code import CodeView
 from asmtune.features.code_views import ptx_view, sass_view
 from asmtune.features.execution import Run, executions
+from asmtune.features.reader import ProfileReader
 from asmtune.funnel.judge import Judge
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Failure
-from asmtune.target import Target
-from asmtune.workload import Work
+from asmtune.records.artifacts import Artifact, Failure
+from asmtune.target.model import Target
+from asmtune.workload.work import Work
 
 
 class CodeReader:

@@ -10,7 +10,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.asm import Group, OpClass
+from asmtune.asm.groups import Group
+from asmtune.asm.nvptx import OpClass
 from asmtune.features.code import CodeLine, CodeView
 from asmtune.report.cells import plain_table
 

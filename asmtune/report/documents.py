@@ -8,8 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from asmtune.records import PruneReport, Verdict, to_json
+from asmtune.records.pruned import PruneReport
 from asmtune.records.rows import verdict_row
+from asmtune.records.values import to_json
+from asmtune.records.verdicts import Verdict
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"

@@ -8,12 +8,15 @@ from typing import Any
 from asmtune.config import Config
 from asmtune.features.code import CodeView
 from asmtune.features.registry import Reading
-from asmtune.records import Failure, PruneReport, Verdict, to_json
+from asmtune.records.artifacts import Failure
+from asmtune.records.pruned import PruneReport
+from asmtune.records.values import to_json
+from asmtune.records.verdicts import Verdict
 from asmtune.report.comparison import Comparison, Pair
 from asmtune.report.documents import verdict_json
 from asmtune.score.advice import Suggestion, nearest, suggestions
 from asmtune.score.roofline import predict, terms_us
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 Code = CodeView | Failure
 

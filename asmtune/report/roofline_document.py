@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from asmtune.report.documents import document_text
-from asmtune.roofline import Chart, Entry, Point
-from asmtune.trace import encoded
+from asmtune.roofline.points import Chart, Entry, Point
+from asmtune.trace.forms import encoded
 
 FORMAT: Final = "asmtune-roofline"
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from asmtune.trace import Run, Timing
+from asmtune.trace.rows import Timing
+from asmtune.trace.run import Run
 
 
 class Step(NamedTuple):

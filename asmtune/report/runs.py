@@ -22,7 +22,8 @@ from asmtune.report.cells import (
     words,
 )
 from asmtune.report.run_facts import funnel_steps, progress_of, seconds_by_stage
-from asmtune.trace import Cost, Run, Summary, Timing
+from asmtune.trace.rows import Cost, Timing
+from asmtune.trace.run import Run, Summary
 
 MOST_ROWS: Final = 25
 """Timed configs that the table shows; JSON has all."""

@@ -8,7 +8,10 @@ from typing import Any, TypeVar
 
 from asmtune.config import Config
 from asmtune.errors import InputError
-from asmtune.records import Failure, Features, PruneReport, Reason, Selection, Verdict
+from asmtune.records.artifacts import Failure
+from asmtune.records.features import Features
+from asmtune.records.pruned import PruneReport, Selection
+from asmtune.records.verdicts import Reason, Verdict
 from asmtune.report.documents import FORMAT, VERSION
 from asmtune.store.values import parse_json
 

@@ -10,12 +10,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.replay import geometric_mean
+from asmtune.replay.results import geometric_mean
 from asmtune.report.cells import count, dtype_words, number, one_line, plain_table, words
 from asmtune.report.documents import document_text
 from asmtune.report.runs import costs_table
-from asmtune.trace import Cost, encoded
-from asmtune.tuning import TuneResult
+from asmtune.trace.forms import encoded
+from asmtune.trace.rows import Cost
+from asmtune.tuning.options import TuneResult
 
 TUNING_FORMAT: Final = "asmtune-tuning"
 

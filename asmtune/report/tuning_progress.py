@@ -16,11 +16,11 @@ from rich.text import Text
 
 from asmtune.report.cells import dtype_words, number, one_line, words
 from asmtune.report.tuning import result_line
-from asmtune.trace import Ending, Header
+from asmtune.trace.run import Ending, Header
 
 if TYPE_CHECKING:
-    from asmtune.search import State
-    from asmtune.tuning import TuneResult
+    from asmtune.search.state import State
+    from asmtune.tuning.options import TuneResult
 
 
 class Clock:

@@ -6,15 +6,23 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from asmtune.bench import Bench, BenchSetup, Entrant, open_bench
-from asmtune.compile import ArtifactCache, Lowering
+from asmtune.bench.base import Bench, BenchSetup, Entrant
+from asmtune.bench.opening import open_bench
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering
 from asmtune.errors import InputError
-from asmtune.funnel import Front
+from asmtune.funnel.front import Front
 from asmtune.guard import guarded
-from asmtune.measure import CheckOptions, Effects, TimingPolicy, device_name
-from asmtune.records import Artifact, Failure, Outcome, Verdict
+from asmtune.measure.device import device_name
+from asmtune.measure.effects import Effects
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.rehearsal import CheckOptions
+from asmtune.records.artifacts import Artifact, Failure
+from asmtune.records.timings import Outcome
+from asmtune.records.verdicts import Verdict
 from asmtune.roofline.survey import Subject
-from asmtune.target import Target, match_device
+from asmtune.target.model import Target
+from asmtune.target.shipped import match_device
 
 
 def isolated(setup: BenchSetup) -> Bench:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.roofline.roofs import VECTOR
-from asmtune.target import Target
-from asmtune.workload import DotWork, Work
+from asmtune.target.model import Target
+from asmtune.workload.work import DotWork, Work
 
 _UNITS: Final = {
     "f16": "fp16",

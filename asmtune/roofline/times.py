@@ -8,9 +8,11 @@ from typing import Final
 
 from asmtune.config import Config
 from asmtune.fingerprint import canonical
-from asmtune.records import Failure, Measurement, Outcome, Verdict
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement, Outcome
+from asmtune.records.verdicts import Verdict
 from asmtune.roofline.points import How
-from asmtune.store import Lookup
+from asmtune.store.lookup import Lookup
 
 GPU: Final = "this GPU"
 """Source of times that are taken now."""

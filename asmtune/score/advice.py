@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.config import Config
-from asmtune.records import Features, Verdict
+from asmtune.records.features import Features
+from asmtune.records.verdicts import Verdict
 from asmtune.score.roofline import ADVICE
 
 FASTER: Final = 0.01

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from asmtune.config import Config
-from asmtune.records import Features
-from asmtune.target import Target
-from asmtune.workload import Dot
+from asmtune.records.features import Features
+from asmtune.target.model import Target
+from asmtune.workload.dots import Dot
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.errors import ParseError
-from asmtune.records import Features
+from asmtune.records.features import Features
 from asmtune.score.forest import UNREADABLE, check_archive
 from asmtune.score.vectors import BASE, Scale, base_columns, schema, vectors
-from asmtune.target import Target
+from asmtune.target.model import Target
 from asmtune.whole_files import write_whole
 
 MOST_ROWS: Final = 220

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.errors import InputError
-from asmtune.records import Selection
+from asmtune.records.pruned import Selection
 from asmtune.score.error import ErrorTable
 from asmtune.score.error_file import shipped_errors
 

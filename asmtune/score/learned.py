@@ -27,7 +27,7 @@ from asmtune.score.forest import Forest
 from asmtune.score.roofline import Roofline
 from asmtune.score.vectors import NAMES, Scale, base_columns, schema, vectors
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 DATA: Final = Path(__file__).with_name("data")
 """The training rows that ship with the package."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from asmtune.records import Reason
+from asmtune.records.verdicts import Reason
 from asmtune.score.base import Candidate
-from asmtune.workload import Dot
+from asmtune.workload.dots import Dot
 
 Moment = Literal["config", "ir", "assembly"]
 

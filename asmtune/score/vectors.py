@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.fingerprint import digest
-from asmtune.records import Features
+from asmtune.records.features import Features
 from asmtune.score.roofline import dram_rate, predict
-from asmtune.target import L2_BYTES_PER_CYCLE, Target, load_target
+from asmtune.target.model import Target
+from asmtune.target.rates import L2_BYTES_PER_CYCLE
+from asmtune.target.shipped import load_target
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float32]

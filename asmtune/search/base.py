@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from asmtune.config import Config
-from asmtune.records import Outcome, Verdict
-from asmtune.score import Scorer
+from asmtune.records.timings import Outcome
+from asmtune.records.verdicts import Verdict
+from asmtune.score.base import Scorer
 from asmtune.search.state import State
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.records import Verdict
-from asmtune.score import Candidate, moments_of
+from asmtune.records.verdicts import Verdict
+from asmtune.score.base import Candidate, moments_of
 from asmtune.score.vectors import BASE, base_columns
 from asmtune.search.axes import Axes
 from asmtune.search.base import Insight

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, Verdict
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.verdicts import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

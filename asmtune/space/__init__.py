@@ -10,8 +10,3 @@ A `Space` is axes with values, and named constraints over them:
 It is generated lazily, in the order of its axes (the last varies fastest).
 An existing list of `triton.Config` is a space too: `Space.from_configs`.
 """
-
-from asmtune.space.constraints import Constraint, Predicate
-from asmtune.space.space import Space
-
-__all__ = ["Constraint", "Predicate", "Space"]

@@ -12,7 +12,10 @@ from typing import Any, Final
 
 from asmtune.config import Config
 from asmtune.fingerprint import canonical, digest
-from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord, to_json
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.records.values import to_json
 from asmtune.store import values
 
 PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")

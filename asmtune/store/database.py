@@ -8,16 +8,10 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, Connection
 
 from asmtune.errors import StoreError
-from asmtune.records import Provenance, TuneKey, TuneRecord
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import checks, codec, predictions, rows, tables, trials
 from asmtune.store.faults import DamagedStoreError
-from asmtune.store.lookup import (
-    DIGITS_SHOWN,
-    Finding,
-    Lookup,
-    StoreWarning,
-    judged,
-)
+from asmtune.store.lookup import DIGITS_SHOWN, Finding, Lookup, StoreWarning, judged
 from asmtune.store.provisional import ProvisionalStore
 
 

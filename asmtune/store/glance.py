@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from asmtune.config import Config
 from asmtune.errors import InputError
-from asmtune.records import Provenance, TuneKey
+from asmtune.records.tuned import Provenance, TuneKey
 from asmtune.store import codec
 from asmtune.store.lookup import differences
 from asmtune.store.sqlite import SCHEMA_VERSION, connect

@@ -18,13 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.errors import InputError, StoreError
-from asmtune.records import TuneRecord
-from asmtune.store.codec import (
-    key_digest,
-    record_from_json,
-    record_to_json,
-    winner_is_timed,
-)
+from asmtune.records.tuned import TuneRecord
+from asmtune.store.codec import key_digest, record_from_json, record_to_json, winner_is_timed
 from asmtune.store.values import expected, parse_json, shown
 from asmtune.whole_files import write_whole
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from asmtune.errors import StoreError
-from asmtune.records import Provenance, TuneKey
+from asmtune.records.tuned import Provenance, TuneKey
 from asmtune.store.lookup import Lookup
 from asmtune.store.shipped import shipped_lookup
 

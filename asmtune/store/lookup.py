@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 
 Outcome = Literal["hit", "miss", "stale", "corrupt"]
 Layer = Literal["store", "shipped"]

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, Provenance, TuneKey
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey
 from asmtune.store import codec, predictions, rows, tables, trials
 from asmtune.store.lookup import (
     Prediction,

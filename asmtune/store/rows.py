@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, sel
 
 from asmtune.errors import InputError
 from asmtune.fingerprint import canonical, digest
-from asmtune.records import Provenance, TuneKey, TuneRecord
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec, values
 from asmtune.store.lookup import differences
 from asmtune.store.tables import failures, keys, timings

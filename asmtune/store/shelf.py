@@ -20,7 +20,9 @@ from typing import Final, TypeVar
 from asmtune.config import Config
 from asmtune.errors import InputError, StoreError
 from asmtune.frames import frames_inside
-from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.settings import Settings
 from asmtune.store.claims import Request
 from asmtune.store.database import Store

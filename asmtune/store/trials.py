@@ -11,7 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, sel
 from asmtune.config import Config
 from asmtune.errors import InputError
 from asmtune.fingerprint import canonical
-from asmtune.records import Failure, Measurement, Provenance, TuneKey
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey
 from asmtune.store import codec, rows, values
 from asmtune.store.lookup import DIGITS_SHOWN, Remembered, Unfinished, reusable
 from asmtune.store.tables import trials

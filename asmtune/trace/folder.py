@@ -11,7 +11,8 @@ from typing import Final
 
 from asmtune.errors import InputError
 from asmtune.fingerprint import canonical, digest
-from asmtune.records import TuneKey, to_json
+from asmtune.records.tuned import TuneKey
+from asmtune.records.values import to_json
 from asmtune.trace.run import Header
 
 SUFFIX: Final = ".jsonl"

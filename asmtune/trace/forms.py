@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 from asmtune.config import OPTION_DEFAULTS, Config
 from asmtune.errors import InputError
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 from asmtune.trace.rows import Timed, Timing
 from asmtune.trace.run import Header
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from asmtune.config import Config
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 from asmtune.config import Config
 from asmtune.fingerprint import versions
-from asmtune.records import Failure, TuneKey
+from asmtune.records.artifacts import Failure
+from asmtune.records.tuned import TuneKey
 from asmtune.trace.rows import Batch, Compiled, Cost, Foreseen, Timed, Timing, Trial
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, Verdict
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.verdicts import Verdict
 from asmtune.trace import folder as places
 from asmtune.trace.forms import encoded, encoded_header
 from asmtune.trace.rows import Compiled, Cost, Dropped, Prediction, Timed, Timing

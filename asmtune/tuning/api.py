@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Unpack, overload
 
 from asmtune.errors import InputError, MeasureError
-from asmtune.measure import device_name
+from asmtune.measure.device import device_name
 from asmtune.problem import Problem
-from asmtune.records import TuneRecord
-from asmtune.space import Space
+from asmtune.records.tuned import TuneRecord
+from asmtune.space.space import Space
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.workshop import Workshop

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.bench.hooks import TunerHooks
 from asmtune.errors import InputError
-from asmtune.measure import CheckOptions, TimingPolicy
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.rehearsal import CheckOptions
 
 if TYPE_CHECKING:
-    from asmtune.bench import DoBench
+    from asmtune.bench.given import DoBench
 
 _US: Final = 1e3
 _SWITCHES: Final = ("use_cuda_graph", "cache_results")

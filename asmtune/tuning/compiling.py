@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from asmtune.config import Config
-from asmtune.funnel import Front, Outcomes, Progress
-from asmtune.records import Failure, Reason, Verdict
+from asmtune.funnel.front import Front, Outcomes
+from asmtune.funnel.progress import Progress
+from asmtune.records.artifacts import Failure
+from asmtune.records.verdicts import Reason, Verdict
 
 MOST: Final = 0.75
 """Share of a batch after which those that are left may be stragglers."""

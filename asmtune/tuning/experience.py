@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.config import Config
-from asmtune.records import TuneKey, TuneRecord
+from asmtune.records.tuned import TuneKey, TuneRecord
 
 MOST_SEEDS: Final = 6
 """Configs of other shapes that go into the first batch."""

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.bench import Outcome
+from asmtune.bench.base import Outcome
 from asmtune.config import Config
 from asmtune.errors import MeasureError
-from asmtune.measure import TimingPolicy, winner
-from asmtune.records import Measurement, Verdict
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.race import winner
+from asmtune.records.timings import Measurement
+from asmtune.records.verdicts import Verdict
 from asmtune.tuning.objective import Costs, Objective
 
 _WARP_SIZE: Final = 32

@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from asmtune.config import Config
-from asmtune.funnel import Front, Funnel
-from asmtune.records import Measurement, Verdict
-from asmtune.score import moments_of, ranked_by
-from asmtune.search import Known
-from asmtune.store import Remembered
+from asmtune.funnel.flow import Funnel
+from asmtune.funnel.front import Front
+from asmtune.records.timings import Measurement
+from asmtune.records.verdicts import Verdict
+from asmtune.score.base import moments_of, ranked_by
+from asmtune.search.state import Known
 from asmtune.store.codec import config_text
+from asmtune.store.lookup import Remembered
 from asmtune.tuning.experience import Experience
 from asmtune.tuning.presets import Effort
 

@@ -11,11 +11,11 @@ from asmtune.compile.source import source_digest
 from asmtune.config import Config
 from asmtune.errors import InputError
 from asmtune.fingerprint import canonical, digest, versions
-from asmtune.measure import driver_version
+from asmtune.measure.device import driver_version
 from asmtune.overrides import described
 from asmtune.problem import Problem, jit_function
-from asmtune.records import Provenance, TuneKey, TuneRecord
-from asmtune.space import Space
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.space.space import Space
 from asmtune.tuning.objective import Objective
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from asmtune.bench.hooks import PostHook, PreHook, TunerHooks
 from asmtune.errors import InputError
-from asmtune.measure import CheckOptions
+from asmtune.measure.rehearsal import CheckOptions
 from asmtune.problem import Problem
-from asmtune.records import TuneKey, TuneRecord
+from asmtune.records.tuned import TuneKey, TuneRecord
 from asmtune.tuning.borrowed import checks_of, do_bench_of, hooks_of, policy_of
 from asmtune.tuning.objective import Costs, Objective
 from asmtune.tuning.presets import Effort, effort_of
 
 if TYPE_CHECKING:
-    from asmtune.bench import DoBench
+    from asmtune.bench.given import DoBench
 
 OnBusy = Literal["wait", "heuristic"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from asmtune.funnel import first_pick, small_pick
-from asmtune.measure import preserved
-from asmtune.records import Verdict
-from asmtune.space import Space
-from asmtune.store import Prediction
+from asmtune.funnel.picking import first_pick, small_pick
+from asmtune.measure.preserve import preserved
+from asmtune.records.verdicts import Verdict
+from asmtune.space.space import Space
+from asmtune.store.lookup import Prediction
 from asmtune.tuning.options import TuneJob
 from asmtune.tuning.workshop import Workshop
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.errors import InputError
-from asmtune.measure import TimingPolicy
-from asmtune.search import Limits, Pace
+from asmtune.measure.policy import TimingPolicy
+from asmtune.search.base import Limits, Pace
 from asmtune.suggestions import did_you_mean
 
 

@@ -9,17 +9,23 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 
-from asmtune.bench import Bench, BenchSetup, open_bench
-from asmtune.compile import ArtifactCache, Lowering
+from asmtune.bench.base import Bench, BenchSetup
+from asmtune.bench.opening import open_bench
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering
 from asmtune.config import Config
-from asmtune.funnel import Front, Funnel
-from asmtune.measure import Effects, preserved
-from asmtune.records import Measurement, Provenance, TuneRecord
-from asmtune.score import for_dtypes
-from asmtune.search import State
-from asmtune.space import Space
-from asmtune.store import Remembered, Shelf
-from asmtune.trace import Ending, Header
+from asmtune.funnel.flow import Funnel
+from asmtune.funnel.front import Front
+from asmtune.measure.effects import Effects
+from asmtune.measure.preserve import preserved
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneRecord
+from asmtune.score.base import for_dtypes
+from asmtune.search.state import State
+from asmtune.space.space import Space
+from asmtune.store.lookup import Remembered
+from asmtune.store.shelf import Shelf
+from asmtune.trace.run import Ending, Header
 from asmtune.tuning.compiling import Pulse
 from asmtune.tuning.experience import Experience
 from asmtune.tuning.finals import Decision

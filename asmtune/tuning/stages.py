@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from asmtune.errors import CompileError, MeasureError
-from asmtune.funnel import Front, Funnel, caps_for
-from asmtune.measure import prepare
-from asmtune.records import Verdict
-from asmtune.search import Ended, Insight, State, make_strategy, run
+from asmtune.funnel.caps import caps_for
+from asmtune.funnel.flow import Funnel
+from asmtune.funnel.front import Front
+from asmtune.measure.statistics import prepare
+from asmtune.records.verdicts import Verdict
+from asmtune.search.base import Ended, Insight
+from asmtune.search.loop import run
+from asmtune.search.state import State
+from asmtune.search.strategies import make_strategy
 from asmtune.tuning.compiling import BackgroundCompiler, Pulse
 from asmtune.tuning.finals import Decision, Finals
 from asmtune.tuning.options import TuneOptions

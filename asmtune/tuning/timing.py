@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from asmtune.bench import Bench, Entrant, Outcome
-from asmtune.compile import ArtifactCache
+from asmtune.bench.base import Bench, Entrant, Outcome
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.config import Config
-from asmtune.records import Artifact, Failure, Measurement, Verdict
+from asmtune.records.artifacts import Artifact, Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.verdicts import Verdict
 
 
 class BenchTimer:

@@ -8,12 +8,17 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
 
-from asmtune.bench import Outcome
-from asmtune.records import Failure, Measurement, Provenance, TuneKey, Verdict
-from asmtune.search import State
+from asmtune.bench.base import Outcome
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey
+from asmtune.records.verdicts import Verdict
+from asmtune.search.state import State
 from asmtune.settings import Settings
-from asmtune.store import Shelf
-from asmtune.trace import Cost, Ending, Header, TraceWriter
+from asmtune.store.shelf import Shelf
+from asmtune.trace.rows import Cost
+from asmtune.trace.run import Ending, Header
+from asmtune.trace.writer import TraceWriter
 from asmtune.tuning.finals import Decision
 from asmtune.tuning.objective import pareto_front
 

@@ -12,14 +12,15 @@ from typing import Self
 
 from asmtune.compile.load import launch_values
 from asmtune.errors import AsmtuneError, InputError
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.overrides import pinned_space
-from asmtune.records import Provenance, TuneRecord
-from asmtune.score import make_scorer
+from asmtune.records.tuned import Provenance, TuneRecord
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.store import Shelf, find_tuned, open_user_store
-from asmtune.target import match_device
+from asmtune.space.space import Space
+from asmtune.store.layers import find_tuned
+from asmtune.store.shelf import Shelf, open_user_store
+from asmtune.target.shipped import match_device
 from asmtune.tuning.experience import experience
 from asmtune.tuning.identity import provenance, with_files
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult

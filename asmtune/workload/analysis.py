@@ -10,13 +10,7 @@ from typing import Any, Final
 from asmtune.errors import ParseError
 from asmtune.workload.arguments import Parameter, bind
 from asmtune.workload.conserve import correct, corrections
-from asmtune.workload.costs import (
-    BARRIERS,
-    Placement,
-    class_of,
-    element_count,
-    read_dot,
-)
+from asmtune.workload.costs import BARRIERS, Placement, class_of, element_count, read_dot
 from asmtune.workload.evaluate import Machine
 from asmtune.workload.expand import build_tree
 from asmtune.workload.loops import describe_doubts, describe_loops

@@ -35,12 +35,12 @@ from typing import Any
 from asmtune.errors import AsmtuneError
 from asmtune.guard import guarded
 from asmtune.launch.memory import allocating
-from asmtune.measure import TimingPolicy, device_name
-from asmtune.records import Failure
+from asmtune.measure.device import device_name
+from asmtune.measure.policy import TimingPolicy
+from asmtune.records.artifacts import Failure
 from asmtune.settings import Settings
-from asmtune.target import load_target
-from asmtune.target.shipped import match_device
-from asmtune.tuning import EFFORTS, Effort
+from asmtune.target.shipped import load_target, match_device
+from asmtune.tuning.presets import EFFORTS, Effort
 from benchmarks.aibench8.experiment import Plan, line
 from benchmarks.aibench8.offline import lines
 from benchmarks.aibench8.summary import speedups, summary

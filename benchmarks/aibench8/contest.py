@@ -8,16 +8,19 @@ from typing import Any
 
 import torch
 
-from asmtune.compile import Lowering, compile_one
 from asmtune.compile.load import load
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.guard import guarded
-from asmtune.measure import Race, Subject, TimingPolicy
-from asmtune.measure.clock import Clock
+from asmtune.measure.clock import Clock, Subject
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.race import Race
 from asmtune.problem import Problem
-from asmtune.records import Failure, Measurement
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 from tests.kernels.tolerances import excess
 
 

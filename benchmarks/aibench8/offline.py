@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from asmtune.asm import read_cubin
-from asmtune.compile import Lowering, compile_one
+from asmtune.asm.cubin import read_cubin
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.problem import Problem
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 from benchmarks.aibench8.baselines import baseline_of
 from benchmarks.aibench8.summary import BASELINE
 from benchmarks.aibench8.tasks import Task, contract_of, without_contract

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from asmtune.config import Config
 from asmtune.problem import Problem
-from asmtune.records import TuneRecord
+from asmtune.records.tuned import TuneRecord
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.tuning import Effort, TuneJob, TuneOptions, TuneResult, Workshop, key_of
+from asmtune.space.space import Space
+from asmtune.tuning.identity import key_of
+from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.presets import Effort
 from asmtune.tuning.session import Opener
+from asmtune.tuning.workshop import Workshop
 from benchmarks.aibench8.tasks import Task
 
 if TYPE_CHECKING:
-    from asmtune.tuning import Choices
+    from asmtune.tuning.options import Choices
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 import triton
 
 from asmtune.dtypes import torch_dtype
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 SHARED = 227 * 1024
 """Bytes of shared memory a program may have on an H200."""

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 from benchmarks.families import _products
 
 

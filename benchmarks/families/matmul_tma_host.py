@@ -17,7 +17,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from asmtune.config import Config
 from asmtune.dtypes import torch_dtype
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 @triton.jit

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.dtypes import torch_dtype
 from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 @triton.jit

@@ -24,13 +24,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from asmtune.dispatch import autotuners, reconfigure
+from asmtune.dispatch.reconfiguring import autotuners, reconfigure
 from asmtune.errors import AsmtuneError
 from asmtune.guard import guarded
-from asmtune.measure import TimingPolicy, device_name
-from asmtune.records import Failure
+from asmtune.measure.device import device_name
+from asmtune.measure.policy import TimingPolicy
+from asmtune.records.artifacts import Failure
 from asmtune.target.shipped import match_device
-from asmtune.tuning import EFFORTS
+from asmtune.tuning.presets import EFFORTS
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.identities import kernel_modules, source_of
 from benchmarks.kernels.plan import PLANS, Place, Plan

@@ -13,11 +13,13 @@ from typing import Any
 import torch
 
 from asmtune.config import Config
-from asmtune.dispatch import autotuners
-from asmtune.measure import GpuClock, Race, Subject, TimingPolicy
+from asmtune.dispatch.reconfiguring import autotuners
+from asmtune.measure.clock import GpuClock, Subject
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.race import Race
 from asmtune.measure.statistics import quantile
-from asmtune.records import Measurement, Outcome
-from asmtune.target import Target
+from asmtune.records.timings import Measurement, Outcome
+from asmtune.target.model import Target
 from benchmarks.kernels.entry import Entry, Inputs
 from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import as_tuple, case_of, doubled

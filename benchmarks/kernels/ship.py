@@ -14,9 +14,11 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from asmtune.records import TuneRecord
+from asmtune.records.tuned import TuneRecord
 from asmtune.settings import Settings
-from asmtune.store import Store, abridged, interchange, key_digest
+from asmtune.store import abridged, interchange
+from asmtune.store.codec import key_digest
+from asmtune.store.database import Store
 from asmtune.store.lookup import differences
 from benchmarks.kernels.identities import DEVICE, Identity, identities
 from benchmarks.kernels.plan import Plan

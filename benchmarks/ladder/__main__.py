@@ -21,10 +21,13 @@ from typing import Any
 import torch
 
 from asmtune.config import Config
-from asmtune.measure import GpuClock, Race, Subject, TimingPolicy, device_name
-from asmtune.records import Measurement
+from asmtune.measure.clock import GpuClock, Subject
+from asmtune.measure.device import device_name
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.race import Race
+from asmtune.records.timings import Measurement
 from asmtune.settings import Settings
-from asmtune.target import load_target
+from asmtune.target.shipped import load_target
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, Size, assembly
 from benchmarks.provenance import RESULTS, write

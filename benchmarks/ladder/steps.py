@@ -12,14 +12,16 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from asmtune.compile import Lowering, Request, compile_one
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.errors import CompileError
-from asmtune.features import Profile, ProfileReader
+from asmtune.features.profile import Profile
+from asmtune.features.reader import ProfileReader
 from asmtune.problem import Problem
-from asmtune.records import Artifact
+from asmtune.records.artifacts import Artifact
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 from benchmarks.ladder import gemm
 
 Size = Mapping[str, int]

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.store import Store
-from asmtune.trace import read_summary, run_files
+from asmtune.store.database import Store
+from asmtune.trace.folder import run_files
+from asmtune.trace.reader import read_summary
 
 # With TRITON_PRINT_AUTOTUNING=1 Triton prints the first for each config and the second, on four
 # lines, for each key; FlagGems' tuner, a subclass, prints its second on one line.

@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from asmtune.compile import ArtifactCache, Hooks, Lowering, compile_configs
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import load_cached
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.config import Config
 from asmtune.guard import guarded
 from asmtune.problem import Problem
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 PARTS: Final = 4
 """`triton.autotune` first gets a random quarter of the configs: it tells what all would take."""

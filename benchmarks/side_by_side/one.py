@@ -16,14 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from asmtune.compile import Lowering, compile_one
 from asmtune.compile.load import load
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.kernel_module import load_kernel_module
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Failure
+from asmtune.records.artifacts import Artifact, Failure
 from asmtune.settings import Settings
-from asmtune.target import Target, match_device
+from asmtune.target.model import Target
+from asmtune.target.shipped import match_device
 from benchmarks.side_by_side.baselines import autotuned, exhaustive
 from benchmarks.side_by_side.tasks import LANES, Task
 
@@ -84,7 +86,9 @@ def retimed(
     problem: Problem, chosen: dict[str, dict[str, Any]], target: Target, settings: Settings
 ) -> dict[str, float]:
     """Microseconds of each choice, timed anew in interleaved rounds; equal choices once."""
-    from asmtune.measure import GpuClock, Race, Subject, TimingPolicy
+    from asmtune.measure.clock import GpuClock, Subject
+    from asmtune.measure.policy import TimingPolicy
+    from asmtune.measure.race import Race
 
     lowering = Lowering(problem, target, settings.compile_timeout_s)
     policy = TimingPolicy(fine_rounds=60)

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from asmtune.compile import Lowering, compile_one
-from asmtune.records import Artifact
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import compile_one
+from asmtune.records.artifacts import Artifact
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 from benchmarks.aibench8.baselines import baseline_of
 from benchmarks.aibench8.tasks import TASKS
 

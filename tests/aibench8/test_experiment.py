@@ -12,19 +12,22 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.bench import BenchSetup, Distinct, LocalBench
-from asmtune.compile import Lowering
+from asmtune.bench.base import BenchSetup
+from asmtune.bench.distinct import Distinct
+from asmtune.bench.local import LocalBench
 from asmtune.compile.load import Launch
+from asmtune.compile.lower import Lowering
 from asmtune.config import Config
 from asmtune.errors import MeasureError
-from asmtune.measure import TimingPolicy
+from asmtune.measure.policy import TimingPolicy
 from asmtune.problem import Problem
-from asmtune.records import Failure
-from asmtune.score import make_scorer
+from asmtune.records.artifacts import Failure
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import Target
-from asmtune.tuning import EFFORTS, TuneOptions
+from asmtune.space.space import Space
+from asmtune.target.model import Target
+from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.presets import EFFORTS
 from benchmarks.aibench8 import __main__ as command
 from benchmarks.aibench8 import experiment
 from benchmarks.aibench8.contest import Entrant, race

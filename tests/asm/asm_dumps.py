@@ -10,7 +10,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from asmtune.asm import Listing, parse_ptx
+from asmtune.asm.program import Listing
+from asmtune.asm.ptx import parse_ptx
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -15,7 +15,7 @@ from asm_dumps import GEMM, compile_kernel, cubin_names, fixture_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asmtune.asm import Resources, read_cubin
+from asmtune.asm.cubin import Resources, read_cubin
 from asmtune.errors import ParseError
 
 CUOBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"

@@ -7,13 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.asm.flow import (
-    UNREACHABLE,
-    Dominators,
-    Jump,
-    find_blocks,
-    find_loops,
-)
+from asmtune.asm.flow import UNREACHABLE, Dominators, Jump, find_blocks, find_loops
 from asmtune.asm.program import Block, Loop, LoopRole
 
 Graph = list[tuple[int, ...]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from asm_dumps import fixture_listing, ptx_names
 
-from asmtune.asm import OpClass, classify, parse_ptx
+from asmtune.asm.nvptx import OpClass, classify
+from asmtune.asm.ptx import parse_ptx
 
 
 @pytest.mark.parametrize(

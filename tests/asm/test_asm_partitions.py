@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from asm_dumps import fixture_listing
 
-from asmtune.asm import OpClass, block_threads, classify
+from asmtune.asm.nvptx import OpClass, classify
+from asmtune.asm.partitions import block_threads
 
 
 def test_all_threads_run_an_ordinary_kernel() -> None:

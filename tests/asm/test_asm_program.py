@@ -7,8 +7,8 @@ from asm_dumps import fixture_listing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.asm import Listing, Program, parse_ptx
-from asmtune.asm.program import split_operands
+from asmtune.asm.program import Listing, Program, split_operands
+from asmtune.asm.ptx import parse_ptx
 from asmtune.errors import ParseError
 
 

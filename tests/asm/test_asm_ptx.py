@@ -10,7 +10,8 @@ from asm_dumps import fixture_listing, fixture_text, ptx_names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asmtune.asm import Listing, Program, parse_ptx
+from asmtune.asm.program import Listing, Program
+from asmtune.asm.ptx import parse_ptx
 from asmtune.errors import ParseError
 
 FIRST_OPERANDS = "%r28, [gemm_param_5];"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from asmtune.asm import Instruction
+from asmtune.asm.program import Instruction
 from asmtune.asm.registers import registers
 from tests.asm.asm_dumps import fixture_listing, ptx_names
 

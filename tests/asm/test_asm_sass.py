@@ -13,9 +13,11 @@ from asm_dumps import GEMM, compile_kernel, cubin_names, fixture_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.asm import Listing, OpClass, Program, classify_sass, parse_sass
-from asmtune.asm.nvsass import sass_loop_role
-from asmtune.compile import disassemble
+from asmtune.asm.nvptx import OpClass
+from asmtune.asm.nvsass import classify_sass, sass_loop_role
+from asmtune.asm.program import Listing, Program
+from asmtune.asm.sass import parse_sass
+from asmtune.compile.disassembly import disassemble
 from asmtune.errors import ParseError
 
 ARCHES = (80, 90, 100, 120)

@@ -12,7 +12,7 @@ from asmtune.compile.load import Binary, Launch
 from asmtune.guard import guarded
 from asmtune.measure.clock import Subject
 from asmtune.measure.policy import TimingPolicy
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 
 class CpuMachine:

@@ -11,19 +11,15 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.bench import (
-    BenchSetup,
-    Distinct,
-    Entrant,
-    LocalBench,
-    Outcome,
-    binary_digest,
-    open_bench,
-)
+from asmtune.bench.base import BenchSetup, Entrant, Outcome
+from asmtune.bench.distinct import Distinct, binary_digest
+from asmtune.bench.local import LocalBench
+from asmtune.bench.opening import open_bench
 from asmtune.config import Config
 from asmtune.errors import InputError, MeasureError
 from asmtune.problem import Problem
-from asmtune.records import Failure, Measurement
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 from tests.bench.bench_support import artifact, entrant, problem, setup
 from tests.bench.cpu_machine import CpuMachine
 

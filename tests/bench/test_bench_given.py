@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from asmtune.bench import ChildBench, LocalBench, TunerHooks
+from asmtune.bench.hooks import TunerHooks
+from asmtune.bench.local import LocalBench
 from asmtune.bench.machine import DeviceLostError
+from asmtune.bench.remote import ChildBench
 from asmtune.errors import InputError
-from asmtune.records import Failure, Measurement
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 from tests.bench.bench_support import CHILD, entrant, setup
 from tests.bench.cpu_machine import CpuMachine
 

@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.bench import BenchSetup, ChildBench, LocalBench, TunerHooks
+from asmtune.bench.base import BenchSetup
+from asmtune.bench.hooks import TunerHooks
+from asmtune.bench.local import LocalBench
+from asmtune.bench.remote import ChildBench
 from asmtune.compile.load import Launch
 from asmtune.errors import InputError
-from asmtune.records import Failure, Measurement
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 from tests.bench.bench_support import CHILD, entrant, setup
 from tests.bench.cpu_machine import CpuMachine
 

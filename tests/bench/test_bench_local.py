@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.bench import DeviceLostError, Entrant, LocalBench
+from asmtune.bench.base import Entrant
+from asmtune.bench.local import LocalBench
+from asmtune.bench.machine import DeviceLostError
 from asmtune.errors import MeasureError
-from asmtune.records import Failure, Measurement
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 from tests.bench.bench_support import entrant, setup
 from tests.bench.cpu_machine import CpuMachine
 

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.bench import BenchSetup, ChildBench, Entrant
+from asmtune.bench.base import BenchSetup, Entrant
+from asmtune.bench.remote import ChildBench
 from asmtune.bench.succession import environment
 from asmtune.errors import InputError, MeasureError
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 from tests.bench.bench_support import CHILD, entrant, setup
 
 

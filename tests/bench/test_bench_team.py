@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from asmtune.bench import Team
+from asmtune.bench.team import Team
 from asmtune.errors import InputError, MeasureError
-from asmtune.records import Failure, Measurement
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 from tests.bench.bench_support import CHILD, entrant, setup
 
 

@@ -13,19 +13,19 @@ import pytest
 import torch
 from command_lines import Commands
 
-import asmtune.measure
-from asmtune.bench import BenchSetup, Entrant
+from asmtune.bench.base import BenchSetup, Entrant
 from asmtune.cli import bench_process, bench_processes, bench_rows
 from asmtune.compile.load import Binary
 from asmtune.config import Config
 from asmtune.kernel_module import load_kernel_module
-from asmtune.measure import summarise
-from asmtune.records import Measurement, Outcome, Provenance, TuneKey, TuneRecord
+from asmtune.measure.statistics import summarise
+from asmtune.records.timings import Measurement, Outcome
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.regression import timing
 from asmtune.regression.files import read_run
 from asmtune.regression.run import BenchRun, Environment, Subject
-from asmtune.store import Store
-from asmtune.tuning import key_of, provenance
+from asmtune.store.database import Store
+from asmtune.tuning.identity import key_of, provenance
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_bench_process.py")))
 WINNER = Config({"BLOCK": 256}, num_warps=2)
@@ -35,7 +35,7 @@ WINNER = Config({"BLOCK": 256}, num_warps=2)
 def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An H200 whose processes are played; the user's store is empty."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(asmtune.measure, "device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr("asmtune.measure.device.device_name", lambda: "NVIDIA H200")
     monkeypatch.setattr(bench_processes, "COMMAND", FAKE)
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "own"))
 

@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from asmtune import store as stores
 from asmtune.cli import cache
 from asmtune.config import Config
 from asmtune.errors import InputError, StoreError
-from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import Prediction, Store, interchange, key_digest
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.store import interchange
+from asmtune.store.codec import key_digest
+from asmtune.store.database import Store
 from asmtune.store.faults import DamagedStoreError
+from asmtune.store.lookup import Prediction
 
 
 def record(m: int, kernel: str = "pkg.matmul", device: str = "NVIDIA H200") -> TuneRecord:
@@ -41,7 +45,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the commands look for the store; nothing is there yet, and nothing is shipped."""
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("ASMTUNE_STORE_URL", raising=False)
-    monkeypatch.setattr(stores, "shipped_records", lambda: ())
+    monkeypatch.setattr(cache, "shipped_records", lambda: ())
     return tmp_path / "cache" / "store.sqlite"
 
 
@@ -112,7 +116,7 @@ def test_ls_on_a_terminal(filled: Path) -> None:
 
 def test_ls_filters_and_layers(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Filters hold for both layers, and the layer is a column."""
-    monkeypatch.setattr(stores, "shipped_records", lambda: (record(9), record(9, "pkg.other")))
+    monkeypatch.setattr(cache, "shipped_records", lambda: (record(9), record(9, "pkg.other")))
     rows = json.loads(run("ls", "--json", "--kernel", "pkg.matmul").stdout)
     assert [(row["layer"], row["shape"]["M"]) for row in rows].count(("shipped", 9)) == 1
     assert {row["shape"]["M"] for row in rows if row["layer"] == "store"} == {1, 2}
@@ -186,7 +190,7 @@ def test_covers_neutralises_control_codes(path: Path) -> None:
 
 def test_show_shipped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shipped record is shown where the user has none."""
-    monkeypatch.setattr(stores, "shipped_records", lambda: (record(9),))
+    monkeypatch.setattr(cache, "shipped_records", lambda: (record(9),))
     assert json.loads(run("show", key_digest(record(9).key)[:6], "--json").stdout)["layer"] == (
         "shipped"
     )
@@ -260,7 +264,7 @@ def test_verify_exits_with_1(filled: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def malformed() -> Any:
         raise InputError("asmtune.shipped/x.json: not JSON")
 
-    monkeypatch.setattr(stores, "shipped_records", malformed)
+    monkeypatch.setattr(cache, "shipped_records", malformed)
     result = CliRunner().invoke(cache.app, ["verify", "--json"])
     assert result.exit_code == 1
     found = json.loads(result.stdout)

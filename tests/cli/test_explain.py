@@ -10,9 +10,10 @@ from command_lines import HEAD, Commands
 
 from asmtune.cli.arguments import KernelArguments, Loaded
 from asmtune.config import Config
-from asmtune.records import Measurement, TuneRecord
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import TuneRecord
 from asmtune.settings import Settings
-from asmtune.store import Store
+from asmtune.store.database import Store
 from asmtune.tuning.identity import expected_of, key_of
 
 DOUBLED = ("explain", "{}/doubled.py")

@@ -17,10 +17,11 @@ from command_lines import GOOD, MODULE, Commands
 from asmtune.config import Config
 from asmtune.fingerprint import versions
 from asmtune.kernel_module import load_kernel_module
-from asmtune.records import Measurement, TuneRecord
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import TuneRecord
 from asmtune.settings import Settings
-from asmtune.store import Store
-from asmtune.tuning import key_of, provenance
+from asmtune.store.database import Store
+from asmtune.tuning.identity import key_of, provenance
 from tests.pinned import needs_shipped
 
 COPY = "tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)"

@@ -12,10 +12,12 @@ from command_lines import Commands
 from asmtune.cli.roofline_sizes import is_sized
 from asmtune.kernel_module import KernelModule, Shape
 from asmtune.problem import Problem
-from asmtune.records import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.space import Space
-from asmtune.store import Lookup
-from asmtune.trace import Ending, TraceWriter
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.space.space import Space
+from asmtune.store.lookup import Lookup
+from asmtune.trace.run import Ending
+from asmtune.trace.writer import TraceWriter
 from tests.pinned import needs_shipped
 from tests.sample_kernels import scale, scale_problem
 from tests.trace_runs import ENDING, FAST, HEADER

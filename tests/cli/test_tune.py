@@ -17,10 +17,11 @@ from asmtune.config import Config
 from asmtune.errors import StoreError
 from asmtune.fingerprint import versions
 from asmtune.kernel_module import load_kernel_module
-from asmtune.records import Measurement, Provenance, TuneRecord
-from asmtune.space import Space
-from asmtune.trace import Ending, Header
-from asmtune.tuning import TuneJob, TuneOptions, TuneResult
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneRecord
+from asmtune.space.space import Space
+from asmtune.trace.run import Ending, Header
+from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from tests.trace_runs import write_run
 
 MADE = versions()

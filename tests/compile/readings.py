@@ -7,9 +7,9 @@ import signal
 import threading
 from typing import Any
 
-from asmtune.compile import Request
+from asmtune.compile.lower import Request
 from asmtune.config import Config
-from asmtune.records import Failure
+from asmtune.records.artifacts import Failure
 
 
 def digest_of(made: Any) -> str:

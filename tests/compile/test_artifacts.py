@@ -14,20 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.compile import (
-    ArtifactCache,
-    ArtifactWarning,
-    Hooks,
-    Lowering,
-    Request,
-    compile_configs,
-    compile_one,
-)
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import Hooks, compile_configs, compile_one
+from asmtune.compile.standin import ArtifactWarning
 from asmtune.config import Config
 from asmtune.errors import StoreError
-from asmtune.records import Artifact, Failure
+from asmtune.records.artifacts import Artifact, Failure
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 from tests.sample_kernels import scale_problem
 
 DIGEST = "ab" * 32

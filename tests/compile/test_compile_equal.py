@@ -12,12 +12,13 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 from triton_reference import compiled_by_triton
 
-from asmtune.compile import Lowering, Request
+from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.sandbox import Sandbox
 from asmtune.config import Config
 from asmtune.problem import Problem
-from asmtune.records import Artifact
-from asmtune.target import Target, load_target
+from asmtune.records.artifacts import Artifact
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
 from tests.sample_kernels import (
     product_problem,
     scale,

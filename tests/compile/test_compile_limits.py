@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 from triton import knobs
 
-from asmtune.compile import Lowering, Request
 from asmtune.compile.children import borrowed
+from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.sandbox import Sandbox
 from asmtune.config import Config
-from asmtune.records import Artifact, Failure
-from asmtune.target import Target, load_target
+from asmtune.records.artifacts import Artifact, Failure
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
 from tests.sample_kernels import (
     one_pointer,
     pair,

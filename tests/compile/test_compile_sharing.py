@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from asmtune.compile import Hooks, Lowering, Request, compile_configs
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.compile.sandbox import Sandbox
 from asmtune.config import Config
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Failure
+from asmtune.records.artifacts import Artifact, Failure
 from asmtune.settings import Settings
-from asmtune.target import Target, load_target
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
 from tests.sample_kernels import (
     asks_for_threads,
     asks_for_warps,

@@ -12,14 +12,16 @@ import triton
 import triton.language as tl
 from triton.backends.nvidia import driver
 
-from asmtune.compile import ArtifactCache, Lowering, Request, compile_one
 from asmtune.compile import load as loading
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import Binary, launch_values
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Failure
+from asmtune.records.artifacts import Artifact, Failure
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 from tests.gpu import argument_kernels
 from tests.sample_kernels import scale_problem, tensor
 

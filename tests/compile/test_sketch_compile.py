@@ -11,23 +11,17 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.compile import (
-    ArtifactCache,
-    Compiled,
-    Hooks,
-    Lowering,
-    Request,
-    compile_configs,
-    compile_one,
-    sketch_configs,
-    sketch_one,
-)
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_configs, sketch_one
 from asmtune.compile.sandbox import Sandbox
+from asmtune.compile.worker import Compiled
 from asmtune.config import Config
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Failure, Sketch
+from asmtune.records.artifacts import Artifact, Failure, Sketch
 from asmtune.settings import Settings
-from asmtune.target import Target, load_target
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
 from tests.asm.fixture_kernels import tma_gemm
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 

@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.compile import Hooks, Lowering, Request, sketch_configs, sketch_one
 from asmtune.compile.child import BackEnd
 from asmtune.compile.families import families, tiles
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import Hooks, sketch_configs, sketch_one
 from asmtune.config import Config
-from asmtune.features.sketch import SketchReader
+from asmtune.features.sketch.reader import SketchReader
 from asmtune.problem import Problem
-from asmtune.records import Failure, Sketch
+from asmtune.records.artifacts import Failure, Sketch
 from asmtune.settings import Settings
-from asmtune.target import Target, load_target
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
 from tests.compile.readings import admit, whole
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
 

@@ -23,11 +23,12 @@ def keep(block: int) -> None:
     """Keeps a record for the kernel at n=8."""
     from asmtune.config import Config
     from asmtune.problem import Problem
-    from asmtune.records import Measurement, TuneKey, TuneRecord
+    from asmtune.records.timings import Measurement
+    from asmtune.records.tuned import TuneKey, TuneRecord
     from asmtune.settings import Settings
-    from asmtune.space import Space
-    from asmtune.store import Store
-    from asmtune.tuning import provenance
+    from asmtune.space.space import Space
+    from asmtune.store.database import Store
+    from asmtune.tuning.identity import provenance
 
     problem = Problem(add, {"x_ptr": torch.zeros(8), "n": 8}, (1,))
     key = TuneKey(f"{add.__module__}.add", {"n": 8}, dict(problem.dtypes), DEVICE)

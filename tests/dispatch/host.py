@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from asmtune.config import Config
-from asmtune.dispatch.misses import Choice, Miss, Resolver
+from asmtune.dispatch.misses.answers import Choice, Miss
+from asmtune.dispatch.misses.resolver import Resolver
 from asmtune.dispatch.options import DecoratorOptions
 from asmtune.problem import Problem
-from asmtune.space import Space
-from asmtune.tuning import TuneOptions, Workshop
+from asmtune.space.space import Space
+from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.workshop import Workshop
 from tests import tuning_support as support
 
 

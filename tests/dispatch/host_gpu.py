@@ -15,11 +15,13 @@ import pytest
 import triton
 import triton.language as tl
 
-from asmtune import measure
-from asmtune.bench import BenchSetup, Distinct, LocalBench
+from asmtune.bench.base import BenchSetup
+from asmtune.bench.distinct import Distinct
+from asmtune.bench.local import LocalBench
 from asmtune.compile.load import Binary, Launch
 from asmtune.config import Config
-from asmtune.tuning import EFFORTS, Workshop
+from asmtune.tuning.presets import EFFORTS
+from asmtune.tuning.workshop import Workshop
 from tests.dispatch.case_kernels import copy_as, fill_either, increment, staged
 from tests.tuning_support import DEVICE, HostMachine
 
@@ -117,7 +119,7 @@ def host_gpu(folder: Path, patch: pytest.MonkeyPatch) -> HostGpu:
     """A machine whose GPU is the host; its store lies in a folder."""
     made = HostGpu()
     patch.setenv("ASMTUNE_CACHE_DIR", str(folder))
-    patch.setattr(measure, "device_name", lambda: DEVICE)
+    patch.setattr("asmtune.measure.device.device_name", lambda: DEVICE)
     for kernel in KERNELS:
         patch.setattr(kernel, "run", made.runs(kernel))
     opened = Workshop.open.__func__  # type: ignore[attr-defined]

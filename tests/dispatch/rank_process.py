@@ -26,10 +26,10 @@ import triton
 from asmtune import asm_autotune
 from asmtune.config import Config
 from asmtune.dispatch import choosing
-from asmtune.dispatch.ranks import current_job
 from asmtune.dispatch.ranks.agreement import Job, Matter, RankPace, Ways
+from asmtune.dispatch.ranks.resolving import current_job
 from asmtune.errors import MeasureError
-from asmtune.records import Provenance, TuneKey
+from asmtune.records.tuned import Provenance, TuneKey
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined
 

@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.dispatch.misses import Choice, Miss, MissWarning, Resolver, background, copies
+from asmtune.dispatch.misses import background, copies
+from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.background import BackgroundWarning, Line, line_of
+from asmtune.dispatch.misses.resolver import MissWarning, Resolver
 from asmtune.errors import MeasureError
-from asmtune.tuning import Session, Workshop
+from asmtune.tuning.session import Session
+from asmtune.tuning.workshop import Workshop
 from tests import tuning_support as support
 from tests.dispatch.host import Host, described, miss
 
@@ -182,8 +185,8 @@ def test_a_neighbour_serves_meanwhile(host: Host, told: Told) -> None:
 
 def test_busy_is_asked_again(host: Host, told: Told) -> None:
     """A key that another process tunes is asked for again, and tuned when that lets it go."""
-    from asmtune.store import Shelf
-    from asmtune.tuning import provenance
+    from asmtune.store.shelf import Shelf
+    from asmtune.tuning.identity import provenance
 
     at = miss()
     resolver = later(host, told, choices={"on_busy": "heuristic"})

@@ -25,8 +25,9 @@ from asmtune.dispatch.checks import (
 )
 from asmtune.dispatch.options import DecoratorOptions
 from asmtune.errors import InputError, SpaceError
-from asmtune.keys import key_parts, pow2
-from asmtune.space import Space
+from asmtune.keys.buckets import pow2
+from asmtune.keys.parts import key_parts
+from asmtune.space.space import Space
 
 
 @triton.jit

@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 
 from asmtune.config import Config
-from asmtune.dispatch.misses import Miss, MissWarning, Resolver
 from asmtune.dispatch.misses import resolver as misses
+from asmtune.dispatch.misses.answers import Miss
+from asmtune.dispatch.misses.resolver import MissWarning, Resolver
 from asmtune.errors import CompileError, InputError, MissError
-from asmtune.records import Measurement, TuneRecord
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import TuneRecord
 from asmtune.score.roofline import LAUNCH_US as LEAST_US
-from asmtune.space import Space
-from asmtune.store import Store, interchange, shipped
-from asmtune.tuning import Workshop, provenance
+from asmtune.space.space import Space
+from asmtune.store import interchange, shipped
+from asmtune.store.database import Store
+from asmtune.tuning.identity import provenance
+from asmtune.tuning.workshop import Workshop
 from tests import tuning_support as support
 from tests.dispatch.host import Host, described, miss
 
@@ -213,7 +217,8 @@ def test_small_by_size_or_predicate(host: Host) -> None:
 
 def test_many_bytes_are_surely_not_small(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch that moves more bytes than its own launch allows is not sketched at all."""
-    from asmtune.funnel import Front, picking
+    from asmtune.funnel import picking
+    from asmtune.funnel.front import Front
 
     def sketched(*_: Any) -> Any:
         raise AssertionError("it was sketched")
@@ -230,7 +235,7 @@ def test_sketches_of_a_prediction_serve_the_tuning(
     """What was sketched to see whether a problem is small is not sketched again to tune it."""
     monkeypatch.setattr(misses, "HOST_LAUNCH_US", LEAST_US * 1.2)
     asked: list[dict[str, Any]] = []
-    from asmtune.funnel import Front
+    from asmtune.funnel.front import Front
 
     plain = Front.verdicts
 
@@ -324,7 +329,7 @@ def test_busy_is_not_final(host: Host) -> None:
     at = miss()
     with store(host) as opened:
         opened.save(record(miss(1 << 20), SLOWEST))
-    from asmtune.store import Shelf
+    from asmtune.store.shelf import Shelf
 
     shelf = Shelf(str(host.folder / "store.sqlite"))
     resolver = host.resolver(choices={"on_busy": "heuristic"})

@@ -21,9 +21,9 @@ from triton.runtime import Autotuner
 from triton.runtime import autotuner as triton_autotuner
 
 import asmtune
-from asmtune.dispatch import AsmAutotuner
-from asmtune.dispatch.patching import patch
+from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.patching.converting import convert
+from asmtune.dispatch.patching.redirect import patch
 from asmtune.errors import InputError
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu, increment
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from asmtune import asm_autotune
-from asmtune.dispatch import autotuners, reconfigure
+from asmtune.dispatch.reconfiguring import autotuners, reconfigure
 from asmtune.errors import InputError, MissError
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu
 

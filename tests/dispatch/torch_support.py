@@ -12,14 +12,16 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
-from asmtune import measure
 from asmtune.config import Config
 from asmtune.dispatch import autotuner
 from asmtune.launch.kinds import Machine
-from asmtune.records import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.space import Space
-from asmtune.target import load_target
-from asmtune.tuning import Session, TuneJob, TuneResult, workshop
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.space.space import Space
+from asmtune.target.shipped import load_target
+from asmtune.tuning import workshop
+from asmtune.tuning.options import TuneJob, TuneResult
+from asmtune.tuning.session import Session
 from tests.dispatch import torch_kernels
 
 DEVICE = "NVIDIA Imagined"
@@ -48,7 +50,7 @@ class Imagined:
             patch.setattr(kernel, "run", self.run)
         # A PyTorch with CUDA has a current device, and fails to give it where there is no GPU.
         patch.setattr(autotuner, "machine", lambda: Machine(lambda: -1, lambda _: 0))
-        patch.setattr(measure, "device_name", lambda: DEVICE)
+        patch.setattr("asmtune.measure.device.device_name", lambda: DEVICE)
         patch.setattr(workshop, "match_device", lambda _: load_target("H200"))
         patch.setattr(Session, "run", lambda _, *arguments: self.tune(*arguments))
         patch.setattr("torch.utils._triton.has_triton", lambda: True)

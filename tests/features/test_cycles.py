@@ -6,13 +6,15 @@ import pytest
 import torch
 
 from asmtune.config import Config
-from asmtune.features import FEATURES, launch_features, locality
+from asmtune.features import locality
+from asmtune.features.catalog import FEATURES
 from asmtune.features.cycles import conflict_ways, program_cycles
 from asmtune.features.execution import executions
+from asmtune.features.reader import launch_features
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.problem import Problem
-from asmtune.target import load_target, target_names
 from asmtune.target.rates import MMA_SYNC_SHARE
+from asmtune.target.shipped import load_target, target_names
 from tests.launch_kernels import Launch, column_copy, looped, many_powers, pointers, two_loops
 from tests.sample_kernels import product_problem, scale_problem
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from asmtune.asm import OpClass
+from asmtune.asm.nvptx import OpClass
 from asmtune.config import Config
 from asmtune.features.execution import executions, match_loops
 from asmtune.features.launch import LaunchReading

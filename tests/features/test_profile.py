@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from asmtune.asm import OpClass
+from asmtune.asm.nvptx import OpClass
 from asmtune.config import Config
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.problem import Problem

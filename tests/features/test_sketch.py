@@ -10,20 +10,23 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.asm import OpClass
-from asmtune.compile import Lowering, Request, compile_one, sketch_one
+from asmtune.asm.nvptx import OpClass
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one, sketch_one
 from asmtune.config import Config
 from asmtune.errors import ParseError
-from asmtune.features import Profile, ProfileReader, launch_features
 from asmtune.features.launch import LaunchReading
-from asmtune.features.sketch import SketchReader
+from asmtune.features.profile import Profile
+from asmtune.features.reader import ProfileReader, launch_features
+from asmtune.features.sketch.reader import SketchReader
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Sketch
+from asmtune.records.artifacts import Artifact, Sketch
 from asmtune.score.roofline import predict
 from asmtune.score.vectors import base_columns
 from asmtune.settings import Settings
-from asmtune.target import load_target
-from asmtune.workload import Call, Work, analyse
+from asmtune.target.shipped import load_target
+from asmtune.workload.analysis import Call, analyse
+from asmtune.workload.work import Work
 from tests.asm.fixture_kernels import fused_math, lock_add, nested, tma_gemm
 from tests.launch_kernels import looped, persistent, pointers
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor

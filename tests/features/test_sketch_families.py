@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.compile import Lowering, Request, sketch_one
-from asmtune.features import launch_features
-from asmtune.features.sketch import SketchReader
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import sketch_one
+from asmtune.features.reader import launch_features
+from asmtune.features.sketch.reader import SketchReader
 from asmtune.kernel_module import from_python_module
-from asmtune.records import Sketch
+from asmtune.records.artifacts import Sketch
 from asmtune.settings import Settings
-from asmtune.target import load_target
-from asmtune.workload import Call, analyse
+from asmtune.target.shipped import load_target
+from asmtune.workload.analysis import Call, analyse
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "families"
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if m.name[0] != "_")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from asmtune.asm import OpClass, Program, parse_ptx
+from asmtune.asm.nvptx import OpClass
+from asmtune.asm.program import Program
+from asmtune.asm.ptx import parse_ptx
 from asmtune.features.chain import chain_cycles
 from asmtune.features.steps import COPY_LATENCY, LATENCY, Action, Step, steps_of
 from tests.asm.asm_dumps import fixture_listing, ptx_names

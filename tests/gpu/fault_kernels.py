@@ -11,15 +11,19 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.bench import BenchSetup, Entrant
-from asmtune.compile import Lowering, Request, compile_one
+from asmtune.bench.base import BenchSetup, Entrant
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
-from asmtune.measure import CheckOptions, Effects, TimingPolicy
+from asmtune.measure.effects import Effects
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.rehearsal import CheckOptions
 from asmtune.problem import Problem
-from asmtune.records import Artifact
+from asmtune.records.artifacts import Artifact
 from asmtune.settings import Settings
-from asmtune.target import Target
-from asmtune.workload import Call, Work, analyse
+from asmtune.target.model import Target
+from asmtune.workload.analysis import Call, analyse
+from asmtune.workload.work import Work
 
 FAULT, HANG, NOTHING, WRONG, LOUD, SMASH = 1, 2, 3, 4, 5, 6
 

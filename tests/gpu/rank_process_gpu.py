@@ -17,7 +17,7 @@ import torch.distributed as dist
 import triton
 
 from asmtune import Config, Space, asm_autotune
-from asmtune.tuning import Session
+from asmtune.tuning.session import Session
 from tests.gpu import gpu_kernels
 
 SPACE = Space({"BLOCK": (256, 512, 1024), "num_warps": (2, 4)}, default=Config({"BLOCK": 256}))

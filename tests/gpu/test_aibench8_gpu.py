@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from asmtune.config import Config
-from asmtune.measure import GpuClock, TimingPolicy
+from asmtune.measure.clock import GpuClock
+from asmtune.measure.policy import TimingPolicy
 from benchmarks.aibench8.contest import race
 from benchmarks.aibench8.experiment import untuned
 from benchmarks.aibench8.summary import BASELINE

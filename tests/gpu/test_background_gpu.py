@@ -13,7 +13,7 @@ import triton
 
 from asmtune import Space, asm_autotune
 from asmtune.dispatch.misses.copies import copied
-from asmtune.store import Store
+from asmtune.store.database import Store
 from tests.gpu import gpu_kernels
 
 SPACE = Space({"BLOCK": (128, 256, 512, 1024), "num_warps": (1, 2, 4, 8)})

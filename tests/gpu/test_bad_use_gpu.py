@@ -13,8 +13,8 @@ import triton
 
 from asmtune import Space, asm_autotune, multiple, pow2
 from asmtune.errors import InputError
-from asmtune.store import Store
-from asmtune.tuning import Session
+from asmtune.store.database import Store
+from asmtune.tuning.session import Session
 from tests.gpu import gpu_kernels
 
 SPACE = Space({"BLOCK": (128, 256), "num_warps": (2, 4)})

@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from asmtune.kernel_module import load_kernel_module
-from asmtune.records import Measurement, TuneRecord
-from asmtune.store import Store
-from asmtune.tuning import key_of, provenance
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import TuneRecord
+from asmtune.store.database import Store
+from asmtune.tuning.identity import key_of, provenance
 
 MODULE = """
 import torch, triton, triton.language as tl

@@ -9,10 +9,16 @@ import pytest
 import torch
 import triton
 
-from asmtune.bench import Bench, ChildBench, LocalBench, Team, open_bench
-from asmtune.measure import CheckOptions, TimingPolicy
-from asmtune.records import Measurement
-from asmtune.target import Target, load_target, match_device
+from asmtune.bench.base import Bench
+from asmtune.bench.local import LocalBench
+from asmtune.bench.opening import open_bench
+from asmtune.bench.remote import ChildBench
+from asmtune.bench.team import Team
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.rehearsal import CheckOptions
+from asmtune.records.timings import Measurement
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target, match_device
 from tests.gpu import argument_kernels, fault_kernels
 
 BOTH = pytest.mark.parametrize("kind", [LocalBench, ChildBench])

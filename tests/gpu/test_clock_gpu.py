@@ -13,8 +13,13 @@ import torch
 import triton
 
 from asmtune import Config
-from asmtune.measure import GpuClock, Race, Subject, TimingPolicy, energy_mj, read_clocks
-from asmtune.records import Failure, Measurement
+from asmtune.measure.clock import GpuClock, Subject
+from asmtune.measure.energy import energy_mj
+from asmtune.measure.nvml import read_clocks
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.race import Race
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 from tests.gpu import gpu_kernels
 
 ROUNDS = 21

@@ -14,10 +14,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from asmtune.bench import ChildBench, Entrant, LocalBench, Outcome, open_bench
+from asmtune.bench.base import Entrant, Outcome
+from asmtune.bench.local import LocalBench
+from asmtune.bench.opening import open_bench
+from asmtune.bench.remote import ChildBench
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement
-from asmtune.target import Target, load_target, match_device
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target, match_device
 from tests.gpu import fault_kernels as kernels
 from tests.gpu.fault_kernels import FAULT, HANG, LOUD, NOTHING, SMASH, WRONG, Prepared
 

@@ -14,9 +14,10 @@ from triton import knobs
 
 from asmtune import asm_autotune
 from asmtune.config import Config
-from asmtune.dispatch import AsmAutotuner
+from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.errors import InputError
-from asmtune.launch import backend, plain
+from asmtune.launch import plain
+from asmtune.launch.backends import backend
 
 
 def echo(out, a, b, c, wide, flag, x, y, n, T: tl.constexpr = 3, BLOCK: tl.constexpr = 64):

@@ -11,7 +11,8 @@ import torch
 import triton
 from torch import Tensor
 
-from asmtune.measure import CheckOptions, Effects, Rehearsal
+from asmtune.measure.effects import Effects
+from asmtune.measure.rehearsal import CheckOptions, Rehearsal
 from tests.measure import effect_kernels
 from tests.workload import workload_kernels
 from tests.workload.workload_lowering import work

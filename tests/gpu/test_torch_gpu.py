@@ -14,9 +14,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch._inductor.utils import run_and_get_code
 
 from asmtune import Config, Space, asm_autotune
-from asmtune.dispatch import AsmAutotuner
+from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.notices import UntunedWarning
-from asmtune.tuning import Session, TuneResult
+from asmtune.tuning.options import TuneResult
+from asmtune.tuning.session import Session
 from tests.gpu import gpu_kernels
 
 SPACE = Space({"BLOCK": (256, 512, 1024), "num_warps": (2, 4)}, default=Config({"BLOCK": 256}))

@@ -10,15 +10,16 @@ import torch
 import triton
 
 from asmtune import Config, Space, asm_autotune, load_target
-from asmtune.compile import Lowering, compile_one
 from asmtune.compile.load import load
-from asmtune.features import ProfileReader
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import compile_one
+from asmtune.features.reader import ProfileReader
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.records import Artifact
+from asmtune.records.artifacts import Artifact
 from asmtune.settings import Settings
-from asmtune.store import Store
-from asmtune.target import match_device
-from asmtune.tuning import Session
+from asmtune.store.database import Store
+from asmtune.target.shipped import match_device
+from asmtune.tuning.session import Session
 from tests.gpu import gpu_kernels
 
 SPACE = Space({"BLOCK": (128, 256, 512, 1024), "num_warps": (1, 2, 4, 8)})

@@ -12,7 +12,7 @@ import torch
 import triton
 
 from asmtune import Config, asm_autotune
-from asmtune.store import Store
+from asmtune.store.database import Store
 from tests.gpu import edited_kernels, gpu_kernels
 from tests.gpu.edited_kernels import FIVE, SEVEN, is_edited, write_ptx
 

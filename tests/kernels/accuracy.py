@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from asmtune.config import Config
-from asmtune.dispatch import asm_autotune
+from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dtypes import torch_dtype
 from asmtune.kernel_files import kernel_names
 from tests.kernels.tolerances import excess

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from asmtune import measure
-from asmtune.dispatch import autotuners
+from asmtune.dispatch.reconfiguring import autotuners
+from asmtune.measure import device as devices
 from benchmarks.kernels.identities import DEVICE
 from benchmarks.kernels.plan import Plan
 from tests.kernels.accuracy import module_of
@@ -48,7 +48,7 @@ def launched(name: str) -> list[dict[str, Any]]:
 def main() -> None:
     """Launches, and prints."""
     ship(Path(sys.argv[1]))
-    measure.device_name = lambda *_: DEVICE
+    devices.device_name = lambda *_: DEVICE
     launches = launched(sys.argv[2])
     plain = [
         {name: value for name, value in launch.items() if isinstance(value, int)}

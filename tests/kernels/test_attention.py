@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from asmtune.asm import read_cubin
-from asmtune.compile import Lowering, Request, compile_one
+from asmtune.asm.cubin import read_cubin
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.kernel_module import load_kernel_module
-from asmtune.records import Artifact
+from asmtune.records.artifacts import Artifact
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 from tests.kernels.accuracy import module_of
 
 HEADS = {"B": 1, "H": 4, "KV": 4, "M": 1024, "N": 1024, "D": 64, "causal": 0}

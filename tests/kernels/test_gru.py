@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from asmtune.asm import read_cubin
-from asmtune.compile import Lowering, Request, compile_one
+from asmtune.asm.cubin import read_cubin
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.dispatch.checks import launch_options
 from asmtune.kernels import gru
 from asmtune.kernels._gru_space import fits, grid
-from asmtune.records import Artifact
+from asmtune.records.artifacts import Artifact
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 SHAPE = {"seq": 64, "batch": 16, "input": 64, "hidden": 256}
 

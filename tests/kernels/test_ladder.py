@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.measure import TimingPolicy
+from asmtune.measure.policy import TimingPolicy
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 from benchmarks.ladder import __main__ as command
 from benchmarks.ladder import gemm
 from benchmarks.ladder.document import DOCUMENT, document

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from asmtune.compile import Lowering, Request, compile_one
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.kernel_module import load_kernel_module
-from asmtune.records import Artifact
+from asmtune.records.artifacts import Artifact
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 Compile = Callable[[str, Mapping[str, int], str, Config], Artifact]
 

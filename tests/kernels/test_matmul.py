@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.asm import read_cubin
-from asmtune.compile import Lowering, Request, compile_one
+from asmtune.asm.cubin import read_cubin
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.kernels import linear, matmul
 from asmtune.kernels._gemm_host import Product, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
-from asmtune.records import Artifact
+from asmtune.records.artifacts import Artifact
 from asmtune.settings import Settings
-from asmtune.target import Target, load_target, target_names
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target, target_names
 
 ROOT = Path(__file__).parent.parent.parent
 SHAPE = {"batch": 1, "M": 1000, "N": 1000, "K": 1000}

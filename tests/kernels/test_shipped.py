@@ -15,8 +15,13 @@ from typing import Any
 import pytest
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, TuneRecord
-from asmtune.store import Store, abridged, interchange, key_digest, shipped_lookup
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import TuneRecord
+from asmtune.store import abridged, interchange
+from asmtune.store.codec import key_digest
+from asmtune.store.database import Store
+from asmtune.store.shipped import shipped_lookup
 from benchmarks.kernels.identities import DEVICE, Identity, identities
 from benchmarks.kernels.plan import Place, Plan
 from benchmarks.kernels.ship import CACHE, FASTEST, file_of, launched, main, ship

@@ -15,10 +15,11 @@ import torch
 from asmtune.config import Config
 from asmtune.errors import MeasureError
 from asmtune.kernels import gelu
-from asmtune.measure import TimingPolicy
+from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.statistics import summarise
-from asmtune.records import Failure, Outcome
-from asmtune.target import Target
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Outcome
+from asmtune.target.model import Target
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.entry import Entry

@@ -13,7 +13,7 @@ import torch
 
 from asmtune.config import Config
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.target import load_target, target_names
+from asmtune.target.shipped import load_target, target_names
 
 INTERPRETED = [
     "fp16",

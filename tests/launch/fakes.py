@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asmtune.launch import Launcher
+from asmtune.launch.backends import Launcher
 from asmtune.launch.kinds import Machine, kinds
 
 SOURCE = Path(__file__).with_name("fake_driver.c")

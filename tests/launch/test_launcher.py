@@ -13,9 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.launch import Launcher, Layout, plain
+from asmtune.launch import plain
+from asmtune.launch.backends import Launcher
 from asmtune.launch.kinds import Machine, machine
-from asmtune.launch.layout import CONSTEXPR, KEYED, RUNTIME
+from asmtune.launch.layout import CONSTEXPR, KEYED, RUNTIME, Layout
 from tests.launch.fakes import FakeDriver, Slow, launcher
 
 NAMES = ("x", "n", "scale", "BLOCK")

@@ -13,7 +13,8 @@ from typing import Any
 import effect_kernels as kernels
 import torch
 
-from asmtune.measure import CheckOptions, Effects, Rehearsal
+from asmtune.measure.effects import Effects
+from asmtune.measure.rehearsal import CheckOptions, Rehearsal
 
 N, BLOCK = 1000, 64
 GRID = (-(-N // BLOCK),)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from asmtune.config import Config
 from asmtune.errors import MeasureError
-from asmtune.measure import GpuClock, Subject, TimingPolicy
 from asmtune.measure.brisk import brisk_threads
-from asmtune.records import Failure
+from asmtune.measure.clock import GpuClock, Subject
+from asmtune.measure.policy import TimingPolicy
+from asmtune.records.artifacts import Failure
 from tests.simulated_gpu import SimulatedGpu
 
 EVENTS = TimingPolicy()

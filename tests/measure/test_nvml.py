@@ -12,8 +12,11 @@ import pytest
 import torch
 
 from asmtune.config import Config
-from asmtune.measure import GpuClock, Subject, TimingPolicy, energy, energy_mj, read_clocks
-from asmtune.measure.nvml import THROTTLES
+from asmtune.measure import energy
+from asmtune.measure.clock import GpuClock, Subject
+from asmtune.measure.energy import energy_mj
+from asmtune.measure.nvml import THROTTLES, read_clocks
+from asmtune.measure.policy import TimingPolicy
 from tests.simulated_gpu import SimulatedGpu
 
 UUID = "c5b8d0a2-7a1e-4b52-9a4f-0d4b1f5a8e11"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asmtune.errors import InputError
-from asmtune.measure import TimingPolicy
+from asmtune.measure.policy import TimingPolicy
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 
 from asmtune.config import Config
 from asmtune.errors import MeasureError
-from asmtune.measure import Race, Subject, TimingPolicy, summarise, winner
-from asmtune.records import Failure, Measurement
+from asmtune.measure.clock import Subject
+from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.race import Race, winner
+from asmtune.measure.statistics import summarise
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
 from tests.simulated_gpu import SimulatedClock, subjects_of
 
 Noise = Callable[[random.Random, int], float]

@@ -23,8 +23,10 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.errors import InputError, MeasureError
-from asmtune.measure import CheckOptions, Effects, Rehearsal, regions
-from asmtune.records import Failure
+from asmtune.measure import regions
+from asmtune.measure.effects import Effects
+from asmtune.measure.rehearsal import CheckOptions, Rehearsal
+from asmtune.records.artifacts import Failure
 from tests.workload.workload_lowering import pointer, work
 
 Run = Callable[[], None]

@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asmtune.config import Config
-from asmtune.measure import summarise
-from asmtune.measure.statistics import chances, holm, quantile, slower
+from asmtune.measure.statistics import chances, holm, quantile, slower, summarise
 
 CONFIG = Config({"BLOCK": 64})
 samples = st.lists(st.floats(0.1, 1e6, allow_nan=False), min_size=1, max_size=60)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 
 AWKWARD = '<b>&"it\'s"</b>\x00\ud800'
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from sample_records import AWKWARD, record_of
 
 from asmtune.notebooks.html import HtmlTable, document
-from asmtune.records import Features, PruneReport, Reason
 from asmtune.records.display import ROWS
+from asmtune.records.features import Features
+from asmtune.records.pruned import PruneReport
+from asmtune.records.verdicts import Reason
 
 
 def test_the_funnel_comes_first(pruned: PruneReport) -> None:

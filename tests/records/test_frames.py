@@ -13,8 +13,9 @@ from sample_records import record_of
 
 from asmtune.config import Config
 from asmtune.errors import AsmtuneError
-from asmtune.features import FEATURES
-from asmtune.records import Features, PruneReport
+from asmtune.features.catalog import FEATURES
+from asmtune.records.features import Features
+from asmtune.records.pruned import PruneReport
 from asmtune.report.documents import report_csv
 
 UNIT_WORDS = {"B": "bytes", "cycle": "cycles", "FLOP": "flops", "4 B": "words"}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from asmtune.config import Config
-from asmtune.roofline import Chart, Counts, Entry, Load, Point, roofs_of
-from asmtune.roofline.points import How
-from asmtune.target import load_target
+from asmtune.roofline.counts import Counts, Load
+from asmtune.roofline.points import Chart, Entry, How, Point
+from asmtune.roofline.roofs import roofs_of
+from asmtune.target.shipped import load_target
 
 TUNED, DEFAULT = Config({"BLOCK": 256}, num_warps=8), Config({"BLOCK": 64})
 

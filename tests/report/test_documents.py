@@ -9,8 +9,11 @@ import json
 import pytest
 
 from asmtune.config import Config
-from asmtune.features import FEATURES
-from asmtune.records import Failure, Features, PruneReport, Reason, Selection, Verdict
+from asmtune.features.catalog import FEATURES
+from asmtune.records.artifacts import Failure
+from asmtune.records.features import Features
+from asmtune.records.pruned import PruneReport, Selection
+from asmtune.records.verdicts import Reason, Verdict
 from asmtune.report.documents import FORMAT, VERSION, report_csv, report_json
 
 

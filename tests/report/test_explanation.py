@@ -10,23 +10,27 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from asmtune.compile import ArtifactCache
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.config import Config
-from asmtune.features import FEATURES, ProfileReader
-from asmtune.funnel import Funnel
+from asmtune.features.catalog import FEATURES
+from asmtune.features.reader import ProfileReader
+from asmtune.funnel.flow import Funnel
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Features, PruneReport, Verdict
+from asmtune.records.artifacts import Artifact
+from asmtune.records.features import Features
+from asmtune.records.pruned import PruneReport
+from asmtune.records.verdicts import Verdict
 from asmtune.report.code import CodeReader
 from asmtune.report.comparison import compared
 from asmtune.report.explained import Code, Explained, try_out
 from asmtune.report.explanation import explanation
 from asmtune.report.quantities import QUANTITIES, amount
-from asmtune.score import make_scorer
 from asmtune.score.keep import Keep
 from asmtune.score.roofline import predict, terms_us
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.target import Target
+from asmtune.space.space import Space
+from asmtune.target.model import Target
 from tests.sample_kernels import product_problem, scale_problem
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}

@@ -10,7 +10,7 @@ import pytest
 from explorer_pages import Made, Opened, Opener, needs_browser, of_module
 
 from asmtune.report.code import CodeReader
-from asmtune.report.explorer import report_html
+from asmtune.report.explorer.page import report_html
 from asmtune.settings import Settings
 
 pytestmark = needs_browser
@@ -266,7 +266,7 @@ def test_a_page_without_code(gemm: Made, tmp_path: Path, opened: Opener) -> None
 
 def artifact(gemm: Made, digest: str | None) -> Any:
     """A compiled artifact of the session's folder."""
-    from asmtune.compile import ArtifactCache
+    from asmtune.compile.artifacts import ArtifactCache
 
     assert digest is not None
     return ArtifactCache.of(gemm.maker.settings).get(digest)

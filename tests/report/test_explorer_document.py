@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from test_documents import report
 
 from asmtune.report.explorer import code as explorer_code
-from asmtune.report.explorer import page, report_html
+from asmtune.report.explorer import page
 from asmtune.report.explorer.code import carried_code
 from asmtune.report.explorer.model import page_model
 from asmtune.report.explorer.packing import packed, unpacked
+from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.sources import pieces
 
 STATIC = Path(page.__file__).parent / "static"

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from explorer_pages import Made, Opener, failures_only, needs_browser, repeated
 
-from asmtune.records import PruneReport, Verdict
-from asmtune.report.explorer import report_html
+from asmtune.records.pruned import PruneReport
+from asmtune.records.verdicts import Verdict
+from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import Timed, Timings
 from asmtune.settings import Settings
 

@@ -11,18 +11,15 @@ import pytest
 from rich.console import Console
 
 from asmtune.config import Config
-from asmtune.records import Failure, Reason, Verdict
+from asmtune.records.artifacts import Failure
+from asmtune.records.verdicts import Reason, Verdict
 from asmtune.report.cells import changes, varying
 from asmtune.report.run_documents import run_json, runs_json
 from asmtune.report.run_facts import funnel_steps, seconds_by_stage
-from asmtune.report.runs import (
-    MOST_ROWS,
-    NOT_ENDED,
-    costs_table,
-    run_report,
-    runs_table,
-)
-from asmtune.trace import Ending, Run, TraceWriter, read_summary, read_trace
+from asmtune.report.runs import MOST_ROWS, NOT_ENDED, costs_table, run_report, runs_table
+from asmtune.trace.reader import read_summary, read_trace
+from asmtune.trace.run import Ending, Run
+from asmtune.trace.writer import TraceWriter
 from tests.trace_runs import (
     BROKEN,
     DEFAULT,

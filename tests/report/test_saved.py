@@ -12,9 +12,11 @@ from test_documents import report
 
 from asmtune.config import Config
 from asmtune.errors import InputError
-from asmtune.records import Measurement, Provenance, Selection, TuneKey, TuneRecord
+from asmtune.records.pruned import Selection
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.report.documents import report_csv, report_json
-from asmtune.report.explorer import Launch, read_timings
+from asmtune.report.explorer.timings import Launch, read_timings
 from asmtune.report.saved import read_reports
 from asmtune.store import interchange
 from tests.trace_runs import DEFAULT, FAST, SLOW, write_run

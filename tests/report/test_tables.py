@@ -10,8 +10,9 @@ from test_documents import features, report
 
 from asmtune.config import Config
 from asmtune.oracle import Row, Task
-from asmtune.records import Reason, Selection, Verdict
-from asmtune.replay import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
+from asmtune.records.pruned import Selection
+from asmtune.records.verdicts import Reason, Verdict
+from asmtune.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
 from asmtune.report.tables import COLUMNS, mapping_table, prune_table, replay_table
 
 

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from asmtune.records import Failure, TuneKey, TuneRecord, Verdict
+from asmtune.records.artifacts import Failure
+from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.records.verdicts import Verdict
 from asmtune.report.tuning_progress import Clock, TuningProgress, duration
-from asmtune.search import State
-from asmtune.tuning import TuneJob, TuneResult
+from asmtune.search.state import State
+from asmtune.tuning.options import TuneJob, TuneResult
 from tests.trace_runs import DEFAULT, ENDING, FAST, HEADER, measured
 
 

@@ -10,13 +10,14 @@ import triton
 import triton.language as tl
 
 from asmtune.config import Config
-from asmtune.funnel import Funnel
+from asmtune.funnel.flow import Funnel
 from asmtune.problem import Problem
-from asmtune.roofline import Counts, Load, roofs_of
-from asmtune.roofline.roofs import attainable
-from asmtune.score import make_scorer
+from asmtune.roofline.counts import Counts, Load
+from asmtune.roofline.roofs import attainable, roofs_of
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.target import Target, load_target
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 CountsOf = Callable[[Problem, Config], Counts]

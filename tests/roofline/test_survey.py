@@ -9,22 +9,27 @@ from pathlib import Path
 import pytest
 import torch
 
-from asmtune.bench import BenchSetup, Distinct, LocalBench
+from asmtune.bench.base import BenchSetup
+from asmtune.bench.distinct import Distinct
+from asmtune.bench.local import LocalBench
 from asmtune.config import Config
 from asmtune.errors import CompileError, InputError, MeasureError
-from asmtune.funnel import Funnel
-from asmtune.measure import TimingPolicy
+from asmtune.funnel.flow import Funnel
+from asmtune.measure.policy import TimingPolicy
 from asmtune.problem import Problem
-from asmtune.records import Measurement, TuneRecord
-from asmtune.roofline import PairClock, Subject, Survey
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import TuneRecord
 from asmtune.roofline import clock as clocks
-from asmtune.roofline.clock import check_gpu
-from asmtune.score import make_scorer
+from asmtune.roofline.clock import PairClock, check_gpu
+from asmtune.roofline.survey import Subject, Survey
+from asmtune.score.scorers import make_scorer
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.store import Lookup, shipped_records
-from asmtune.target import Target, load_target
-from asmtune.tuning import key_of, provenance
+from asmtune.space.space import Space
+from asmtune.store.lookup import Lookup
+from asmtune.store.shipped import shipped_records
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
+from asmtune.tuning.identity import key_of, provenance
 from tests.tuning_support import BEST, DEFAULT, DEVICE, HostMachine, problem, space, usual_us
 
 BROKEN = Config({"BLOCK": 3, "FLAW": 0})
@@ -213,7 +218,7 @@ def test_a_kernel_of_which_nothing_can_be_read(
 ) -> None:
     """Neither FLOPs nor bytes: there is no place for it, and that is said."""
     from asmtune.funnel.front import Front
-    from asmtune.workload import Work
+    from asmtune.workload.work import Work
 
     monkeypatch.setattr(Front, "works", lambda *_: [Work.unread((1, 1, 1))])
     with pytest.raises(CompileError, match="add: its IR tells neither FLOPs nor bytes"):

@@ -7,16 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.config import Config
-from asmtune.records import (
-    Failure,
-    Measurement,
-    Provenance,
-    TuneKey,
-    TuneRecord,
-    Verdict,
-)
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.records.verdicts import Verdict
 from asmtune.roofline.times import Time, config_key, recorded, slowest, taken, times_of
-from asmtune.store import Lookup
+from asmtune.store.lookup import Lookup
 
 SLOW, FAST = Config({"B": 1, "A": 2}), Config({"A": 4, "B": 1})
 MADE = Provenance("s", "t", "3.6.0", "2.13.0", "0.1.0", "570.1", "2025-03-04")

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.config import Config
-from asmtune.features import FEATURES
-from asmtune.records import Features, Verdict
+from asmtune.features.catalog import FEATURES
+from asmtune.records.features import Features
+from asmtune.records.verdicts import Verdict
 from asmtune.score.advice import FASTER, HELPS, SPILLS, SPILLS_FEED, changed, nearest, suggestions
 from asmtune.score.roofline import ADVICE
 

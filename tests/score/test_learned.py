@@ -16,24 +16,18 @@ import pytest
 
 from asmtune.config import Config
 from asmtune.errors import ParseError
-from asmtune.features import FEATURES
-from asmtune.records import Features
-from asmtune.score import (
-    Candidate,
-    examples,
-    for_dtypes,
-    learned,
-    make_scorer,
-    notes_of,
-    ranked_by,
-    without_kernel,
-)
+from asmtune.features.catalog import FEATURES
+from asmtune.records.features import Features
+from asmtune.score import examples, learned
+from asmtune.score.base import Candidate, for_dtypes, notes_of, ranked_by, without_kernel
 from asmtune.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.score.learned import DATA, Learned, fit, rank
 from asmtune.score.roofline import Roofline
+from asmtune.score.scorers import make_scorer
 from asmtune.score.vectors import schema
 from asmtune.settings import Settings
-from asmtune.target import Target, load_target
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
 
 
 def features(seed: int, count: int = 40) -> list[Features]:

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.config import Config
-from asmtune.features import FEATURES, launch_features
+from asmtune.features.catalog import FEATURES
+from asmtune.features.reader import launch_features
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.problem import Problem
-from asmtune.records import Features
-from asmtune.score import Candidate, make_scorer
+from asmtune.records.features import Features
+from asmtune.score.base import Candidate
 from asmtune.score.roofline import (
     ADVICE,
     DRAM_SHARE,
@@ -29,7 +30,8 @@ from asmtune.score.roofline import (
     predict,
     terms_us,
 )
-from asmtune.target import load_target, target_names
+from asmtune.score.scorers import make_scorer
+from asmtune.target.shipped import load_target, target_names
 from tests.launch_kernels import Launch, chain, many_powers, pointers
 from tests.sample_kernels import scale, tensor
 

@@ -15,15 +15,19 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.compile import Lowering, Request
+from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.sandbox import Sandbox
 from asmtune.config import Config
-from asmtune.features import FEATURES
+from asmtune.features.catalog import FEATURES
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Failure, Features, Reason
-from asmtune.score import RULES, Candidate, Rule, broken_rules
-from asmtune.target import Target, load_target
-from asmtune.workload import Dot, find_dots
+from asmtune.records.artifacts import Artifact, Failure
+from asmtune.records.features import Features
+from asmtune.records.verdicts import Reason
+from asmtune.score.base import Candidate
+from asmtune.score.rules import RULES, Rule, broken_rules
+from asmtune.target.model import Target
+from asmtune.target.shipped import load_target
+from asmtune.workload.dots import Dot, find_dots
 from tests.sample_kernels import product, product_problem, scale_problem, tensor
 
 ORACLE = Path(__file__).parents[3] / "shared" / "oracle" / "h200.json.gz"

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, Reason, Verdict
-from asmtune.search import Outcome
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement, Outcome
+from asmtune.records.verdicts import Reason, Verdict
 
 Time = Callable[[Config], float]
 

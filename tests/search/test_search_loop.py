@@ -10,20 +10,13 @@ from hypothesis import strategies as st
 from search_machines import Bench, bowl, foreseen, grid
 
 from asmtune.config import Config
-from asmtune.records import Failure, Reason, Verdict
-from asmtune.search import (
-    Ended,
-    Known,
-    Limits,
-    NoObserver,
-    Outcome,
-    Pace,
-    Proposal,
-    State,
-    make_strategy,
-    run,
-)
-from asmtune.search.loop import MOST_IN_VAIN
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Outcome
+from asmtune.records.verdicts import Reason, Verdict
+from asmtune.search.base import Ended, Limits, NoObserver, Pace, Proposal
+from asmtune.search.loop import MOST_IN_VAIN, run
+from asmtune.search.state import Known, State
+from asmtune.search.strategies import make_strategy
 
 SPACE = grid(5, 5)
 DEFAULT, BEST = SPACE[0], Config({"A": 128, "B": 64})

@@ -10,12 +10,17 @@ import pytest
 from search_machines import Bench, bowl, foreseen, grid
 
 from asmtune.config import Config
-from asmtune.records import Features, Verdict
-from asmtune.score import Candidate, make_scorer
+from asmtune.records.features import Features
+from asmtune.records.verdicts import Verdict
+from asmtune.score.base import Candidate
+from asmtune.score.scorers import make_scorer
 from asmtune.score.vectors import features_read
-from asmtune.search import Insight, Limits, Pace, State, make_strategy, run
+from asmtune.search.base import Insight, Limits, Pace
+from asmtune.search.loop import run
 from asmtune.search.outlook import Outlook
-from asmtune.target import load_target
+from asmtune.search.state import State
+from asmtune.search.strategies import make_strategy
+from asmtune.target.shipped import load_target
 
 TARGET = load_target("H200")
 SPACE = grid(8, 8)

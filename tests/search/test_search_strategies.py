@@ -12,7 +12,10 @@ from search_machines import Bench, Time, bowl, foreseen, grid
 
 from asmtune.config import Config
 from asmtune.errors import InputError
-from asmtune.search import Ended, Limits, Pace, State, make_strategy, run, strategy_names
+from asmtune.search.base import Ended, Limits, Pace
+from asmtune.search.loop import run
+from asmtune.search.state import State
+from asmtune.search.strategies import make_strategy, strategy_names
 
 SPACE = grid(6, 6, 6)
 BEST = Config({"A": 256, "B": 32, "C": 128})

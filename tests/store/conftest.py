@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from postgres_server import Server
 
-from asmtune.store import Store
+from asmtune.store.database import Store
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 
 PROVENANCE = Provenance(
     source="5" * 64,

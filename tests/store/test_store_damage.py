@@ -17,18 +17,14 @@ from hypothesis import strategies as st
 from store_records import PROVENANCE, record
 
 from asmtune.errors import StoreError
-from asmtune.records import TuneRecord
-from asmtune.store import (
-    Pace,
-    Shelf,
-    Store,
-    StoreWarning,
-    files,
-    interchange,
-    key_digest,
-    tables,
-)
+from asmtune.records.tuned import TuneRecord
+from asmtune.store import files, interchange, tables
 from asmtune.store.claims import Claim, Request
+from asmtune.store.codec import key_digest
+from asmtune.store.database import Store
+from asmtune.store.flights import Pace
+from asmtune.store.lookup import StoreWarning
+from asmtune.store.shelf import Shelf
 
 Damage = Callable[[bytes, st.DataObject], bytes]
 

@@ -16,8 +16,10 @@ from store_records import PROVENANCE, record, timed
 
 from asmtune.config import Config
 from asmtune.errors import InputError
-from asmtune.records import Measurement, TuneKey, TuneRecord
-from asmtune.store import Store, key_digest
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.store.codec import key_digest
+from asmtune.store.database import Store
 
 
 @pytest.fixture

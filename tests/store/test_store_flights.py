@@ -17,9 +17,12 @@ from sqlalchemy import update
 from store_records import PROVENANCE, record, timed
 
 from asmtune.config import Config
-from asmtune.records import TuneRecord
-from asmtune.store import Pace, Shelf, Store, owners, tables
+from asmtune.records.tuned import TuneRecord
+from asmtune.store import owners, tables
 from asmtune.store.claims import Claim
+from asmtune.store.database import Store
+from asmtune.store.flights import Pace
+from asmtune.store.shelf import Shelf
 
 KEY = record().key
 FAST = Pace(beat_s=0.1, stale_s=1.0, poll_s=0.02, poll_most_s=0.1)

@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from store_records import PROVENANCE, record, records
 
 from asmtune.config import Config
-from asmtune.records import TuneRecord
-from asmtune.store import Glimpse, Prediction, Seen, Store, glance, predictions
+from asmtune.records.tuned import TuneRecord
+from asmtune.store import glance, predictions
+from asmtune.store.database import Store
+from asmtune.store.glance import Glimpse, Seen
+from asmtune.store.lookup import Prediction
 
 KEY = record().key
 GUESS = Prediction(KEY, Config({"BLOCK_M": 32}, num_warps=2), 6.25, PROVENANCE)

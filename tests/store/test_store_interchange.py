@@ -16,8 +16,9 @@ from store_records import record, timed
 
 from asmtune.config import Config
 from asmtune.errors import InputError, StoreError
-from asmtune.records import TuneRecord
-from asmtune.store import interchange, key_digest
+from asmtune.records.tuned import TuneRecord
+from asmtune.store import interchange
+from asmtune.store.codec import key_digest
 
 
 def without_samples(record: TuneRecord) -> TuneRecord:

@@ -17,8 +17,11 @@ from children import delays, finish, killed, memory_folder, say, start
 from store_records import PROVENANCE, record
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, TuneKey, TuneRecord
-from asmtune.store import Shelf, Store
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.store.database import Store
+from asmtune.store.shelf import Shelf
 
 KILLS = 200
 KILLS_OF_A_STORE = 10

@@ -14,17 +14,11 @@ from store_records import PROVENANCE, record
 
 from asmtune.config import Config
 from asmtune.errors import InputError, StoreError
-from asmtune.records import TuneRecord
-from asmtune.store import (
-    Store,
-    find_tuned,
-    forget_shipped,
-    interchange,
-    shipped_lookup,
-    shipped_of,
-    shipped_records,
-    store_exists,
-)
+from asmtune.records.tuned import TuneRecord
+from asmtune.store import interchange
+from asmtune.store.database import Store
+from asmtune.store.layers import find_tuned, store_exists
+from asmtune.store.shipped import forget_shipped, shipped_lookup, shipped_of, shipped_records
 
 CACHE = Path(__file__).parents[2] / "cache"
 NOW = replace(PROVENANCE, triton="3.6.1")

@@ -21,7 +21,10 @@ from typer.testing import CliRunner
 
 from asmtune.cli import cache
 from asmtune.errors import StoreError
-from asmtune.store import Shelf, Store, StoreWarning, places
+from asmtune.store import places
+from asmtune.store.database import Store
+from asmtune.store.lookup import StoreWarning
+from asmtune.store.shelf import Shelf
 
 KEY = record().key
 

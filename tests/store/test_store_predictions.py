@@ -12,8 +12,10 @@ from store_records import PROVENANCE, record
 
 from asmtune.config import Config
 from asmtune.errors import InputError
-from asmtune.records import TuneKey
-from asmtune.store import Prediction, Shelf, Store, StoreWarning
+from asmtune.records.tuned import TuneKey
+from asmtune.store.database import Store
+from asmtune.store.lookup import Prediction, StoreWarning
+from asmtune.store.shelf import Shelf
 
 KEY = record().key
 GUESS = Prediction(KEY, Config({"BLOCK_M": 32, "EVEN": True}, maxnreg=96), 6.25, PROVENANCE)

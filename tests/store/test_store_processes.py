@@ -13,7 +13,9 @@ from children import finish, start
 from sqlalchemy.exc import OperationalError
 from store_records import record
 
-from asmtune.store import Store, StoreWarning, files
+from asmtune.store import files
+from asmtune.store.database import Store
+from asmtune.store.lookup import StoreWarning
 
 WRITERS = 8
 EACH = 5

@@ -21,18 +21,12 @@ from store_records import PROVENANCE, record
 
 from asmtune.config import Config
 from asmtune.errors import StoreError
-from asmtune.records import TuneRecord
+from asmtune.records.tuned import TuneRecord
 from asmtune.settings import Settings
-from asmtune.store import (
-    Lookup,
-    Remembered,
-    Shelf,
-    Store,
-    StoreWarning,
-    find_tuned,
-    open_user_store,
-)
-from asmtune.store.shelf import PATIENCE_S
+from asmtune.store.database import Store
+from asmtune.store.layers import find_tuned
+from asmtune.store.lookup import Lookup, Remembered, StoreWarning
+from asmtune.store.shelf import PATIENCE_S, Shelf, open_user_store
 
 KEY = record().key
 LOST = Lookup("miss", detail="the store cannot be used")

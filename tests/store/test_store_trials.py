@@ -13,9 +13,12 @@ from store_records import PROVENANCE, record, timed
 
 from asmtune.config import Config
 from asmtune.errors import InputError
-from asmtune.records import Failure, Measurement, TuneRecord
-from asmtune.store import Remembered, Store
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import TuneRecord
 from asmtune.store.codec import config_text
+from asmtune.store.database import Store
+from asmtune.store.lookup import Remembered
 
 KEY = record().key
 GROWN = replace(PROVENANCE, space="b" * 64)

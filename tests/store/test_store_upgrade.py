@@ -13,7 +13,9 @@ from sqlalchemy import URL, create_engine
 from sqlalchemy.pool import NullPool
 from store_records import PROVENANCE, record
 
-from asmtune.store import Prediction, Remembered, Store, codec, glance, tables
+from asmtune.store import codec, glance, tables
+from asmtune.store.database import Store
+from asmtune.store.lookup import Prediction, Remembered
 
 # As asmtune 0.1.0 made them.
 VERSION_1 = """

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.errors import InputError
-from asmtune.tuning import EFFORTS, TuneOptions
-from asmtune.tuning.options import Choices
+from asmtune.tuning.options import Choices, TuneOptions
+from asmtune.tuning.presets import EFFORTS
 
 
 def options(**choices: Any) -> TuneOptions:

@@ -11,8 +11,8 @@ import pytest
 
 from asmtune.config import Config
 from asmtune.errors import StoreError
-from asmtune.funnel import NoProgress
-from asmtune.records import Verdict
+from asmtune.funnel.progress import NoProgress
+from asmtune.records.verdicts import Verdict
 from asmtune.tuning import compiling
 from asmtune.tuning.compiling import BackgroundCompiler, Pulse
 

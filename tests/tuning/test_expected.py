@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from asmtune.tuning import TuneOptions, expected_of
+from asmtune.tuning.identity import expected_of
+from asmtune.tuning.options import TuneOptions
 from tests.tuning_support import HostMachine, job, problem, space, workshop
 
 

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.config import Config
-from asmtune.records import Failure, Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.records.artifacts import Failure
+from asmtune.records.timings import Measurement
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.tuning.experience import AGREEING, MOST_SEEDS, distance, experience
 
 KEY = TuneKey("m.matmul", {"M": 1024, "N": 1024}, {"a": "fp16"}, "NVIDIA H200")

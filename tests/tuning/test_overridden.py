@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.compile import Lowering, compile_one
 from asmtune.compile.load import Binary, Launch
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.errors import InputError
-from asmtune.funnel import first_pick, small_pick
-from asmtune.records import Artifact, Failure
+from asmtune.funnel.picking import first_pick, small_pick
+from asmtune.records.artifacts import Artifact, Failure
 from asmtune.settings import Settings
-from asmtune.space import Space
-from asmtune.store import Store
-from asmtune.target import match_device
-from asmtune.trace import read_trace, run_files
+from asmtune.space.space import Space
+from asmtune.store.database import Store
+from asmtune.target.shipped import match_device
+from asmtune.trace.folder import run_files
+from asmtune.trace.reader import read_trace
 from asmtune.tuning.identity import space_digest, with_files
 from tests.tuning_support import DEVICE, HostMachine, job, problem, usual_us, workshop
 

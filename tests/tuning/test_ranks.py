@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.trace import run_files
-from asmtune.tuning import provenance
+from asmtune.trace.folder import run_files
+from asmtune.tuning.identity import provenance
 from asmtune.tuning.watching import Nobody
 from tests.store.children import finish, memory_folder, say, start
 from tests.tuning_support import BEST, HostMachine, job, space, usual_us, workshop

@@ -9,8 +9,9 @@ import torch
 
 from asmtune.config import Config
 from asmtune.errors import CompileError, MeasureError
-from asmtune.space import Space
-from asmtune.trace import read_trace, run_files
+from asmtune.space.space import Space
+from asmtune.trace.folder import run_files
+from asmtune.trace.reader import read_trace
 from tests.tuning_support import (
     BEST,
     DEFAULT,

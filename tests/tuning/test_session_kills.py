@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from asmtune.funnel import Funnel
-from asmtune.search import Pace
-from asmtune.store import Store
-from asmtune.tuning import EFFORTS, Workshop, provenance
+from asmtune.funnel.flow import Funnel
+from asmtune.search.base import Pace
+from asmtune.store.database import Store
+from asmtune.tuning.identity import provenance
+from asmtune.tuning.presets import EFFORTS
+from asmtune.tuning.workshop import Workshop
 from tests.store.children import finish, killed, memory_folder, say, start
 from tests.tuning_support import BEST, HostMachine, job, problem, space, workshop
 

@@ -11,7 +11,7 @@ import torch
 
 from asmtune.config import Config
 from asmtune.errors import MeasureError
-from asmtune.records import Measurement
+from asmtune.records.timings import Measurement
 from tests.tuning_support import BEST, HostMachine, job, problem, space, usual_us, workshop
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from asmtune.compile import Lowering, Request, compile_one
+from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.pool import compile_one
 from asmtune.config import Config
-from asmtune.features import ProfileReader
+from asmtune.features.reader import ProfileReader
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Failure
+from asmtune.records.artifacts import Artifact, Failure
 from asmtune.settings import Settings
-from asmtune.target import load_target
-from asmtune.workload import accumulator_registers
+from asmtune.target.shipped import load_target
+from asmtune.workload.accumulators import accumulator_registers
 from tests.sample_kernels import product_problem, scale_problem
 
 

@@ -10,10 +10,11 @@ import torch
 import workload_kernels as kernels
 from workload_lowering import F16, F32, I32, call, lower, pointer, work
 
-from asmtune.compile import Lowering, Request
+from asmtune.compile.lower import Lowering, Request
 from asmtune.kernel_module import load_kernel_module
-from asmtune.target import load_target
-from asmtune.workload import Dot, Kernel, analyse
+from asmtune.target.shipped import load_target
+from asmtune.workload.analysis import Kernel, analyse
+from asmtune.workload.dots import Dot
 
 ORACLE = Path(__file__).parents[3] / "shared" / "oracle" / "kernels"
 needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason="needs the oracle's kernels")

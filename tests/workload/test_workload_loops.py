@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_lowering import F16, I32, call, lower, pointer, work
 
-from asmtune.workload import DEFAULT_TRIPS, Kernel, Work
+from asmtune.workload.analysis import Kernel
+from asmtune.workload.tally import DEFAULT_TRIPS
+from asmtune.workload.work import Work
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}
 

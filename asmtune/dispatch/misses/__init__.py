@@ -6,8 +6,3 @@
 without funnel or scorer, `neighbours` and `smallness` look for less than a tuned config,
 `background` tunes `copies` of the arguments in a thread, and `workshops` tune.
 """
-
-from asmtune.dispatch.misses.answers import Choice, How, Miss
-from asmtune.dispatch.misses.resolver import MissWarning, Resolver
-
-__all__ = ["Choice", "How", "Miss", "MissWarning", "Resolver"]

@@ -7,8 +7,8 @@ from typing import Literal
 
 from asmtune.config import Config
 from asmtune.problem import Problem
-from asmtune.records import TuneKey, TuneRecord
-from asmtune.space import Space
+from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.space.space import Space
 
 How = Literal["tuned", "known", "predicted", "nearest", "heuristic", "busy"]
 

@@ -12,9 +12,11 @@ from asmtune.config import Config
 from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.neighbours import nearest
 from asmtune.dispatch.misses.own import own_config
-from asmtune.records import Provenance
+from asmtune.records.tuned import Provenance
 from asmtune.settings import Settings
-from asmtune.store import Glimpse, Seen, find_tuned, glance, shipped_lookup, shipped_of
+from asmtune.store.glance import Glimpse, Seen, glance
+from asmtune.store.layers import find_tuned
+from asmtune.store.shipped import shipped_lookup, shipped_of
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Lookup:
         if self._glimpse.sure:
             found = shipped_lookup(key, self.expected)
         else:
-            from asmtune.store import open_user_store
+            from asmtune.store.shelf import open_user_store
 
             found = find_tuned(key, self.expected, open_user_store(self.settings))
         if found.outcome != "hit" or found.record is None:
@@ -51,7 +53,7 @@ class Lookup:
         """What an earlier process predicted for the key; with the space's own config."""
         seen = self._glimpse.seen
         if not self._glimpse.sure:
-            from asmtune.store import open_user_store
+            from asmtune.store.shelf import open_user_store
 
             made = open_user_store(self.settings).predicted(self.miss.key, self.expected)
             seen = None if made is None else Seen(made.config, "predicted", made.predicted_us)
@@ -61,7 +63,7 @@ class Lookup:
 
     def nearest(self) -> Config | None:
         """The config of the nearest neighbour, of the user's store or among what is shipped."""
-        from asmtune.store import open_user_store
+        from asmtune.store.shelf import open_user_store
 
         key = self.miss.key
         own = open_user_store(self.settings).records(key.kernel, key.device)

@@ -9,7 +9,7 @@ from typing import Any
 from asmtune.config import Config
 from asmtune.dispatch.misses.answers import Miss
 from asmtune.dispatch.misses.own import own_config
-from asmtune.records import Provenance, TuneKey, TuneRecord
+from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store.lookup import reusable
 
 

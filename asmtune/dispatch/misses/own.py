@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asmtune.config import Config
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 def own_config(config: Config, space: Space, sizes: Mapping[str, Any]) -> Config | None:

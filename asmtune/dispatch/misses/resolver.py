@@ -24,12 +24,13 @@ from asmtune.dispatch.options import DecoratorOptions
 from asmtune.errors import AsmtuneError, CompileError, MissError
 from asmtune.guard import guarded
 from asmtune.problem import jit_function
-from asmtune.records import Failure, Provenance
+from asmtune.records.artifacts import Failure
+from asmtune.records.tuned import Provenance
 from asmtune.settings import Settings
-from asmtune.store import key_digest
+from asmtune.store.codec import key_digest
 
 if TYPE_CHECKING:
-    from asmtune.tuning import TuneJob
+    from asmtune.tuning.options import TuneJob
 
 __all__ = ["HOST_LAUNCH_US", "Choice", "How", "Miss", "MissWarning", "Resolver"]
 
@@ -123,7 +124,7 @@ class Resolver:
     def _small_pick(
         self, miss: Miss, limit_us: float | None, *, later: bool = False
     ) -> Choice | None:
-        from asmtune.tuning import predict_small
+        from asmtune.tuning.predicting import predict_small
 
         try:
             workshop = self._workshops.of(miss.key.device, later=later)
@@ -138,7 +139,7 @@ class Resolver:
 
     def _predicted(self, lookup: Lookup) -> Choice:
         """The nearest neighbour's config where it may be, or the model's first pick."""
-        from asmtune.tuning import predict
+        from asmtune.tuning.predicting import predict
 
         near = self._nearest(lookup)
         if near is not None:
@@ -226,13 +227,13 @@ class Resolver:
         return str(made) if isinstance(made, Failure) else made
 
     def _expected(self, miss: Miss) -> Provenance:
-        from asmtune.tuning import expected_of
+        from asmtune.tuning.identity import expected_of
 
         return expected_of(miss.problem, miss.space, self.options.choices)
 
 
 def _job(miss: Miss) -> TuneJob:
-    from asmtune.tuning import TuneJob
+    from asmtune.tuning.options import TuneJob
 
     return TuneJob(miss.problem, miss.key)
 

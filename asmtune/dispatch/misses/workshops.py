@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from asmtune.tuning import Workshop
+    from asmtune.tuning.workshop import Workshop
 
 
 class Workshops:
@@ -40,7 +40,8 @@ class Workshops:
             return self._opened[device, later]
 
     def _open(self, device: str, later: bool) -> Workshop:
-        from asmtune.tuning import TuneOptions, Workshop
+        from asmtune.tuning.options import TuneOptions
+        from asmtune.tuning.workshop import Workshop
 
         options = TuneOptions.of(self._choices)
         if not later:

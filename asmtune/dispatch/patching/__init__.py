@@ -4,8 +4,3 @@
 `converting` makes an `AsmAutotuner` of what Triton's decorator was given, and `twins` launch
 for autotuners that were there before.
 """
-
-from asmtune.dispatch.patching.options import check_options
-from asmtune.dispatch.patching.redirect import patch
-
-__all__ = ["check_options", "patch"]

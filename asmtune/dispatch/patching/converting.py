@@ -11,7 +11,7 @@ from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.decorator import decorator_options
 from asmtune.dispatch.options import DecoratorOptions
 from asmtune.dispatch.triton_configs import as_listed
-from asmtune.space import Space
+from asmtune.space.space import Space
 
 
 class ConvertedAutotuner(AsmAutotuner):

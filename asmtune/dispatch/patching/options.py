@@ -10,7 +10,8 @@ from asmtune.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from asmtune.dispatch.options import OnMiss, Small
-    from asmtune.tuning import Effort, Objective
+    from asmtune.tuning.objective import Objective
+    from asmtune.tuning.presets import Effort
 
 
 class PatchOptions(TypedDict, total=False):

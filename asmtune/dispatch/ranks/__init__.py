@@ -3,7 +3,3 @@
 `resolving` stands in the way of a miss, `agreement` settles a key with the other ranks, and
 `words` are the entries of their common store.
 """
-
-from asmtune.dispatch.ranks.resolving import current_job, resolve
-
-__all__ = ["current_job", "resolve"]

@@ -31,7 +31,7 @@ from asmtune.dispatch.ranks.words import GroupStore, Turn, Words, read_config, w
 from asmtune.errors import GroupStoreError
 from asmtune.fingerprint import canonical, digest
 from asmtune.frames import frames_inside
-from asmtune.records import Provenance, TuneKey
+from asmtune.records.tuned import Provenance, TuneKey
 
 
 class RankWarning(UserWarning):

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from asmtune.config import Config
-from asmtune.dispatch.misses import Choice, Miss, Resolver
+from asmtune.dispatch.misses.answers import Choice, Miss
+from asmtune.dispatch.misses.resolver import Resolver
 from asmtune.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def resolve(resolver: Resolver, miss: Miss, *, capturing: bool = False) -> Choic
     if job is None:
         return resolver.resolve(miss, capturing=capturing)
     from asmtune.dispatch.ranks.agreement import Matter, RankPace, Ways
-    from asmtune.tuning import expected_of
+    from asmtune.tuning.identity import expected_of
 
     made: list[Choice] = []
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Final
 
-from asmtune.asm import OpClass
+from asmtune.asm.nvptx import OpClass
 from asmtune.features.profile import Traffic
 from asmtune.features.sketch.costs import Cost, element_cost
 from asmtune.features.sketch.layouts import Layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from asmtune.asm import OpClass
+from asmtune.asm.nvptx import OpClass
 from asmtune.features.profile import Traffic
 from asmtune.features.sketch.demand import Run
 from asmtune.features.sketch.encodings import kind_of, number, parent_of

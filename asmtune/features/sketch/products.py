@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.asm import OpClass
+from asmtune.asm.nvptx import OpClass
 from asmtune.features.profile import ROW_BYTES
 from asmtune.features.sketch.encodings import kind_of, number, numbers
 from asmtune.features.sketch.sums import Sums

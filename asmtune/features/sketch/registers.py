@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from asmtune.asm import OpClass
+from asmtune.asm.nvptx import OpClass
 from asmtune.features.sketch.encodings import kind_of
 from asmtune.features.sketch.kernel import SketchedKernel
 from asmtune.workload.tree import Body, Node

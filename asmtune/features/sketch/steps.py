@@ -12,12 +12,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from asmtune.asm import OpClass
+from asmtune.asm.nvptx import OpClass
 from asmtune.features.sketch.layouts import WARP
 from asmtune.features.sketch.products import PRODUCTS
 from asmtune.features.sketch.sums import Sums
 from asmtune.features.steps import BARRIER_LATENCY, COPY_LATENCY, LATENCY, Action, Step
-from asmtune.target import L2_BYTES_PER_CYCLE, Target, tensor_rate
+from asmtune.target.model import Target
+from asmtune.target.rates import L2_BYTES_PER_CYCLE, tensor_rate
 from asmtune.workload.tree import Node
 
 _ACTIONS: Final[Mapping[str, tuple[Action, ...]]] = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.asm import OpClass
+from asmtune.asm.nvptx import OpClass
 from asmtune.features.profile import Traffic
 from asmtune.features.sketch.demand import Spread
 from asmtune.features.sketch.exchanges import add_conversion, add_reduction, add_scan

@@ -7,19 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from asmtune.asm import Group
-from asmtune.compile import ArtifactCache
+from asmtune.asm.groups import Group
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.config import Config
 from asmtune.errors import ParseError
 from asmtune.features.code import CodeView
 from asmtune.funnel.progress import Progress
 from asmtune.problem import Problem
-from asmtune.records import Artifact, Failure, PruneReport, Verdict
+from asmtune.records.artifacts import Artifact, Failure
+from asmtune.records.pruned import PruneReport
+from asmtune.records.verdicts import Verdict
 from asmtune.report.code import CodeReader
 from asmtune.report.explorer.packing import packed
 from asmtune.report.explorer.sources import pieces
 from asmtune.settings import Settings
-from asmtune.target import Target
+from asmtune.target.model import Target
 
 BUDGET_BYTES: Final = 3_500_000
 """Of all packed code of a page: what leaves 1,000 configs well under 6 MB."""

@@ -12,8 +12,10 @@ from asmtune.errors import InputError, OracleError, ProblemError
 from asmtune.oracle import Oracle, load_oracle
 from asmtune.report.cells import dtype_words, words
 from asmtune.store import interchange
-from asmtune.target import match_device
-from asmtune.trace import Run, find_run, names_run, read_trace
+from asmtune.target.shipped import match_device
+from asmtune.trace.folder import find_run, names_run
+from asmtune.trace.reader import read_trace
+from asmtune.trace.run import Run
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,71 @@
+"""The search strategies by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from asmtune.errors import InputError
+from asmtune.search.base import Insight, Pace, Strategy
+from asmtune.suggestions import did_you_mean
+
+_Make = Callable[[Insight | None, Pace, int], Strategy]
+
+
+def _model(insight: Insight | None, pace: Pace, seed: int) -> Strategy:
+    from asmtune.search.model import Model
+
+    return Model(insight, pace, seed)
+
+
+def _exhaustive(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
+    from asmtune.search.exhaustive import Exhaustive
+
+    return Exhaustive(pace)
+
+
+def _random(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
+    from asmtune.search.sampling import Sampling
+
+    return Sampling(pace, seed)
+
+
+def _hierarchical(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
+    from asmtune.search.hierarchical import Hierarchical
+
+    return Hierarchical(pace)
+
+
+_STRATEGIES: Final[dict[str, _Make]] = {
+    "model": _model,
+    "exhaustive": _exhaustive,
+    "random": _random,
+    "hierarchical": _hierarchical,
+}
+
+
+def strategy_names() -> tuple[str, ...]:
+    """Names of all strategies."""
+    return tuple(_STRATEGIES)
+
+
+def make_strategy(
+    name: str, seed: int = 0, insight: Insight | None = None, pace: Pace | None = None
+) -> Strategy:
+    """The strategy of a name.
+
+    Args:
+        name: one of `strategy_names`.
+        seed: of all that it draws.
+        insight: what predicts, for the strategies that ask.
+        pace: in which steps it goes on.
+
+    Raises:
+        InputError: no such strategy; lists them.
+    """
+    if name not in _STRATEGIES:
+        hint = did_you_mean(name, _STRATEGIES)
+        raise InputError(
+            f"unknown strategy {name!r}: the strategies are {', '.join(_STRATEGIES)}{hint}"
+        )
+    return _STRATEGIES[name](insight, pace or Pace(), seed)
