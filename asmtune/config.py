@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from asmtune.errors import SpaceError
+from asmtune.base.errors import SpaceError
 
 OPTION_DEFAULTS: Final[Mapping[str, int | None]] = {
     "num_warps": 4,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from asmtune.errors import AsmtuneError, ProblemError
+from asmtune.base.errors import AsmtuneError, ProblemError
 from asmtune.records.artifacts import Failure
 
 T = TypeVar("T")

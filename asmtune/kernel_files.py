@@ -12,9 +12,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from asmtune.errors import ProblemError
-from asmtune.fingerprint import digest
-from asmtune.suggestions import did_you_mean
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import ProblemError
+from asmtune.base.fingerprint import digest
 
 
 def kernel_names() -> tuple[str, ...]:

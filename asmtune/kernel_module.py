@@ -22,13 +22,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import ProblemError
 from asmtune.config import Config
 from asmtune.dtypes import canonical_dtype
-from asmtune.errors import ProblemError
 from asmtune.kernel_files import import_module
 from asmtune.problem import Problem, jit_function
 from asmtune.space.space import Space
-from asmtune.suggestions import did_you_mean
 
 Shape = Mapping[str, Any]
 

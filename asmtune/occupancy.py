@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.target.model import Target
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from asmtune.base.errors import OracleError
 from asmtune.config import OPTION_AXES, Config
-from asmtune.errors import OracleError
 
 
 @dataclass(frozen=True)

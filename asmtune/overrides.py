@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from asmtune.base.errors import InputError, StoreError
+from asmtune.base.fingerprint import digest
 from asmtune.config import Config
-from asmtune.errors import InputError, StoreError
-from asmtune.fingerprint import digest
 from asmtune.records.artifacts import Failure
 from asmtune.space.space import Space
 

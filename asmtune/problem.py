@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import FOREIGN, ProblemError
 from asmtune.config import Config
 from asmtune.dtypes import dtype_of
-from asmtune.errors import FOREIGN, ProblemError
-from asmtune.suggestions import did_you_mean
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)

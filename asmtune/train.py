@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from asmtune.errors import InputError
-from asmtune.fingerprint import version_of
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import version_of
 from asmtune.funnel.flow import Funnel
 from asmtune.oracle import Oracle, Task
 from asmtune.records.verdicts import Verdict

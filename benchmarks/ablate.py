@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.features.catalog import FEATURES
 from asmtune.features.profile import Profile, Segment
@@ -36,7 +37,6 @@ from asmtune.score.examples import TaskRows
 from asmtune.score.learned import fit, rank
 from asmtune.score.scorers import make_scorer
 from asmtune.score.vectors import Scale, base_columns
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target, match_device
 from asmtune.train import unseen_result

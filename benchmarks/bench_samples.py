@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 
+from asmtune.base.settings import Settings
 from asmtune.cli.bench_processes import Collected, Processes
 from asmtune.cli.bench_rows import Asked, Wanted
 from asmtune.measure.device import device_name
 from asmtune.regression.files import run_to_json
-from asmtune.settings import Settings
 from benchmarks.provenance import RESULTS, provenance
 
 FILE = RESULTS / "bench_runs.json.gz"

@@ -19,10 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.score.learned import Learned
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.shipped import match_device
 from asmtune.trace.folder import run_files

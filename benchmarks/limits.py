@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.funnel.flow import Funnel
 from asmtune.kernel_module import load_kernel_module
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.shipped import load_target
 from benchmarks.provenance import RESULTS, write

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asmtune.base.settings import Settings
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.progress import NoProgress
 from asmtune.kernel_module import load_kernel_module
@@ -18,7 +19,6 @@ from asmtune.records.pruned import PruneReport
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from asmtune.fingerprint import versions
+from asmtune.base.fingerprint import versions
 
 RESULTS = Path(__file__).parent / "results"
 

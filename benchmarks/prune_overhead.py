@@ -57,12 +57,12 @@ class Stopwatch:
 
 def judged(scorer: str) -> dict[str, Any]:
     """One report in this process, and where its time went."""
+    from asmtune.base.settings import Settings
     from asmtune.compile.toolchain import Toolchain
     from asmtune.funnel.flow import Funnel
     from asmtune.kernels import tiled_matmul as matmul
     from asmtune.report.documents import report_json
     from asmtune.score.scorers import make_scorer
-    from asmtune.settings import Settings
     from asmtune.target.shipped import load_target
 
     front_end, settings = Stopwatch(), Settings.from_environment()

@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from asmtune.base.settings import Settings
 from asmtune.funnel.flow import Funnel
 from asmtune.oracle import load_oracle
 from asmtune.replay.plans import BUDGETS, Plan
@@ -25,7 +26,6 @@ from asmtune.report.progress import ProgressBar
 from asmtune.score.scorers import make_scorer
 from asmtune.search.base import Limits, Pace
 from asmtune.search.strategies import strategy_names
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target, match_device
 from asmtune.tuning.presets import EFFORTS, Effort
 from benchmarks.provenance import RESULTS, write

@@ -108,7 +108,7 @@ def second_process() -> dict[str, Any]:
 
 def records() -> list[dict[str, Any]]:
     """What the store holds, in short."""
-    from asmtune.settings import Settings
+    from asmtune.base.settings import Settings
     from asmtune.store.database import Store
 
     with Store.open(Settings.from_environment().store_path) as store:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from asmtune.settings import Settings
+from asmtune.base.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target
 

@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
@@ -16,7 +17,6 @@ from asmtune.features.launch import LaunchReading
 from asmtune.features.reader import ProfileReader
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 from asmtune.workload.analysis import Call, analyse
 from tests.sample_kernels import tensor

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.features.profile import Profile
 from asmtune.funnel.flow import Funnel
 from asmtune.oracle import load_oracle
 from asmtune.replay.results import CUTS
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.train import leave_one_kernel_out, task_rows
 from benchmarks import ablate

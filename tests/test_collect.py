@@ -14,9 +14,10 @@ import pytest
 import torch
 
 from asmtune import collect
+from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.settings import Settings
 from asmtune.collect import Collector
 from asmtune.config import Config
-from asmtune.errors import InputError, MeasureError
 from asmtune.funnel.flow import Funnel
 from asmtune.kernel_module import KernelModule, Shape
 from asmtune.measure.clock import Subject
@@ -25,7 +26,6 @@ from asmtune.oracle import load_oracle
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Failure
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.model import Target
 from tests.sample_kernels import scale, scale_problem

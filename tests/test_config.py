@@ -15,8 +15,8 @@ import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asmtune.base.errors import SpaceError
 from asmtune.config import OPTION_AXES, OPTION_DEFAULTS, Config
-from asmtune.errors import SpaceError
 
 NAMES = st.text("ABCDEFGH_", min_size=1, max_size=6)
 VALUES = st.one_of(st.integers(), st.booleans(), st.none(), st.text(max_size=5))

@@ -20,11 +20,11 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.config import Config
 from asmtune.dispatch import choosing
 from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.decorator import asm_autotune
-from asmtune.errors import InputError, MeasureError
 from asmtune.problem import Problem
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import Provenance, TuneKey, TuneRecord

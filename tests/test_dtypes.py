@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from asmtune.base.errors import ProblemError
 from asmtune.dtypes import TORCH_NAMES, canonical_dtype, dtype_name, dtype_of, torch_dtype
-from asmtune.errors import ProblemError
 
 
 @pytest.mark.parametrize("name", TORCH_NAMES)

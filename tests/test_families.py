@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 import torch
 
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.kernel_module import from_python_module
 from asmtune.records.artifacts import Artifact
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 
 ROOT = Path(__file__).parents[1]

@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 
 from asmtune.asm.cubin import read_cubin
+from asmtune.base.errors import ParseError
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
 from asmtune.config import Config
-from asmtune.errors import ParseError
 from asmtune.features import registry
 from asmtune.features.catalog import FEATURES, schema
 from asmtune.features.reader import ProfileReader
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem

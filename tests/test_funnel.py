@@ -11,15 +11,15 @@ import pytest
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from asmtune.base.errors import CompileError, InputError, ProblemError, SpaceError
+from asmtune.base.settings import Settings
 from asmtune.config import Config
-from asmtune.errors import CompileError, InputError, ProblemError, SpaceError
 from asmtune.funnel.flow import Funnel
 from asmtune.problem import Problem
 from asmtune.records.pruned import PruneReport, Selection
 from asmtune.score.base import Candidate
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target

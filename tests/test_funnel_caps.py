@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.config import Config
 from asmtune.funnel.caps import BEST_SHARE, LEAST_SHARE, MOST, CapSource, caps_of, derived_caps
@@ -25,7 +26,6 @@ from asmtune.records.artifacts import Artifact
 from asmtune.records.features import Features
 from asmtune.records.values import to_json
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target

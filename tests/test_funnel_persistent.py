@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.persistence import Detection, Searched
@@ -19,7 +20,6 @@ from asmtune.kernel_module import load_kernel_module
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Failure
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.model import Target
 from tests.launch_kernels import persistent, pointers

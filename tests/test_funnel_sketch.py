@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from asmtune.base.errors import CompileError, InputError
+from asmtune.base.settings import Settings
 from asmtune.compile.toolchain import Toolchain
 from asmtune.config import Config
-from asmtune.errors import CompileError, InputError
 from asmtune.funnel import judge
 from asmtune.funnel.flow import Funnel
 from asmtune.records.artifacts import Failure
@@ -28,7 +29,6 @@ from asmtune.score.error import ErrorTable, RankedTask
 from asmtune.score.error_file import Errors
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.model import Target
 from tests.sample_kernels import product_problem, scale_problem

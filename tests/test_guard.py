@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from asmtune.errors import AsmtuneError, ProblemError, StoreError
+from asmtune.base.errors import AsmtuneError, ProblemError, StoreError
 from asmtune.guard import guarded, required
 from asmtune.records.artifacts import Failure
 

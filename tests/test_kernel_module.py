@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from asmtune.base.errors import ProblemError
 from asmtune.config import Config
-from asmtune.errors import ProblemError
 from asmtune.kernel_files import kernel_names
 from asmtune.kernel_module import (
     KernelModule,

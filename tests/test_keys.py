@@ -14,7 +14,7 @@ import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.keys.buckets import Bucket, between, multiple, pow2
 from asmtune.keys.parts import KeyPart, key_parts
 from asmtune.keys.reading import covers, values

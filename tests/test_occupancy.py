@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.occupancy import Occupancy, occupancy, register_cap_for, waves
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target, target_names

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import triton
 
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.config import Config
 from asmtune.features.reader import ProfileReader
 from asmtune.kernel_module import load_kernel_module
 from asmtune.records.artifacts import Failure
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 
 ORACLE = Path(__file__).parents[2] / "shared" / "oracle"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import triton
 
+from asmtune.base.errors import InputError, SpaceError, StoreError
 from asmtune.config import Config
-from asmtune.errors import InputError, SpaceError, StoreError
 from asmtune.overrides import Override, described, pinned, pinned_space, unedited
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement

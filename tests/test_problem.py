@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from asmtune.base.errors import ProblemError
 from asmtune.config import Config
-from asmtune.errors import ProblemError
 from asmtune.problem import Problem, jit_function
 
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from asmtune.base.errors import InputError, OracleError
+from asmtune.base.settings import Settings
 from asmtune.config import Config
-from asmtune.errors import InputError, OracleError
 from asmtune.funnel.flow import Funnel
 from asmtune.oracle import Oracle, Row, Task, load_oracle
 from asmtune.records.features import Features
@@ -26,7 +27,6 @@ from asmtune.replay.judging import judged_moments
 from asmtune.replay.results import CUTS, cut_sizes, geometric_mean, kept_of
 from asmtune.score.base import Candidate
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.model import Target
 

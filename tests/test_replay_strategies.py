@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.funnel.flow import Funnel
 from asmtune.oracle import load_oracle
 from asmtune.records.timings import Measurement
@@ -17,7 +18,6 @@ from asmtune.replay.strategies import RecordedTimer, replay_strategies
 from asmtune.score.scorers import make_scorer
 from asmtune.search.base import Limits, Pace
 from asmtune.search.strategies import strategy_names
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 
 DATA = Path(__file__).parent / "replay_data"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from asmtune.base.errors import InputError, OracleError
+from asmtune.base.settings import Settings
 from asmtune.config import Config
-from asmtune.errors import InputError, OracleError
 from asmtune.funnel.flow import Funnel
 from asmtune.kernel_files import kernel_file
 from asmtune.records.artifacts import Failure
@@ -17,7 +18,6 @@ from asmtune.replay.flow import replay
 from asmtune.replay.results import ReplayReport
 from asmtune.replay.traces import recordings
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.trace.reader import read_trace
 from asmtune.trace.run import Header, Run

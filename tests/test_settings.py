@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from platformdirs import user_cache_path
 
-from asmtune.errors import InputError
-from asmtune.fingerprint import canonical, digest, version_of, versions
-from asmtune.settings import Settings
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical, digest, version_of, versions
+from asmtune.base.settings import Settings
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),

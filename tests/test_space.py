@@ -12,8 +12,8 @@ import triton
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asmtune.base.errors import SpaceError
 from asmtune.config import Config
-from asmtune.errors import SpaceError
 from asmtune.space.constraints import Constraint
 from asmtune.space.space import Space
 

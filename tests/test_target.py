@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune import targets
-from asmtune.errors import InputError, TargetError
+from asmtune.base.errors import InputError, TargetError
 from asmtune.target.descriptor import KINDS, parse_target
 from asmtune.target.model import Figure, Target
 from asmtune.target.shipped import load_target, match_device, target_names

@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from asmtune.records.verdicts import Verdict

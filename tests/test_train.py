@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.app import run
-from asmtune.errors import InputError
 from asmtune.funnel.flow import Funnel
 from asmtune.oracle import load_oracle
 from asmtune.replay.results import CUTS
 from asmtune.score.error_file import Errors
 from asmtune.score.examples import Examples
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.train import (
     examples,

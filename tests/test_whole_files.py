@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.whole_files import write_whole
+from asmtune.base.atomic_write import write_whole
 
 
 def test_a_file_is_replaced(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
 def test_standard_output_by_its_device(tmp_path: Path) -> None:
     """Written to /dev/stdout, content reaches the file to which a shell has sent it, in order."""
     script = (
-        "from pathlib import Path; from asmtune.whole_files import write_whole; "
+        "from pathlib import Path; from asmtune.base.atomic_write import write_whole; "
         "write_whole(Path('/dev/stdout'), b'content')"
     )
     out = tmp_path / "out"

@@ -15,6 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
+from asmtune.base.settings import Settings
 from asmtune.bench.base import BenchSetup
 from asmtune.bench.distinct import Distinct
 from asmtune.bench.local import LocalBench
@@ -25,7 +26,6 @@ from asmtune.measure.clock import Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Failure
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.store.shelf import Shelf
 from asmtune.tuning.identity import key_of

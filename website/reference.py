@@ -36,7 +36,7 @@ ALSO: Final = {
         "asmtune.records.TuneKey",
         "asmtune.records.Failure",
     ),
-    "Settings and errors": ("asmtune.settings.Settings", "asmtune.errors"),
+    "Settings and errors": ("asmtune.base.settings.Settings", "asmtune.base.errors"),
 }
 """What the public names take and give, by heading."""
 

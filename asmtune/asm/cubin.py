@@ -18,7 +18,7 @@ from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 
 _REGCOUNT = 0x2F
 _FRAME_SIZE = 0x11

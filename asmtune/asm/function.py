@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from asmtune.asm.flow import Jump, find_blocks, find_loops
 from asmtune.asm.nvptx import jump_of, loop_role
 from asmtune.asm.program import Block, Instruction, LoopRole, Program
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 
 _FUNCTION = re.compile(r"\.(entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$%]+)").search
 _FUNCTION_DIRECTIVES = re.compile(r"\.(\w+)\s*([\w,\s]*)").findall

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 
 LoopRole = Literal["work", "wait", "dispatch"]
 """What a loop's trips stand for.

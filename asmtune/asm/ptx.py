@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from asmtune.asm.function import FunctionBuilder, Scope, quoted
 from asmtune.asm.nvptx import JUMPS
 from asmtune.asm.program import Instruction, Listing, Program
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 
 _OPCODE = r"[a-z]\w*(?:\.\w+(?:::\w+)*)*"
 _WHOLE_LINE = re.compile(

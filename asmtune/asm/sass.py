@@ -16,7 +16,7 @@ from asmtune.asm.flow import Jump, find_blocks, find_loops
 from asmtune.asm.function import quoted
 from asmtune.asm.nvsass import BRANCHES, ENDS, sass_loop_role
 from asmtune.asm.program import Instruction, Listing, LoopRole, Program
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 
 # Newer architectures have how an instruction is scheduled behind it: `&req={1} ?trans2;`.
 _INSTRUCTION: Final = re.compile(

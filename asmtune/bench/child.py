@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from asmtune.base.errors import AsmtuneError, InputError
+from asmtune.base.processes import die_with_parent, own_stdout
 from asmtune.bench import messages
 from asmtune.bench.hooks import TunerHooks
 from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
@@ -20,12 +22,10 @@ from asmtune.bench.parcel import unpack
 from asmtune.bench.trials import Candidate, Trials, trials_on
 from asmtune.compile.load import Launch
 from asmtune.config import Config
-from asmtune.errors import AsmtuneError, InputError
 from asmtune.guard import guarded
 from asmtune.launch.memory import allocating
 from asmtune.measure.rehearsal import Rehearsal
 from asmtune.measure.statistics import prepare
-from asmtune.processes import die_with_parent, own_stdout
 from asmtune.records.artifacts import Failure
 
 

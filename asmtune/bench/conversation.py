@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.bench.process import Child, ChildGoneError, Started
-from asmtune.errors import InputError, MeasureError
 from asmtune.records.artifacts import Failure
 
 _START_S: Final = 120.0  # importing PyTorch takes 2 s, and a minute on a cold network disk

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from asmtune.base.fingerprint import canonical, digest
 from asmtune.bench.base import Bench, Entrant, Outcome
 from asmtune.compile.load import launch_values
 from asmtune.config import Config
-from asmtune.fingerprint import canonical, digest
 from asmtune.problem import Problem, jit_function
 from asmtune.records.artifacts import Artifact, Failure
 from asmtune.records.timings import Measurement

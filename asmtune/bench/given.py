@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from asmtune.base.errors import InputError
 from asmtune.bench.machine import Machine, Survival
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.guard import guarded
 from asmtune.measure.brisk import brisk_threads
 from asmtune.measure.clock import Subject

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from asmtune.base.errors import MeasureError
 from asmtune.compile.load import Binary, Launch, launch_of
 from asmtune.config import Config
-from asmtune.errors import MeasureError
 from asmtune.guard import guarded
 from asmtune.measure.clock import Clock, GpuClock, Subject
 from asmtune.measure.device import device_name

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import cloudpickle  # type: ignore[import-untyped]
 
+from asmtune.base.errors import InputError
 from asmtune.bench.base import BenchSetup, TimingPlan
 from asmtune.bench.hooks import TunerHooks
 from asmtune.bench.wire import Packing, describe_all, restore
 from asmtune.compile.load import Binary, launch_values
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.guard import guarded
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from asmtune.base.errors import InputError
 from asmtune.bench.base import Bench, BenchSetup
 from asmtune.bench.distinct import Distinct
 from asmtune.bench.local import LocalBench
 from asmtune.bench.remote import ChildBench
 from asmtune.bench.team import Team
-from asmtune.errors import InputError
 
 
 def open_bench(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from asmtune.base.errors import MeasureError
 from asmtune.bench.wire import Memory, Packing, Region, describe_all, restore
-from asmtune.errors import MeasureError
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
 

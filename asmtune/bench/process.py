@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from asmtune.errors import MeasureError
-from asmtune.processes import start
+from asmtune.base.errors import MeasureError
+from asmtune.base.processes import start
 
 _REAP_S: Final = 60.0  # the driver takes seconds to end a process whose GPU hangs
 _TAIL_BYTES: Final = 1 << 16

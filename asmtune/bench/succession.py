@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.bench import messages
 from asmtune.bench.base import BenchSetup
 from asmtune.bench.conversation import Conversation, Death
 from asmtune.bench.parcel import Parcel
 from asmtune.bench.process import Started
 from asmtune.bench.roster import Roster
-from asmtune.errors import InputError, MeasureError
 from asmtune.records.artifacts import Failure
 
 COMMAND: Final = (sys.executable, "-m", "asmtune.bench.child")

@@ -7,10 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TypeVar
 
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.bench.base import BenchSetup, Entrant, Outcome
 from asmtune.bench.remote import ChildBench, pack
 from asmtune.bench.succession import COMMAND
-from asmtune.errors import InputError, MeasureError
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from asmtune.base.errors import InputError
 from asmtune.cli.assignments import parse_assignments
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.records.tuned import TuneRecord
 from asmtune.records.verdicts import Verdict
 from asmtune.store.lookup import Lookup

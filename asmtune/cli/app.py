@@ -8,6 +8,7 @@ from typing import Final
 
 import typer
 
+from asmtune.base.errors import AsmtuneError
 from asmtune.cli import (
     bench,
     cache,
@@ -23,7 +24,6 @@ from asmtune.cli import (
     tune,
 )
 from asmtune.cli import run as programs
-from asmtune.errors import AsmtuneError
 
 app: Final = typer.Typer(
     name="asmtune",

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from asmtune.base.errors import InputError
 from asmtune.cli.assignments import parse_assignments, parse_axis, unique
 from asmtune.cli.functions import assumptions_of, plain_function
-from asmtune.errors import InputError
 from asmtune.guard import required
 from asmtune.kernel_module import KernelModule, load_kernel_module
 from asmtune.problem import Problem

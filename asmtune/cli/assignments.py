@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 
 T = TypeVar("T")
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.destinations import check_destinations
 from asmtune.cli.prune_report import Dtype
 from asmtune.cli.tune import Shapes, ShapesFile
-from asmtune.errors import InputError
 from asmtune.report.cells import words
-from asmtune.settings import Settings
 
 if TYPE_CHECKING:
     from asmtune.cli.bench_processes import Collected

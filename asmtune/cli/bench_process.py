@@ -15,16 +15,16 @@ from typing import Any, TextIO
 
 import torch
 
+from asmtune.base.errors import AsmtuneError, InputError
+from asmtune.base.processes import die_with_parent, own_stdout
+from asmtune.base.settings import Settings
 from asmtune.bench.machine import DeviceLostError
 from asmtune.cli.bench_rows import problem_of
-from asmtune.errors import AsmtuneError, InputError
 from asmtune.guard import guarded
 from asmtune.measure.nvml import read_clocks
-from asmtune.processes import die_with_parent, own_stdout
 from asmtune.records.artifacts import Failure
 from asmtune.regression.environment import environment_here
 from asmtune.regression.timing import timed
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import match_device
 from asmtune.trace.forms import encoded

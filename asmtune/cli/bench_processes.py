@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from asmtune.base.errors import MeasureError
 from asmtune.bench.process import Child, ChildGoneError, Started
 from asmtune.cli.bench_rows import Wanted, wanted_to_json
-from asmtune.errors import MeasureError
 from asmtune.regression.run import BenchRun, Environment, Missed, Process, Timed
 from asmtune.regression.timing import timing_words
 from asmtune.trace.forms import decoded

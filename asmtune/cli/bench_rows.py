@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.shapes import shapes_of
 from asmtune.cli.stored import user_shelf
 from asmtune.cli.tuning_queue import Queue, reference_of
 from asmtune.config import Config
 from asmtune.dispatch.misses.own import own_config
-from asmtune.errors import InputError
 from asmtune.guard import required
 from asmtune.kernel_files import kernel_names
 from asmtune.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.problem import Problem
 from asmtune.regression.run import Missed, Subject
-from asmtune.settings import Settings
 from asmtune.store.layers import find_tuned
 from asmtune.store.lookup import Lookup
 

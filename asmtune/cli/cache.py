@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.cache_rows import (
     cell,
     covered,
@@ -20,9 +22,7 @@ from asmtune.cli.cache_rows import (
     record_row,
     unfinished_row,
 )
-from asmtune.errors import InputError
 from asmtune.records.tuned import TuneRecord
-from asmtune.settings import Settings
 from asmtune.store import codec, interchange
 from asmtune.store.abridged import abridged
 from asmtune.store.layers import store_exists

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from asmtune.base import json_checks as values
 from asmtune.keys.reading import covers
 from asmtune.records.tuned import TuneKey, TuneRecord
-from asmtune.store import values
 from asmtune.store.codec import key_digest
 from asmtune.store.lookup import DIGITS_SHOWN, Prediction, Unfinished
 

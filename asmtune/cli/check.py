@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from asmtune.base.errors import InputError
 from asmtune.cli.destinations import check_destinations
 from asmtune.cli.output import write_result
-from asmtune.errors import InputError
 
 if TYPE_CHECKING:
     from asmtune.regression.findings import Check, Terms

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from asmtune.errors import InputError, MeasureError
-from asmtune.fingerprint import versions
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.fingerprint import versions
+from asmtune.base.settings import Settings
 from asmtune.funnel.flow import Funnel
 from asmtune.kernel_module import load_kernel_module
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.target.shipped import match_device
-from asmtune.whole_files import write_whole
 
 
 def collect(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 
 
 def check_destinations(

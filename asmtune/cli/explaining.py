@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from asmtune.base.errors import CompileError, StoreError
+from asmtune.base.fingerprint import versions
+from asmtune.base.settings import Settings
 from asmtune.cli.against import STORED, Rival, measured, rival_after, rival_before
 from asmtune.cli.arguments import Loaded
 from asmtune.cli.stored import tuned_of
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.config import Config
-from asmtune.errors import CompileError, StoreError
 from asmtune.features.code import Language
 from asmtune.features.reader import ProfileReader
-from asmtune.fingerprint import versions
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.notes import A_GUESS, DEFAULT_FAILS
 from asmtune.records.artifacts import Artifact
@@ -25,7 +26,6 @@ from asmtune.report.explained import Code, Explained, try_out
 from asmtune.report.progress import ProgressBar
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.store.lookup import Lookup
 from asmtune.target.model import Target

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from asmtune.base.errors import InputError, ProblemError
 from asmtune.cli.assignments import parse_value, unique
 from asmtune.cli.sizes import Sizes
 from asmtune.config import OPTION_AXES
 from asmtune.dtypes import TORCH_NAMES, canonical_dtype, dtype_of, torch_dtype
-from asmtune.errors import InputError, ProblemError
 from asmtune.guard import required
 from asmtune.kernel_module import configs_of, load_function
 from asmtune.problem import GRID_LIMITS, Problem, jit_function

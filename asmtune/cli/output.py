@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from asmtune.errors import InputError
-from asmtune.whole_files import write_whole
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import InputError
 
 _UNLIMITED = 2000  # columns; wider than any table, so that none is folded
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.stored import tuned_of
-from asmtune.errors import InputError
 from asmtune.records.pruned import PruneReport
 from asmtune.report.explorer.code import CodeMaker, carried_code
 from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import Launch, Timed, Timings, read_timings
 from asmtune.report.progress import ProgressBar
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 
 STORE: Final = "store"

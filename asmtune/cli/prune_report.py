@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import write_result
 from asmtune.cli.pages import measured_times, page_of
-from asmtune.errors import InputError
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.notes import DEFAULT_FAILS
 from asmtune.funnel.sketching import check_compile
@@ -25,7 +26,6 @@ from asmtune.report.saved import read_reports
 from asmtune.report.tables import prune_table
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 
 Subject = Annotated[

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from asmtune.base.errors import CompileError, InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.destinations import check_destinations
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Dtype, ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
-from asmtune.errors import CompileError, InputError
 from asmtune.report.progress import ProgressBar
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 
 if TYPE_CHECKING:

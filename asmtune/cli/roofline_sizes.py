@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.kernel_module import KernelModule, Shape
 from asmtune.records.tuned import TuneKey, TuneRecord
 from asmtune.store.lookup import Lookup

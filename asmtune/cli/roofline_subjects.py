@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical
+from asmtune.base.settings import Settings
 from asmtune.cli.assignments import parse_assignments
 from asmtune.cli.roofline_sizes import is_sized
 from asmtune.cli.shapes import Placed, read_shapes
 from asmtune.cli.stored import user_shelf
 from asmtune.cli.tuning_queue import Queue
 from asmtune.dispatch.misses.own import own_config
-from asmtune.errors import InputError
-from asmtune.fingerprint import canonical
 from asmtune.guard import required
 from asmtune.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.problem import Problem
 from asmtune.records.tuned import TuneKey
 from asmtune.roofline.survey import Subject
-from asmtune.settings import Settings
 from asmtune.store.lookup import Lookup
 from asmtune.target.model import Target
 

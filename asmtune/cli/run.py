@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from asmtune.base.errors import InputError
 from asmtune.cli.output import write_note
-from asmtune.errors import InputError
 
 if TYPE_CHECKING:
     from asmtune.dispatch.journal import Met

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
-from asmtune.errors import InputError
 from asmtune.report.run_documents import runs_json
 from asmtune.report.runs import runs_table
-from asmtune.settings import Settings
 from asmtune.trace.folder import run_files
 from asmtune.trace.reader import read_summary
 from asmtune.trace.run import Summary

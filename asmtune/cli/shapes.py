@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical
 from asmtune.cli.assignments import parse_assignments, parse_value
-from asmtune.errors import InputError
-from asmtune.fingerprint import canonical
 from asmtune.kernel_module import KernelModule, Shape
 
 _FORMS: Final = (

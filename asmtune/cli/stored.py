@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asmtune.base.settings import Settings
 from asmtune.cli.arguments import Loaded
 from asmtune.kernel_module import KernelModule
 from asmtune.problem import Problem, jit_function
 from asmtune.records.tuned import Provenance, TuneKey
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.store.layers import find_tuned, store_exists
 from asmtune.store.lookup import Lookup

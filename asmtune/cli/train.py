@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
-from asmtune.errors import InputError
 from asmtune.funnel.flow import Funnel
 from asmtune.oracle import Oracle, load_oracle
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import scorers_table
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target, match_device
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Dtype, Tiles
 from asmtune.cli.shapes import shapes_of
 from asmtune.cli.tune_options import Asked
-from asmtune.errors import InputError
 from asmtune.guard import required
 from asmtune.kernel_module import KernelModule, load_kernel_module
-from asmtune.settings import Settings
 from asmtune.trace.reader import read_trace
 from asmtune.trace.rows import Cost
 

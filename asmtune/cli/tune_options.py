@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 
 if TYPE_CHECKING:
     from asmtune.tuning.options import TuneOptions

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from asmtune.base.errors import StoreError
+from asmtune.base.settings import Settings
 from asmtune.compile import entries
 from asmtune.compile.standin import StandIns, storage_errors
-from asmtune.errors import StoreError
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 
 _SUFFIX: Final = ".json.gz"
 _TOKEN: Final = "token"

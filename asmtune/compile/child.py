@@ -16,10 +16,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
+from asmtune.base.processes import die_with_parent, own_stdout
 from asmtune.compile.edited import MLIR, edited, ttgir_of
 from asmtune.compile.stages import Run, toolchain_of
 from asmtune.overrides import Override
-from asmtune.processes import die_with_parent, own_stdout
 from asmtune.records.artifacts import Failure
 
 _MAXNREG_ATTRIBUTE: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")

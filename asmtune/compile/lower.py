@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical, digest, version_of
 from asmtune.config import OPTION_AXES, Config
-from asmtune.errors import InputError
-from asmtune.fingerprint import canonical, digest, version_of
 from asmtune.guard import guarded
 from asmtune.overrides import Override
 from asmtune.problem import Problem, jit_function

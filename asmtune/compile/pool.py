@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache, Place
 from asmtune.compile.children import borrowed
 from asmtune.compile.families import Pair, families, tiles
@@ -34,7 +35,6 @@ from asmtune.compile.worker import (
 from asmtune.compile.workers import Workers
 from asmtune.config import Config
 from asmtune.records.artifacts import Artifact, Failure, Sketch
-from asmtune.settings import Settings
 
 R = TypeVar("R")
 

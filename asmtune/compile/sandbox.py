@@ -18,8 +18,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
+from asmtune.base.processes import start
 from asmtune.compile.lower import Request
-from asmtune.processes import start
 from asmtune.records.artifacts import Artifact, Failure, Sketch
 
 _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk

@@ -10,7 +10,7 @@ import ast
 import inspect
 from typing import Any
 
-from asmtune.fingerprint import digest
+from asmtune.base.fingerprint import digest
 from asmtune.problem import jit_function
 
 _PLAIN = (bool, int, float, str, type(None))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from asmtune.errors import StoreError
+from asmtune.base.errors import StoreError
 
 
 class ArtifactWarning(UserWarning):

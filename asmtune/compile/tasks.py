@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 from uuid import uuid4
 
-from asmtune.errors import AsmtuneError
+from asmtune.base.errors import AsmtuneError
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -19,7 +19,7 @@ from triton.compiler.compiler import ASTSource, make_backend
 from triton.knobs import nvidia as nvidia_knobs
 from triton.runtime.jit import create_function_from_signature
 
-from asmtune.errors import ProblemError
+from asmtune.base.errors import ProblemError
 
 StageFunction = Callable[[Any, dict[str, Any]], Any]
 

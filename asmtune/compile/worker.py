@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from asmtune.base.errors import CompileError, ParseError, StoreError
+from asmtune.base.fingerprint import version_of
+from asmtune.base.settings import Settings
 from asmtune.compile import entries
 from asmtune.compile.artifacts import Place, get_from, put_into
 from asmtune.compile.children import borrowed
 from asmtune.compile.lower import Request
 from asmtune.compile.sandbox import GivenUpError, Sandbox
-from asmtune.errors import CompileError, ParseError, StoreError
-from asmtune.fingerprint import version_of
 from asmtune.records.artifacts import Artifact, Failure, Sketch
-from asmtune.settings import Settings
 
 R = TypeVar("R")
 

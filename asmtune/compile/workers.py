@@ -17,8 +17,8 @@ from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import ShutdownExecutorError
 from joblib.parallel import get_active_backend
 
+from asmtune.base.errors import AsmtuneError
 from asmtune.compile.tasks import Numbered, Run, Source, Together
-from asmtune.errors import AsmtuneError
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -44,7 +44,7 @@ def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[
 
 def _record(miss: Miss, choices: Mapping[str, Any]) -> TuneRecord | None:
     """The whole record of a key whose config alone was read."""
-    from asmtune.settings import Settings
+    from asmtune.base.settings import Settings
     from asmtune.store.layers import find_tuned
     from asmtune.store.shelf import open_user_store
     from asmtune.tuning.identity import expected_of

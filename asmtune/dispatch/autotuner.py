@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import triton
 from triton.runtime.autotuner import Autotuner
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
 from asmtune.dispatch.backport import correct_dynamo
 from asmtune.dispatch.calls import Call
@@ -19,7 +20,6 @@ from asmtune.dispatch.choosing import Chooser
 from asmtune.dispatch.misses.answers import Choice
 from asmtune.dispatch.options import DecoratorOptions
 from asmtune.dispatch.triton_configs import as_triton, timings_ms
-from asmtune.errors import InputError
 from asmtune.launch import plain
 from asmtune.launch.backends import Backend, Launcher, backend
 from asmtune.launch.kinds import kinds, machine

@@ -12,14 +12,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import InputError
 from asmtune.config import OPTION_AXES, Config
 from asmtune.dispatch.options import DecoratorOptions, numbers
 from asmtune.dispatch.places import check_places, shown
-from asmtune.errors import InputError
 from asmtune.keys.parts import KeyPart
 from asmtune.problem import Problem, jit_function, unknown_parameter
 from asmtune.space.space import Space
-from asmtune.suggestions import did_you_mean
 
 _LISTS: Final = ("reset_to_zero", "restore_value")
 

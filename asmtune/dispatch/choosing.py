@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.dispatch.announcing import announce
 from asmtune.dispatch.calls import Call, is_capturing, is_usual_grid, memory_key
@@ -34,7 +35,6 @@ from asmtune.keys.reading import values
 from asmtune.overrides import pinned_space
 from asmtune.problem import Problem
 from asmtune.records.tuned import Provenance, TuneKey
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 
 

@@ -21,11 +21,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.dispatch.misses.answers import Choice
 from asmtune.dispatch.notices import Notices
 from asmtune.records.tuned import TuneKey, TuneRecord
-from asmtune.settings import Settings
 from asmtune.store.codec import key_digest
 
 Arguments = Mapping[str, Any]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import InputError
 from asmtune.config import Config
 from asmtune.dispatch.checks import check_configs
 from asmtune.dispatch.options import Arguments, DecoratorOptions, OnMiss, Small, SpaceSource
 from asmtune.dispatch.pruning import Pruning
-from asmtune.errors import InputError
 from asmtune.keys.parts import KeySource
 from asmtune.space.space import Space
-from asmtune.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from asmtune.dispatch.autotuner import AsmAutotuner

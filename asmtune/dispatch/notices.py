@@ -6,8 +6,8 @@ import threading
 import warnings
 from typing import Final
 
+from asmtune.base.stacklevel import frames_inside
 from asmtune.config import Config
-from asmtune.frames import frames_inside
 from asmtune.records.tuned import TuneKey
 
 _ADVICE: Final = {

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
 from asmtune.dispatch.pruning import Pruning
-from asmtune.errors import InputError
 from asmtune.keys.parts import KeySource
 from asmtune.space.space import Space
 

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from asmtune.base.errors import InputError
 from asmtune.dtypes import dtype_of
-from asmtune.errors import InputError
 
 
 def check_places(kernel: str, arguments: Mapping[str, Any], *, strict: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 
 _KNOWN = ("early_config_prune", "perf_model", "top_k")
 

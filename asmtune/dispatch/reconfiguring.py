@@ -7,11 +7,11 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, Final
 
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import InputError
 from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.decorator import checked_choices
 from asmtune.dispatch.options import DecoratorOptions
-from asmtune.errors import InputError
-from asmtune.suggestions import did_you_mean
 
 _OF_LAUNCHES: Final = ("small", "heuristic", "on_miss", "nearest")
 CHANGEABLE: Final = (*_OF_LAUNCHES, "effort", "force")

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 from asmtune.asm.counts import Counts
 from asmtune.asm.cubin import Resources
 from asmtune.asm.program import Program
+from asmtune.base.fingerprint import digest
 from asmtune.features.launch import LaunchReading
-from asmtune.fingerprint import digest
 from asmtune.occupancy import Occupancy
 from asmtune.records.artifacts import Artifact
 from asmtune.target.model import Target

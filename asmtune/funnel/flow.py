@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from asmtune.base.errors import CompileError
+from asmtune.base.fingerprint import versions
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.workers import Workers
 from asmtune.config import Config
-from asmtune.errors import CompileError
-from asmtune.fingerprint import versions
 from asmtune.funnel.caps import CapSource, cap_notes, with_caps
 from asmtune.funnel.front import Front, Outcomes
 from asmtune.funnel.notes import default_notes, guess_notes
@@ -33,7 +34,6 @@ from asmtune.records.pruned import PruneReport
 from asmtune.records.verdicts import Verdict
 from asmtune.score.base import Scorer, for_dtypes, notes_of
 from asmtune.score.keep import Keep
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.model import Target
 from asmtune.workload.analysis import Kernel

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
 from asmtune.compile.worker import Compiled
@@ -24,7 +25,6 @@ from asmtune.records.artifacts import Failure
 from asmtune.records.verdicts import Verdict
 from asmtune.score.base import Candidate
 from asmtune.score.rules import broken_rules
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.workload.analysis import Kernel
 from asmtune.workload.work import Work

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Final
 
+from asmtune.base.errors import ParseError
 from asmtune.compile.lower import Request
 from asmtune.compile.worker import Compiled
 from asmtune.config import Config
-from asmtune.errors import ParseError
 from asmtune.features.profile import Profile
 from asmtune.features.reader import launch_features
 from asmtune.guard import required

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.funnel.ranking import Ranker, line_up
 from asmtune.records.pruned import Selection
 from asmtune.records.verdicts import Reason, Verdict

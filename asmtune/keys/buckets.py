@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 
 Span = tuple[int | None, int | None]
 """First and last whole number of a bucket; None where it has no end."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from asmtune.errors import InputError
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import InputError
 from asmtune.keys.buckets import KINDS, Bucket
-from asmtune.suggestions import did_you_mean
 
 KeySource = Iterable[str | Bucket | Callable[..., Any]] | Mapping[str, Callable[..., Any] | None]
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from asmtune.base.errors import FOREIGN, InputError
 from asmtune.dtypes import dtype_name, dtype_of
-from asmtune.errors import FOREIGN, InputError
 from asmtune.keys.buckets import KINDS, bucket_of
 from asmtune.keys.parts import KeyPart
 

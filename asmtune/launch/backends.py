@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol, cast
 
 import torch
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.launch import plain
-from asmtune.settings import Settings
 
 _SOURCES: Final = ("words.c", "table.c", "plan.c", "cuda.c", "launcher.c", "module.c")
 DRIVER: Final = "libcuda.so.1"

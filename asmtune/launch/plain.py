@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from asmtune.errors import AsmtuneError
+from asmtune.base.errors import AsmtuneError
 from asmtune.guard import guarded
 from asmtune.launch.kinds import Kinds, Machine
 from asmtune.launch.layout import CONSTEXPR, KEYED

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from asmtune.errors import MeasureError
+from asmtune.base.errors import MeasureError
 
 # More than the SM clock of any GPU so far, so that a hold never ends early.
 _CYCLES_PER_US: Final = 3000

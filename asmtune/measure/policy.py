@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)

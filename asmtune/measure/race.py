@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Final
 
+from asmtune.base.errors import MeasureError
 from asmtune.config import Config
-from asmtune.errors import MeasureError
 from asmtune.guard import guarded
 from asmtune.measure.clock import Clock, Subject
 from asmtune.measure.policy import TimingPolicy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.guard import required
 from asmtune.measure.effects import tensor_parts
 from asmtune.measure.slots import Slot

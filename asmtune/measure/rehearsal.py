@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from asmtune.errors import MeasureError
+from asmtune.base.errors import MeasureError
 from asmtune.guard import guarded
 from asmtune.measure.effects import Effects
 from asmtune.measure.expectation import Expectation

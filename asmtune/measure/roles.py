@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.measure.effects import Effects, is_part, tensor_parts
 from asmtune.measure.reference import Reference
 from asmtune.measure.slots import Slot, overlap

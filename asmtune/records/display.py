@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from asmtune.base.html import HtmlTable, document
 from asmtune.config import Config, varying
-from asmtune.notebooks.html import HtmlTable, document
 
 if TYPE_CHECKING:
     from asmtune.records.features import Features

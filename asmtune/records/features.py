@@ -35,7 +35,7 @@ class Features(Mapping[str, float]):
         Raises:
             MissingPackageError: there is no pandas.
         """
-        from asmtune.notebooks.frames import series
+        from asmtune.base.pandas_frames import series
 
         return series(self._values, "value")
 

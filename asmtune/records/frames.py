@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asmtune.notebooks.frames import frame
+from asmtune.base.pandas_frames import frame
 from asmtune.records.rows import TRIED_DTYPES, VERDICT_DTYPES, tried_rows, verdict_row
 from asmtune.records.values import to_json
 

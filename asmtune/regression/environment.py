@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Final
 
-from asmtune.fingerprint import digest, versions
+from asmtune.base.fingerprint import digest, versions
 from asmtune.measure.device import device_name, driver_version
 from asmtune.regression.run import BenchRun, Environment
 

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from asmtune.errors import InputError
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import InputError
+from asmtune.base.json_checks import parse_json, printable
 from asmtune.regression.run import BenchRun, Why
-from asmtune.store.values import parse_json, printable
 from asmtune.trace.forms import decoded, encoded
-from asmtune.whole_files import write_whole
 
 FORMAT: Final = "asmtune-bench"
 VERSION: Final = 1

@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Final
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
+from asmtune.base.json_checks import parse_json
 from asmtune.regression.files import check_times, of_form, read_text, write_text
 from asmtune.regression.run import BenchRun, Environment, Subject
-from asmtune.store.values import parse_json
 from asmtune.trace.forms import decoded, encoded
 
 FORMAT: Final = "asmtune-bench-history"

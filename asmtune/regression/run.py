@@ -8,8 +8,8 @@ from functools import cached_property
 from statistics import median
 from typing import Any, Literal
 
+from asmtune.base.fingerprint import canonical, digest
 from asmtune.config import Config
-from asmtune.fingerprint import canonical, digest
 from asmtune.measure.statistics import summarise
 
 Why = Literal["failed", "unknown"]

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any, Final
 
+from asmtune.base.settings import Settings
 from asmtune.bench.base import BenchSetup, Entrant
 from asmtune.bench.local import LocalBench
 from asmtune.compile.lower import Lowering, Request
@@ -17,7 +18,6 @@ from asmtune.measure.rehearsal import CheckOptions
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.workload.analysis import Call, analyse
 

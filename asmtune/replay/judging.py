@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from asmtune.base.errors import OracleError
 from asmtune.config import Config
-from asmtune.errors import OracleError
 from asmtune.funnel.flow import Funnel
 from asmtune.guard import required
 from asmtune.kernel_module import KernelModule, load_kernel_module

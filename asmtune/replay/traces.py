@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from asmtune.base.errors import OracleError, ProblemError
 from asmtune.config import Config
-from asmtune.errors import OracleError, ProblemError
 from asmtune.guard import guarded
 from asmtune.kernel_files import kernel_file
 from asmtune.kernel_module import KernelModule, load_kernel_module

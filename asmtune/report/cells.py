@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.table import Table
 
+from asmtune.base.json_checks import printable
 from asmtune.config import Config
 from asmtune.config import varying as varying
-from asmtune.store.values import printable
 
 
 def plain_table(title: str, headings: Sequence[str], left: int = 1) -> Table:

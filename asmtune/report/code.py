@@ -5,9 +5,9 @@ from __future__ import annotations
 from asmtune.asm.inlined import relocated
 from asmtune.asm.ptx import parse_ptx
 from asmtune.asm.sass import parse_sass
+from asmtune.base.errors import ParseError
 from asmtune.compile.disassembly import disassemble
 from asmtune.config import Config
-from asmtune.errors import ParseError
 from asmtune.features.code import CodeView
 from asmtune.features.code_views import ptx_view, sass_view
 from asmtune.features.execution import Run, executions

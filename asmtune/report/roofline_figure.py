@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from typing import Any, Final
 
-from asmtune.errors import MissingPackageError
+from asmtune.base.errors import MissingPackageError
 from asmtune.report.roofline_names import summary
 from asmtune.roofline.points import Chart
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from asmtune.base.errors import InputError
+from asmtune.base.json_checks import parse_json
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.records.artifacts import Failure
 from asmtune.records.features import Features
 from asmtune.records.pruned import PruneReport, Selection
 from asmtune.records.verdicts import Reason, Verdict
 from asmtune.report.documents import FORMAT, VERSION
-from asmtune.store.values import parse_json
 
 _T = TypeVar("_T")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.regression.history import Entry, Level
 from asmtune.report.cells import one_line, words
 

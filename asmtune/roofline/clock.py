@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
+from asmtune.base.errors import InputError
 from asmtune.bench.base import Bench, BenchSetup, Entrant
 from asmtune.bench.opening import open_bench
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
-from asmtune.errors import InputError
 from asmtune.funnel.front import Front
 from asmtune.guard import guarded
 from asmtune.measure.device import device_name

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from asmtune.base.errors import AsmtuneError, CompileError, MeasureError
+from asmtune.base.fingerprint import versions
 from asmtune.config import Config
-from asmtune.errors import AsmtuneError, CompileError, MeasureError
-from asmtune.fingerprint import versions
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.front import Front
 from asmtune.funnel.picking import first_pick

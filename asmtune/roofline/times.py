@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from asmtune.base.fingerprint import canonical
 from asmtune.config import Config
-from asmtune.fingerprint import canonical
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement, Outcome
 from asmtune.records.verdicts import Verdict

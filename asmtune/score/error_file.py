@@ -11,9 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.errors import ParseError
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import ParseError
 from asmtune.score.error import Cut, ErrorTable
-from asmtune.whole_files import write_whole
 
 ERROR_FILE: Final = Path(__file__).with_name("data") / "error.json"
 """The tables that ship with the package."""

@@ -16,12 +16,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.errors import ParseError
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import ParseError
 from asmtune.records.features import Features
 from asmtune.score.forest import UNREADABLE, check_archive
 from asmtune.score.vectors import BASE, Scale, base_columns, schema, vectors
 from asmtune.target.model import Target
-from asmtune.whole_files import write_whole
 
 MOST_ROWS: Final = 220
 """Of a task: its fastest third, and a choice of the rest."""

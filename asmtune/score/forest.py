@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 
 _ARRAYS: Final = {
     "left": np.dtype(np.int32),

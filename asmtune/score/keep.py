@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.records.pruned import Selection
 from asmtune.score.error import ErrorTable
 from asmtune.score.error_file import shipped_errors

@@ -18,15 +18,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from asmtune.base.errors import ParseError, ProblemError
+from asmtune.base.fingerprint import digest, version_of
+from asmtune.base.settings import Settings
 from asmtune.dtypes import canonical_dtype
-from asmtune.errors import ParseError, ProblemError
-from asmtune.fingerprint import digest, version_of
 from asmtune.score.base import Candidate
 from asmtune.score.examples import Examples, TaskRows
 from asmtune.score.forest import Forest
 from asmtune.score.roofline import Roofline
 from asmtune.score.vectors import NAMES, Scale, base_columns, schema, vectors
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 
 DATA: Final = Path(__file__).with_name("data")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from asmtune.errors import InputError
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import InputError
 from asmtune.score.base import Scorer
-from asmtune.suggestions import did_you_mean
 
 
 def _weights() -> Scorer:

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.fingerprint import digest
+from asmtune.base.fingerprint import digest
 from asmtune.records.features import Features
 from asmtune.score.roofline import dram_rate, predict
 from asmtune.target.model import Target

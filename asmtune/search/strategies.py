@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from asmtune.errors import InputError
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import InputError
 from asmtune.search.base import Insight, Pace, Strategy
-from asmtune.suggestions import did_you_mean
 
 _Make = Callable[[Insight | None, Pace, int], Strategy]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from asmtune.base.errors import SpaceError
 from asmtune.config import OPTION_AXES, OPTION_DEFAULTS, Config
-from asmtune.errors import SpaceError
 
 
 def point_of(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:

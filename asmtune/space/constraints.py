@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from asmtune.errors import FOREIGN, SpaceError
+from asmtune.base.errors import FOREIGN, SpaceError
 
 Predicate = Callable[..., bool]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import SpaceError
 from asmtune.config import OPTION_AXES, OPTION_DEFAULTS, Config
-from asmtune.errors import SpaceError
 from asmtune.space.axes import axis_values, misfit_of, point_of, spanned_axes
 from asmtune.space.constraints import Constraint, Predicate, planned, walk
-from asmtune.suggestions import did_you_mean
 
 
 class Space:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, inspect, select, true
 
-from asmtune.errors import StoreError
+from asmtune.base.errors import StoreError
 from asmtune.store import codec, predictions, rows, tables, trials
 from asmtune.store.faults import ELSEWHERE, damaged
 from asmtune.store.lookup import DIGITS_SHOWN, Finding

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
-from asmtune.fingerprint import digest
+from asmtune.base.fingerprint import digest
 from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec, owners, rows
 from asmtune.store.database import Store

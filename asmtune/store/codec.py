@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from asmtune.base import json_checks as values
+from asmtune.base.fingerprint import canonical, digest
 from asmtune.config import Config
-from asmtune.fingerprint import canonical, digest
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.records.values import to_json
-from asmtune.store import values
 
 PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")
 _TIMES: Final = ("median_us", "p20_us", "p80_us")

@@ -10,8 +10,8 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
-from asmtune.errors import StoreError
-from asmtune.store.values import printable
+from asmtune.base.errors import StoreError
+from asmtune.base.json_checks import printable
 
 ELSEWHERE: Final = "or set ASMTUNE_STORE_URL to another place"
 """The way out that every fault of a store leaves."""

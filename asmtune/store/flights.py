@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from asmtune.errors import StoreError
+from asmtune.base.errors import StoreError
 from asmtune.records.tuned import TuneRecord
 from asmtune.store import owners
 from asmtune.store.claims import Claim, Holder, Request

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.records.tuned import Provenance, TuneKey
 from asmtune.store import codec
 from asmtune.store.lookup import differences

@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.errors import InputError, StoreError
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import InputError, StoreError
+from asmtune.base.json_checks import expected, parse_json, shown
 from asmtune.records.tuned import TuneRecord
 from asmtune.store.codec import key_digest, record_from_json, record_to_json, winner_is_timed
-from asmtune.store.values import expected, parse_json, shown
-from asmtune.whole_files import write_whole
 
 FORMAT: Final = "asmtune-tuned"
 VERSION: Final = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from asmtune.errors import StoreError
+from asmtune.base.errors import StoreError
 from asmtune.records.tuned import Provenance, TuneKey
 from asmtune.store.lookup import Lookup
 from asmtune.store.shipped import shipped_lookup

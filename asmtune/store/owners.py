@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from asmtune.fingerprint import digest
+from asmtune.base.fingerprint import digest
 
 _HOST_CHARACTERS: Final = 100
 _DIGITS: Final = 16

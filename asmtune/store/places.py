@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 
 CONNECT_SECONDS: Final = 5.0
 """How long a server is tried for at most, down or out of connections."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, true
 
-from asmtune.errors import InputError
-from asmtune.fingerprint import canonical
-from asmtune.store import codec, values
+from asmtune.base import json_checks as values
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical
+from asmtune.store import codec
 from asmtune.store.lookup import DIGITS_SHOWN, Finding, Prediction
 from asmtune.store.tables import predictions
 

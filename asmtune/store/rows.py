@@ -8,10 +8,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, true
 
-from asmtune.errors import InputError
-from asmtune.fingerprint import canonical, digest
+from asmtune.base import json_checks as values
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical, digest
 from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.store import codec, values
+from asmtune.store import codec
 from asmtune.store.lookup import differences
 from asmtune.store.tables import failures, keys, timings
 

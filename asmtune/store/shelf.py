@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Final, TypeVar
 
+from asmtune.base.errors import InputError, StoreError
+from asmtune.base.settings import Settings
+from asmtune.base.stacklevel import frames_inside
 from asmtune.config import Config
-from asmtune.errors import InputError, StoreError
-from asmtune.frames import frames_inside
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.settings import Settings
 from asmtune.store.claims import Request
 from asmtune.store.database import Store
 from asmtune.store.flights import Flight, Pace, Watch, fly

@@ -12,7 +12,7 @@ from typing import Final, Literal, Self, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
-from asmtune.errors import StoreError
+from asmtune.base.errors import StoreError
 from asmtune.store import faults, files, places
 from asmtune.store.faults import DamagedStoreError, translated
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, true
 
+from asmtune.base import json_checks as values
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical
 from asmtune.config import Config
-from asmtune.errors import InputError
-from asmtune.fingerprint import canonical
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import Provenance, TuneKey
-from asmtune.store import codec, rows, values
+from asmtune.store import codec, rows
 from asmtune.store.lookup import DIGITS_SHOWN, Remembered, Unfinished, reusable
 from asmtune.store.tables import trials
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any
 
-from asmtune.errors import TargetError
+from asmtune.base.errors import TargetError
 from asmtune.target.model import ARCH, Figure, Target
 from asmtune.target.words import did_you_mean, label, short
 

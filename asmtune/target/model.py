@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from asmtune.errors import TargetError
+from asmtune.base.errors import TargetError
 from asmtune.target.words import did_you_mean, short
 
 ARCH = {"cuda": r"sm_(\d{2,3})[af]?", "hip": r"gfx[0-9a-f]{3,5}"}

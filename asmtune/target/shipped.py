@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from asmtune.errors import TargetError
+from asmtune.base.errors import TargetError
 from asmtune.target.descriptor import parse_target
 from asmtune.target.model import Target
 from asmtune.target.words import did_you_mean, plain, short

@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from asmtune.errors import InputError
-from asmtune.fingerprint import canonical, digest
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical, digest
 from asmtune.records.tuned import TuneKey
 from asmtune.records.values import to_json
 from asmtune.trace.run import Header

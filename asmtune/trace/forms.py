@@ -10,8 +10,8 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from asmtune.base.errors import InputError
 from asmtune.config import OPTION_DEFAULTS, Config
-from asmtune.errors import InputError
 from asmtune.records.artifacts import Failure
 from asmtune.trace.rows import Timed, Timing
 from asmtune.trace.run import Header

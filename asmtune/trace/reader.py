@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.trace.forms import decoded, decoded_header
 from asmtune.trace.rows import Batch, Cost, Foreseen, Timed, Trial
 from asmtune.trace.run import Ending, Run, Summary

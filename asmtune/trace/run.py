@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from asmtune.base.fingerprint import versions
 from asmtune.config import Config
-from asmtune.fingerprint import versions
 from asmtune.records.artifacts import Failure
 from asmtune.records.tuned import TuneKey
 from asmtune.trace.rows import Batch, Compiled, Cost, Foreseen, Timed, Timing, Trial

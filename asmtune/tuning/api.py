@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack, overload
 
-from asmtune.errors import InputError, MeasureError
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.measure.device import device_name
 from asmtune.problem import Problem
 from asmtune.records.tuned import TuneRecord

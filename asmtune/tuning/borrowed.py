@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from asmtune.base.errors import InputError
 from asmtune.bench.hooks import TunerHooks
-from asmtune.errors import InputError
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from asmtune.base.errors import MeasureError
 from asmtune.bench.base import Outcome
 from asmtune.config import Config
-from asmtune.errors import MeasureError
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import winner
 from asmtune.records.timings import Measurement

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from asmtune.base.errors import InputError
+from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.compile.source import source_digest
 from asmtune.config import Config
-from asmtune.errors import InputError
-from asmtune.fingerprint import canonical, digest, versions
 from asmtune.measure.device import driver_version
 from asmtune.overrides import described
 from asmtune.problem import Problem, jit_function

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
-from asmtune.errors import InputError
 
 QUANTITIES: Final = ("time", "energy", "memory")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from asmtune.base.errors import InputError
 from asmtune.bench.hooks import PostHook, PreHook, TunerHooks
-from asmtune.errors import InputError
 from asmtune.measure.rehearsal import CheckOptions
 from asmtune.problem import Problem
 from asmtune.records.tuned import TuneKey, TuneRecord

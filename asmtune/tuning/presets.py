@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from asmtune.errors import InputError
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import InputError
 from asmtune.measure.policy import TimingPolicy
 from asmtune.search.base import Limits, Pace
-from asmtune.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asmtune.errors import CompileError, MeasureError
+from asmtune.base.errors import CompileError, MeasureError
 from asmtune.funnel.caps import caps_for
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.front import Front

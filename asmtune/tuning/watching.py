@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self
 
+from asmtune.base.settings import Settings
 from asmtune.bench.base import Outcome
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import Provenance, TuneKey
 from asmtune.records.verdicts import Verdict
 from asmtune.search.state import State
-from asmtune.settings import Settings
 from asmtune.store.shelf import Shelf
 from asmtune.trace.rows import Cost
 from asmtune.trace.run import Ending, Header

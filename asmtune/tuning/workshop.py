@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from asmtune.base.errors import AsmtuneError, InputError
+from asmtune.base.settings import Settings
 from asmtune.compile.load import launch_values
-from asmtune.errors import AsmtuneError, InputError
 from asmtune.funnel.flow import Funnel
 from asmtune.overrides import pinned_space
 from asmtune.records.tuned import Provenance, TuneRecord
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.store.layers import find_tuned
 from asmtune.store.shelf import Shelf, open_user_store

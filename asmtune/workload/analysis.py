@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 from asmtune.workload.arguments import Parameter, bind
 from asmtune.workload.conserve import correct, corrections
 from asmtune.workload.costs import BARRIERS, Placement, class_of, element_count, read_dot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 from asmtune.workload.syntax import Argument, Block, Function, Module, Operation
 from asmtune.workload.tree import LOOPS, Body, Node, Tree
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 from asmtune.workload.mlir_types import split_list
 from asmtune.workload.syntax import Argument, Block, Function, Module, Operation
 

@@ -32,13 +32,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from asmtune.errors import AsmtuneError
+from asmtune.base.errors import AsmtuneError
+from asmtune.base.settings import Settings
 from asmtune.guard import guarded
 from asmtune.launch.memory import allocating
 from asmtune.measure.device import device_name
 from asmtune.measure.policy import TimingPolicy
 from asmtune.records.artifacts import Failure
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target, match_device
 from asmtune.tuning.presets import EFFORTS, Effort
 from benchmarks.aibench8.experiment import Plan, line

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from asmtune.base.settings import Settings
 from asmtune.compile.load import load
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
@@ -19,7 +20,6 @@ from asmtune.measure.race import Race
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from tests.kernels.tolerances import excess
 

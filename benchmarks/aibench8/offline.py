@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from asmtune.asm.cubin import read_cubin
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Failure
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from benchmarks.aibench8.baselines import baseline_of
 from benchmarks.aibench8.summary import BASELINE

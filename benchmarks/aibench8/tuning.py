@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.problem import Problem
 from asmtune.records.tuned import TuneRecord
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult

@@ -24,8 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from asmtune.base.errors import AsmtuneError
 from asmtune.dispatch.reconfiguring import autotuners, reconfigure
-from asmtune.errors import AsmtuneError
 from asmtune.guard import guarded
 from asmtune.measure.device import device_name
 from asmtune.measure.policy import TimingPolicy

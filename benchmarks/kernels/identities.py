@@ -12,10 +12,10 @@ from unittest import mock
 
 import torch
 
+from asmtune.base.fingerprint import digest
 from asmtune.compile.source import source_digest
 from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.reconfiguring import autotuners
-from asmtune.fingerprint import digest
 from asmtune.records.tuned import Provenance, TuneKey
 from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import module_of

@@ -14,8 +14,8 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from asmtune.base.settings import Settings
 from asmtune.records.tuned import TuneRecord
-from asmtune.settings import Settings
 from asmtune.store import abridged, interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store

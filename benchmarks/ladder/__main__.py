@@ -20,13 +20,13 @@ from typing import Any
 
 import torch
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.measure.clock import GpuClock, Subject
 from asmtune.measure.device import device_name
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import Race
 from asmtune.records.timings import Measurement
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, Size, assembly

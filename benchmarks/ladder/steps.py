@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from asmtune.base.errors import CompileError
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
-from asmtune.errors import CompileError
 from asmtune.features.profile import Profile
 from asmtune.features.reader import ProfileReader
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from benchmarks.ladder import gemm
 

@@ -32,8 +32,8 @@ def fitted(folder: Path) -> float:
     """Fits the model into a folder; seconds that the first use of asmtune spends on it."""
     from dataclasses import replace
 
+    from asmtune.base.settings import Settings
     from asmtune.score.learned import Learned
-    from asmtune.settings import Settings
 
     start = time.perf_counter()
     scorer = Learned(replace(Settings.from_environment(), cache_dir=folder))

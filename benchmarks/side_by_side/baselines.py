@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import load_cached
 from asmtune.compile.lower import Lowering
@@ -16,7 +17,6 @@ from asmtune.config import Config
 from asmtune.guard import guarded
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Failure
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 
 PARTS: Final = 4

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from asmtune.base.settings import Settings
 from asmtune.compile.load import load
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
@@ -23,7 +24,6 @@ from asmtune.config import Config
 from asmtune.kernel_module import load_kernel_module
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import match_device
 from benchmarks.side_by_side.baselines import autotuned, exhaustive

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.records.artifacts import Artifact
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from benchmarks.aibench8.baselines import baseline_of
 from benchmarks.aibench8.tasks import TASKS

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.base.errors import MeasureError
+from asmtune.base.settings import Settings
 from asmtune.bench.base import BenchSetup
 from asmtune.bench.distinct import Distinct
 from asmtune.bench.local import LocalBench
 from asmtune.compile.load import Launch
 from asmtune.compile.lower import Lowering
 from asmtune.config import Config
-from asmtune.errors import MeasureError
 from asmtune.measure.policy import TimingPolicy
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Failure
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.model import Target
 from asmtune.tuning.options import TuneOptions

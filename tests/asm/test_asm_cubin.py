@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.asm.cubin import Resources, read_cubin
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 
 CUOBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from asmtune.asm.program import Listing, Program, split_operands
 from asmtune.asm.ptx import parse_ptx
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 
 
 @pytest.mark.parametrize(

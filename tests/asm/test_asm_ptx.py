@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from asmtune.asm.program import Listing, Program
 from asmtune.asm.ptx import parse_ptx
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 
 FIRST_OPERANDS = "%r28, [gemm_param_5];"
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"

@@ -17,8 +17,8 @@ from asmtune.asm.nvptx import OpClass
 from asmtune.asm.nvsass import classify_sass, sass_loop_role
 from asmtune.asm.program import Listing, Program
 from asmtune.asm.sass import parse_sass
+from asmtune.base.errors import ParseError
 from asmtune.compile.disassembly import disassemble
-from asmtune.errors import ParseError
 
 ARCHES = (80, 90, 100, 120)
 TILE = {"BM": 64, "BN": 64, "BK": 32, "ACC": tl.float32}

@@ -11,12 +11,12 @@ import torch
 import triton
 import triton.language as tl
 
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.bench.base import BenchSetup, Entrant, Outcome
 from asmtune.bench.distinct import Distinct, binary_digest
 from asmtune.bench.local import LocalBench
 from asmtune.bench.opening import open_bench
 from asmtune.config import Config
-from asmtune.errors import InputError, MeasureError
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement

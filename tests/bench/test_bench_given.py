@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from asmtune.base.errors import InputError
 from asmtune.bench.hooks import TunerHooks
 from asmtune.bench.local import LocalBench
 from asmtune.bench.machine import DeviceLostError
 from asmtune.bench.remote import ChildBench
-from asmtune.errors import InputError
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from tests.bench.bench_support import CHILD, entrant, setup

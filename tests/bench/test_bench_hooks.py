@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.base.errors import InputError
 from asmtune.bench.base import BenchSetup
 from asmtune.bench.hooks import TunerHooks
 from asmtune.bench.local import LocalBench
 from asmtune.bench.remote import ChildBench
 from asmtune.compile.load import Launch
-from asmtune.errors import InputError
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from tests.bench.bench_support import CHILD, entrant, setup

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.base.errors import MeasureError
 from asmtune.bench.base import Entrant
 from asmtune.bench.local import LocalBench
 from asmtune.bench.machine import DeviceLostError
-from asmtune.errors import MeasureError
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from tests.bench.bench_support import entrant, setup

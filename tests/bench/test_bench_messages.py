@@ -12,6 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.bench import messages
 from asmtune.bench.base import BenchSetup
 from asmtune.bench.hooks import TunerHooks
@@ -21,13 +23,11 @@ from asmtune.compile.load import Binary, handle, launch_values
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
 from asmtune.records.artifacts import Artifact, Failure
 from asmtune.records.timings import Measurement
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from tests.bench.bench_support import entrant, problem, setup
 from tests.gpu import argument_kernels

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.bench.base import BenchSetup, Entrant
 from asmtune.bench.remote import ChildBench
 from asmtune.bench.succession import environment
-from asmtune.errors import InputError, MeasureError
 from asmtune.records.artifacts import Failure
 from tests.bench.bench_support import CHILD, entrant, setup
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.bench.team import Team
-from asmtune.errors import InputError, MeasureError
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from tests.bench.bench_support import CHILD, entrant, setup

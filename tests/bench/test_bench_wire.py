@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.bench import parcel as parcels
 from asmtune.bench.parcel import Parcel, unpack
 from asmtune.bench.wire import Opaque
-from asmtune.errors import InputError, MeasureError
 from tests.sample_kernels import scale
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int64, torch.bool]

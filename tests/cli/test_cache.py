@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from asmtune.base.errors import InputError, StoreError
 from asmtune.cli import cache
 from asmtune.config import Config
-from asmtune.errors import InputError, StoreError
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import Provenance, TuneKey, TuneRecord

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from command_lines import HEAD, Commands
 
+from asmtune.base.settings import Settings
 from asmtune.cli.arguments import KernelArguments, Loaded
 from asmtune.config import Config
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import TuneRecord
-from asmtune.settings import Settings
 from asmtune.store.database import Store
 from asmtune.tuning.identity import expected_of, key_of
 

@@ -121,7 +121,7 @@ def test_triton_is_patched_in_the_program(tmp_path: Path) -> None:
         ("import sys; sys.exit(7)", 7, ""),
         ("import sys; sys.exit('no more')", 1, "no more\n"),
         ("import os; os._exit(5)", 5, ""),
-        ("from asmtune.errors import InputError; raise InputError('mine')", 1, None),
+        ("from asmtune.base.errors import InputError; raise InputError('mine')", 1, None),
         ("x = (", 1, None),
         (RAISES, 1, None),
         ("import warnings; warnings.warn('look', stacklevel=1)", 0, None),

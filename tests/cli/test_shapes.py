@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asmtune.base.errors import InputError
 from asmtune.cli.shapes import read_shapes, shapes_of
-from asmtune.errors import InputError
 from asmtune.kernel_module import KernelModule
 
 MODULE = KernelModule(

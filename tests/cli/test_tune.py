@@ -12,10 +12,10 @@ import pytest
 import torch
 from command_lines import Commands
 
+from asmtune.base.errors import StoreError
+from asmtune.base.fingerprint import versions
 from asmtune.cli import tuning_queue
 from asmtune.config import Config
-from asmtune.errors import StoreError
-from asmtune.fingerprint import versions
 from asmtune.kernel_module import load_kernel_module
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import Provenance, TuneRecord

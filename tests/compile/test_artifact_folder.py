@@ -14,6 +14,8 @@ import pytest
 from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
 
+from asmtune.base.errors import CompileError, StoreError
+from asmtune.base.settings import Settings
 from asmtune.compile import worker
 from asmtune.compile.artifacts import ArtifactCache, Place
 from asmtune.compile.lower import Lowering, Request
@@ -22,9 +24,7 @@ from asmtune.compile.sandbox import Sandbox
 from asmtune.compile.standin import ArtifactWarning
 from asmtune.compile.worker import Compiled
 from asmtune.config import Config
-from asmtune.errors import CompileError, StoreError
 from asmtune.records.artifacts import Artifact, Failure, Sketch
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from tests.compile.readings import admit, digest_of, whole
 from tests.sample_kernels import product_problem, scale_problem

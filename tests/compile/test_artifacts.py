@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from asmtune.base.errors import StoreError
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
 from asmtune.compile.standin import ArtifactWarning
 from asmtune.config import Config
-from asmtune.errors import StoreError
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from tests.sample_kernels import scale_problem
 

@@ -13,17 +13,17 @@ from typing import Any
 import joblib
 import pytest
 
+from asmtune.base.errors import ProblemError
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs
 from asmtune.compile.worker import Compiled
 from asmtune.compile.workers import Workers
 from asmtune.config import Config
-from asmtune.errors import ProblemError
 from asmtune.funnel.front import Front
 from asmtune.funnel.progress import NoProgress
 from asmtune.records.artifacts import Artifact
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from tests.compile.readings import admit, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem

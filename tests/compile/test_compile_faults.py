@@ -11,6 +11,7 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 from triton import knobs
 
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.children import release
 from asmtune.compile.lower import Lowering
@@ -18,7 +19,6 @@ from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.compile.worker import Compiled
 from asmtune.config import Config
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import admit, deadly, digest_of

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
@@ -16,7 +17,6 @@ from asmtune.config import Config
 from asmtune.features.reader import ProfileReader
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 from tests.compile.readings import admit, digest_of
 from tests.compile.triton_reference import compiled_by_triton

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.compile.sandbox import Sandbox
 from asmtune.config import Config
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target
 from tests.sample_kernels import (

@@ -13,17 +13,17 @@ import joblib
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
+from asmtune.base.errors import ProblemError
+from asmtune.base.settings import Settings
 from asmtune.compile import children
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
 from asmtune.compile.worker import Compiled
 from asmtune.compile.workers import Workers
 from asmtune.config import Config
-from asmtune.errors import ProblemError
 from asmtune.funnel.front import Front
 from asmtune.funnel.progress import NoProgress
 from asmtune.records.artifacts import Failure
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import StrangeError, admit, breaks, digest_of, where

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from triton.backends.nvidia import driver
 
+from asmtune.base.settings import Settings
 from asmtune.compile import load as loading
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import Binary, launch_values
@@ -20,7 +21,6 @@ from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from tests.gpu import argument_kernels
 from tests.sample_kernels import scale_problem, tensor

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_configs, sketch_one
@@ -19,7 +20,6 @@ from asmtune.compile.worker import Compiled
 from asmtune.config import Config
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact, Failure, Sketch
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target
 from tests.asm.fixture_kernels import tma_gemm

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asmtune.base.settings import Settings
 from asmtune.compile.child import BackEnd
 from asmtune.compile.families import families, tiles
 from asmtune.compile.lower import Lowering, Request
@@ -19,7 +20,6 @@ from asmtune.config import Config
 from asmtune.features.sketch.reader import SketchReader
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Failure, Sketch
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target
 from tests.compile.readings import admit, whole

@@ -24,11 +24,11 @@ import torch.distributed as dist
 import triton
 
 from asmtune import asm_autotune
+from asmtune.base.errors import MeasureError
 from asmtune.config import Config
 from asmtune.dispatch import choosing
 from asmtune.dispatch.ranks.agreement import Job, Matter, RankPace, Ways
 from asmtune.dispatch.ranks.resolving import current_job
-from asmtune.errors import MeasureError
 from asmtune.records.tuned import Provenance, TuneKey
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.base.errors import MeasureError
 from asmtune.dispatch.misses import background, copies
 from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.background import BackgroundWarning, Line, line_of
 from asmtune.dispatch.misses.resolver import MissWarning, Resolver
-from asmtune.errors import MeasureError
 from asmtune.tuning.session import Session
 from asmtune.tuning.workshop import Workshop
 from tests import tuning_support as support

@@ -14,6 +14,7 @@ import triton.language as tl
 from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from asmtune.base.errors import InputError, SpaceError
 from asmtune.config import Config
 from asmtune.dispatch.checks import (
     by_place,
@@ -24,7 +25,6 @@ from asmtune.dispatch.checks import (
     launch_options,
 )
 from asmtune.dispatch.options import DecoratorOptions
-from asmtune.errors import InputError, SpaceError
 from asmtune.keys.buckets import pow2
 from asmtune.keys.parts import key_parts
 from asmtune.space.space import Space

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from asmtune.base.errors import CompileError, InputError, MissError
 from asmtune.config import Config
 from asmtune.dispatch.misses import resolver as misses
 from asmtune.dispatch.misses.answers import Miss
 from asmtune.dispatch.misses.resolver import MissWarning, Resolver
-from asmtune.errors import CompileError, InputError, MissError
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import TuneRecord
 from asmtune.score.roofline import LAUNCH_US as LEAST_US

@@ -21,10 +21,10 @@ from triton.runtime import Autotuner
 from triton.runtime import autotuner as triton_autotuner
 
 import asmtune
+from asmtune.base.errors import InputError
 from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.patching.converting import convert
 from asmtune.dispatch.patching.redirect import patch
-from asmtune.errors import InputError
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu, increment
 
 N = 1024
@@ -377,7 +377,7 @@ def test_the_innermost_patch_counts(gpu: HostGpu, monkeypatch: pytest.MonkeyPatc
         outer = kernel.cache
         with patch(on_miss="raise", small=None):
             kernel[(8,)](*vectors())  # the store knows it
-            with pytest.raises(asmtune.errors.MissError):
+            with pytest.raises(asmtune.base.errors.MissError):
                 kernel[(8,)](*vectors(64))
             runs.append(kernel.cache)
         assert kernel.cache is outer

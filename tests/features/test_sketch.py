@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from asmtune.asm.nvptx import OpClass
+from asmtune.base.errors import ParseError
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one, sketch_one
 from asmtune.config import Config
-from asmtune.errors import ParseError
 from asmtune.features.launch import LaunchReading
 from asmtune.features.profile import Profile
 from asmtune.features.reader import ProfileReader, launch_features
@@ -23,7 +24,6 @@ from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact, Sketch
 from asmtune.score.roofline import predict
 from asmtune.score.vectors import base_columns
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 from asmtune.workload.analysis import Call, analyse
 from asmtune.workload.work import Work

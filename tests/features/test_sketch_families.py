@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import sketch_one
 from asmtune.features.reader import launch_features
 from asmtune.features.sketch.reader import SketchReader
 from asmtune.kernel_module import from_python_module
 from asmtune.records.artifacts import Sketch
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 from asmtune.workload.analysis import Call, analyse
 

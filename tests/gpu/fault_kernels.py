@@ -11,6 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
+from asmtune.base.settings import Settings
 from asmtune.bench.base import BenchSetup, Entrant
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
@@ -20,7 +21,6 @@ from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.workload.analysis import Call, analyse
 from asmtune.workload.work import Work

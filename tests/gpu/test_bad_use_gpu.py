@@ -12,7 +12,7 @@ import torch
 import triton
 
 from asmtune import Space, asm_autotune, multiple, pow2
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.store.database import Store
 from asmtune.tuning.session import Session
 from tests.gpu import gpu_kernels

@@ -167,7 +167,7 @@ def test_a_fault_here_is_told(tmp_path: Path, say: Say) -> None:
     script.write_text(
         "import torch\n"
         "from asmtune.bench import LocalBench\n"
-        "from asmtune.errors import MeasureError\n"
+        "from asmtune.base.errors import MeasureError\n"
         "from asmtune.target import load_target, match_device\n"
         "from tests.gpu import fault_kernels as kernels\n"
         "here = match_device(torch.cuda.get_device_name()) or load_target('H200')\n"

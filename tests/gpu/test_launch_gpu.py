@@ -13,9 +13,9 @@ import triton.language as tl
 from triton import knobs
 
 from asmtune import asm_autotune
+from asmtune.base.errors import InputError
 from asmtune.config import Config
 from asmtune.dispatch.autotuner import AsmAutotuner
-from asmtune.errors import InputError
 from asmtune.launch import plain
 from asmtune.launch.backends import backend
 

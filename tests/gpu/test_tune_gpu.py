@@ -10,13 +10,13 @@ import torch
 import triton
 
 from asmtune import Config, Space, asm_autotune, load_target
+from asmtune.base.settings import Settings
 from asmtune.compile.load import load
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.features.reader import ProfileReader
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.records.artifacts import Artifact
-from asmtune.settings import Settings
 from asmtune.store.database import Store
 from asmtune.target.shipped import match_device
 from asmtune.tuning.session import Session

@@ -7,12 +7,12 @@ import re
 import pytest
 
 from asmtune.asm.cubin import read_cubin
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.kernel_module import load_kernel_module
 from asmtune.records.artifacts import Artifact
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from tests.kernels.accuracy import module_of
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from asmtune.asm.cubin import read_cubin
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
@@ -15,7 +16,6 @@ from asmtune.dispatch.checks import launch_options
 from asmtune.kernels import gru
 from asmtune.kernels._gru_space import fits, grid
 from asmtune.records.artifacts import Artifact
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 
 SHAPE = {"seq": 64, "batch": 16, "input": 64, "hidden": 256}

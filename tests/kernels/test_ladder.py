@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.base.settings import Settings
 from asmtune.measure.policy import TimingPolicy
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from benchmarks.ladder import __main__ as command
 from benchmarks.ladder import gemm

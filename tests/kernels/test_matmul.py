@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from asmtune.asm.cubin import read_cubin
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
@@ -20,7 +21,6 @@ from asmtune.kernels import linear, matmul
 from asmtune.kernels._gemm_host import Product, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
 from asmtune.records.artifacts import Artifact
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target, target_names
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.base.errors import MeasureError
 from asmtune.config import Config
-from asmtune.errors import MeasureError
 from asmtune.kernels import gelu
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.statistics import summarise

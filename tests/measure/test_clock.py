@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asmtune.base.errors import MeasureError
 from asmtune.config import Config
-from asmtune.errors import MeasureError
 from asmtune.measure.brisk import brisk_threads
 from asmtune.measure.clock import GpuClock, Subject
 from asmtune.measure.policy import TimingPolicy

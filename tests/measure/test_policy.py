@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.measure.policy import TimingPolicy
 
 

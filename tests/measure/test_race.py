@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from asmtune.base.errors import MeasureError
 from asmtune.config import Config
-from asmtune.errors import MeasureError
 from asmtune.measure.clock import Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import Race, winner

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.errors import InputError, MeasureError
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.measure import regions
 from asmtune.measure.effects import Effects
 from asmtune.measure.rehearsal import CheckOptions, Rehearsal

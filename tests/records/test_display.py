@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_records import AWKWARD, record_of
 
-from asmtune.notebooks.html import HtmlTable, document
+from asmtune.base.html import HtmlTable, document
 from asmtune.records.display import ROWS
 from asmtune.records.features import Features
 from asmtune.records.pruned import PruneReport

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from sample_records import record_of
 
+from asmtune.base.errors import AsmtuneError
 from asmtune.config import Config
-from asmtune.errors import AsmtuneError
 from asmtune.features.catalog import FEATURES
 from asmtune.records.features import Features
 from asmtune.records.pruned import PruneReport

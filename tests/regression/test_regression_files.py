@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.regression.files import read_run, run_from_json, run_to_json, write_run
 from asmtune.regression.history import (
     MOST_RUNS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from explorer_pages import CHROMIUM, Made, Opener, matmul, opener
 
-from asmtune.settings import Settings
+from asmtune.base.settings import Settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

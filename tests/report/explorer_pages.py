@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.progress import NoProgress
@@ -22,7 +23,6 @@ from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import Timings
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.shipped import load_target
 

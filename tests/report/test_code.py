@@ -13,6 +13,7 @@ import torch
 
 from asmtune.asm.groups import Group
 from asmtune.asm.nvptx import OpClass
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
@@ -21,7 +22,6 @@ from asmtune.features.launch import LaunchReading
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact
 from asmtune.report.code import CodeReader
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 from tests import sample_kernels
 from tests.asm.fixture_kernels import nested

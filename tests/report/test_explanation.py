@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.config import Config
 from asmtune.features.catalog import FEATURES
@@ -28,7 +29,6 @@ from asmtune.report.quantities import QUANTITIES, amount
 from asmtune.score.keep import Keep
 from asmtune.score.roofline import predict, terms_us
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.target.model import Target
 from tests.sample_kernels import product_problem, scale_problem

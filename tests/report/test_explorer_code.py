@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from explorer_pages import Made, Opened, Opener, needs_browser, of_module
 
+from asmtune.base.settings import Settings
 from asmtune.report.code import CodeReader
 from asmtune.report.explorer.page import report_html
-from asmtune.settings import Settings
 
 pytestmark = needs_browser
 

@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from asmtune.errors import MissingPackageError
+from asmtune.base.errors import MissingPackageError
 from asmtune.report.roofline_drawing import Drawing
 from asmtune.report.roofline_figure import COLOURS, INK, draw
 from asmtune.report.roofline_names import MOST_LABELS, labels

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from test_documents import report
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.records.pruned import Selection
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import Provenance, TuneKey, TuneRecord

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from asmtune.base.errors import CompileError, InputError, MeasureError
+from asmtune.base.settings import Settings
 from asmtune.bench.base import BenchSetup
 from asmtune.bench.distinct import Distinct
 from asmtune.bench.local import LocalBench
 from asmtune.config import Config
-from asmtune.errors import CompileError, InputError, MeasureError
 from asmtune.funnel.flow import Funnel
 from asmtune.measure.policy import TimingPolicy
 from asmtune.problem import Problem
@@ -23,7 +24,6 @@ from asmtune.roofline import clock as clocks
 from asmtune.roofline.clock import PairClock, check_gpu
 from asmtune.roofline.survey import Subject, Survey
 from asmtune.score.scorers import make_scorer
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.store.lookup import Lookup
 from asmtune.store.shipped import shipped_records

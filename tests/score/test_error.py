@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 from asmtune.score.error import COUNTS, FLOOR, GAPS, MOST, Cut, ErrorTable, RankedTask, gaps_of
 from asmtune.score.error_file import ERROR_FILE, Errors, shipped_errors
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 from asmtune.score.forest import Forest, check_archive
 
 COLUMNS = 6

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.score import keep
 from asmtune.score.error import ErrorTable, RankedTask
 from asmtune.score.error_file import Errors

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from asmtune.base.errors import ParseError
+from asmtune.base.settings import Settings
 from asmtune.config import Config
-from asmtune.errors import ParseError
 from asmtune.features.catalog import FEATURES
 from asmtune.records.features import Features
 from asmtune.score import examples, learned
@@ -25,7 +26,6 @@ from asmtune.score.learned import DATA, Learned, fit, rank
 from asmtune.score.roofline import Roofline
 from asmtune.score.scorers import make_scorer
 from asmtune.score.vectors import schema
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target
 

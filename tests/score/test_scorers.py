@@ -6,17 +6,17 @@ import statistics
 
 import pytest
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.features.catalog import FEATURES
 from asmtune.features.reader import ProfileReader
 from asmtune.records.artifacts import Artifact
 from asmtune.records.features import Features
 from asmtune.score.base import Candidate
 from asmtune.score.scorers import make_scorer, scorer_names
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 from asmtune.target.shipped import load_target
 from tests.sample_kernels import product_problem

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from asmtune.errors import AsmtuneError
+from asmtune.base.errors import AsmtuneError
 
 _MEMORY = Path("/dev/shm")
 

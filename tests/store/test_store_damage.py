@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_records import PROVENANCE, record
 
-from asmtune.errors import StoreError
+from asmtune.base.errors import StoreError
 from asmtune.records.tuned import TuneRecord
 from asmtune.store import files, interchange, tables
 from asmtune.store.claims import Claim, Request

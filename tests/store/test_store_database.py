@@ -14,8 +14,8 @@ import store_records
 from hypothesis import given, settings
 from store_records import PROVENANCE, record, timed
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import key_digest

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_records import record, timed
 
+from asmtune.base.errors import InputError, StoreError
 from asmtune.config import Config
-from asmtune.errors import InputError, StoreError
 from asmtune.records.tuned import TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest

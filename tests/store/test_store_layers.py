@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from store_records import PROVENANCE, record
 
+from asmtune.base.errors import InputError, StoreError
 from asmtune.config import Config
-from asmtune.errors import InputError, StoreError
 from asmtune.records.tuned import TuneRecord
 from asmtune.store import interchange
 from asmtune.store.database import Store

@@ -19,8 +19,8 @@ from sqlalchemy.pool import NullPool
 from store_records import PROVENANCE, record
 from typer.testing import CliRunner
 
+from asmtune.base.errors import StoreError
 from asmtune.cli import cache
-from asmtune.errors import StoreError
 from asmtune.store import places
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning

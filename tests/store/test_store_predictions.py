@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from store_records import PROVENANCE, record
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.records.tuned import TuneKey
 from asmtune.store.database import Store
 from asmtune.store.lookup import Prediction, StoreWarning

@@ -19,10 +19,10 @@ import pytest
 from children import as_nobody, finish, in_child, say, start
 from store_records import PROVENANCE, record
 
+from asmtune.base.errors import StoreError
+from asmtune.base.settings import Settings
 from asmtune.config import Config
-from asmtune.errors import StoreError
 from asmtune.records.tuned import TuneRecord
-from asmtune.settings import Settings
 from asmtune.store.database import Store
 from asmtune.store.layers import find_tuned
 from asmtune.store.lookup import Lookup, Remembered, StoreWarning

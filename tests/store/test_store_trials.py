@@ -11,8 +11,8 @@ from children import finish, start
 from hypothesis import given, settings
 from store_records import PROVENANCE, record, timed
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.records.artifacts import Failure
 from asmtune.records.timings import Measurement
 from asmtune.records.tuned import TuneRecord

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.presets import EFFORTS
 

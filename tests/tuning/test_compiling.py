@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from asmtune.base.errors import StoreError
 from asmtune.config import Config
-from asmtune.errors import StoreError
 from asmtune.funnel.progress import NoProgress
 from asmtune.records.verdicts import Verdict
 from asmtune.tuning import compiling

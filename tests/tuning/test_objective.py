@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asmtune.base.errors import InputError
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.tuning.objective import Costs, Objective, pareto_front
 
 BASE = Costs(Config({"B": 0}), 10.0, 4.0, 1000)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.compile.load import Binary, Launch
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
-from asmtune.errors import InputError
 from asmtune.funnel.picking import first_pick, small_pick
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.space.space import Space
 from asmtune.store.database import Store
 from asmtune.target.shipped import match_device

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from asmtune.base.errors import CompileError, MeasureError
 from asmtune.config import Config
-from asmtune.errors import CompileError, MeasureError
 from asmtune.space.space import Space
 from asmtune.trace.folder import run_files
 from asmtune.trace.reader import read_trace

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from asmtune.base.errors import MeasureError
 from asmtune.config import Config
-from asmtune.errors import MeasureError
 from asmtune.records.timings import Measurement
 from tests.tuning_support import BEST, HostMachine, job, problem, space, usual_us, workshop
 

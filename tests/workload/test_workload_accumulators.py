@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.config import Config
 from asmtune.features.reader import ProfileReader
 from asmtune.problem import Problem
 from asmtune.records.artifacts import Artifact, Failure
-from asmtune.settings import Settings
 from asmtune.target.shipped import load_target
 from asmtune.workload.accumulators import accumulator_registers
 from tests.sample_kernels import product_problem, scale_problem

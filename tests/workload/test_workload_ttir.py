@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_lowering import I32, lower, pointer
 
-from asmtune.errors import ParseError
+from asmtune.base.errors import ParseError
 from asmtune.workload.analysis import Call, analyse
 from asmtune.workload.mlir_types import parse_type, result_types, split_list
 from asmtune.workload.ttir import parse_ttir

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from asmtune.base.errors import InputError
 from asmtune.bench.wire import Memory, Packing, Region, restore
-from asmtune.errors import InputError
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
 _MEMORY: Final = frozenset({"tensor", "wrapper", "descriptor"})

@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.neighbours import nearest
 from asmtune.dispatch.misses.own import own_config
 from asmtune.records.tuned import Provenance
-from asmtune.settings import Settings
 from asmtune.store.glance import Glimpse, Seen, glance
 from asmtune.store.layers import find_tuned
 from asmtune.store.shipped import shipped_lookup, shipped_of

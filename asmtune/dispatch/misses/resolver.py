@@ -15,18 +15,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from asmtune.base.errors import AsmtuneError, CompileError, MissError
+from asmtune.base.settings import Settings
 from asmtune.dispatch.misses.answers import Choice, How, Miss
 from asmtune.dispatch.misses.lookups import Lookup
 from asmtune.dispatch.misses.smallness import HOST_LAUNCH_US, called_small, is_small
 from asmtune.dispatch.misses.workshops import Workshops
 from asmtune.dispatch.notices import spoken_key
 from asmtune.dispatch.options import DecoratorOptions
-from asmtune.errors import AsmtuneError, CompileError, MissError
 from asmtune.guard import guarded
 from asmtune.problem import jit_function
 from asmtune.records.artifacts import Failure
 from asmtune.records.tuned import Provenance
-from asmtune.settings import Settings
 from asmtune.store.codec import key_digest
 
 if TYPE_CHECKING:

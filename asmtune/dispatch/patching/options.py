@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from asmtune.errors import InputError
-from asmtune.suggestions import did_you_mean
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import InputError
 
 if TYPE_CHECKING:
     from asmtune.dispatch.options import OnMiss, Small

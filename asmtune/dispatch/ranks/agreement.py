@@ -25,12 +25,12 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from asmtune.base.errors import GroupStoreError
+from asmtune.base.fingerprint import canonical, digest
+from asmtune.base.stacklevel import frames_inside
 from asmtune.config import Config
 from asmtune.dispatch.notices import THROUGH, spoken_key
 from asmtune.dispatch.ranks.words import GroupStore, Turn, Words, read_config, written
-from asmtune.errors import GroupStoreError
-from asmtune.fingerprint import canonical, digest
-from asmtune.frames import frames_inside
 from asmtune.records.tuned import Provenance, TuneKey
 
 

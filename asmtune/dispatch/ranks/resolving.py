@@ -6,10 +6,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from asmtune.base.settings import Settings
 from asmtune.config import Config
 from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.resolver import Resolver
-from asmtune.settings import Settings
 
 if TYPE_CHECKING:
     from asmtune.dispatch.ranks.agreement import Job

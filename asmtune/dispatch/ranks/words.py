@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Protocol, Self, TypeVar
 
+from asmtune.base.errors import GroupStoreError
+from asmtune.base.fingerprint import canonical
 from asmtune.config import Config
-from asmtune.errors import GroupStoreError
-from asmtune.fingerprint import canonical
 
 _T = TypeVar("_T")
 

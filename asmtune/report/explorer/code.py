@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.asm.groups import Group
+from asmtune.base.errors import ParseError
+from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.config import Config
-from asmtune.errors import ParseError
 from asmtune.features.code import CodeView
 from asmtune.funnel.progress import Progress
 from asmtune.problem import Problem
@@ -20,7 +21,6 @@ from asmtune.records.verdicts import Verdict
 from asmtune.report.code import CodeReader
 from asmtune.report.explorer.packing import packed
 from asmtune.report.explorer.sources import pieces
-from asmtune.settings import Settings
 from asmtune.target.model import Target
 
 BUDGET_BYTES: Final = 3_500_000

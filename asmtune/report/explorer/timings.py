@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from asmtune.base.errors import InputError, OracleError, ProblemError
 from asmtune.dtypes import canonical_dtype
-from asmtune.errors import InputError, OracleError, ProblemError
 from asmtune.oracle import Oracle, load_oracle
 from asmtune.report.cells import dtype_words, words
 from asmtune.store import interchange

@@ -22,7 +22,7 @@ from typing import Final
 
 from platformdirs import user_cache_path
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 
 _MIB = 1 << 20
 LAUNCHES: Final = ("auto", "native", "python")

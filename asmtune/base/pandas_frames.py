@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from asmtune.errors import MissingPackageError
+from asmtune.base.errors import MissingPackageError
 
 if TYPE_CHECKING:
     import pandas as pd

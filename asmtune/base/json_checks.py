@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from asmtune.errors import InputError
+from asmtune.base.errors import InputError
 
 _T = TypeVar("_T")
 

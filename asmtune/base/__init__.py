@@ -1,0 +1,1 @@
+"""The ground: errors, settings, digests, JSON and files; nothing here knows of kernels or GPUs."""
