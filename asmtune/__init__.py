@@ -10,27 +10,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from asmtune.config import Config as Config
+    from asmtune.core.config import Config as Config
+    from asmtune.core.hardware.shipped import load_target as load_target
+    from asmtune.core.keys.buckets import between as between
+    from asmtune.core.keys.buckets import multiple as multiple
+    from asmtune.core.keys.buckets import pow2 as pow2
+    from asmtune.core.problem import Problem as Problem
+    from asmtune.core.space.space import Space as Space
     from asmtune.dispatch.decorator import asm_autotune as asm_autotune
     from asmtune.dispatch.patching.redirect import patch as patch
-    from asmtune.keys.buckets import between as between
-    from asmtune.keys.buckets import multiple as multiple
-    from asmtune.keys.buckets import pow2 as pow2
-    from asmtune.problem import Problem as Problem
-    from asmtune.space.space import Space as Space
-    from asmtune.target.shipped import load_target as load_target
     from asmtune.tuning.api import tune as tune
 
 _HOMES = {
-    "Config": "asmtune.config",
-    "Problem": "asmtune.problem",
-    "Space": "asmtune.space.space",
+    "Config": "asmtune.core.config",
+    "Problem": "asmtune.core.problem",
+    "Space": "asmtune.core.space.space",
     "asm_autotune": "asmtune.dispatch.decorator",
-    "between": "asmtune.keys.buckets",
-    "load_target": "asmtune.target.shipped",
-    "multiple": "asmtune.keys.buckets",
+    "between": "asmtune.core.keys.buckets",
+    "load_target": "asmtune.core.hardware.shipped",
+    "multiple": "asmtune.core.keys.buckets",
     "patch": "asmtune.dispatch.patching.redirect",
-    "pow2": "asmtune.keys.buckets",
+    "pow2": "asmtune.core.keys.buckets",
     "tune": "asmtune.tuning.api",
 }
 

@@ -14,16 +14,16 @@ from typing import Any, Final
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import load_cached
 from asmtune.compile.lower import Lowering
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.kernel_module import KernelModule, Shape
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement, Outcome
+from asmtune.core.records.verdicts import Verdict
 from asmtune.funnel.flow import Funnel
-from asmtune.kernel_module import KernelModule, Shape
 from asmtune.measure.clock import GpuClock, Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import Race
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement, Outcome
-from asmtune.records.verdicts import Verdict
 
 _EVERY_CONFIG: Final = TimingPolicy(
     coarse_rounds=5,

@@ -10,9 +10,10 @@ import numpy as np
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import version_of
+from asmtune.core.hardware.model import Target
+from asmtune.core.oracle import Oracle, Task
+from asmtune.core.records.verdicts import Verdict
 from asmtune.funnel.flow import Funnel
-from asmtune.oracle import Oracle, Task
-from asmtune.records.verdicts import Verdict
 from asmtune.replay.judging import judged_moments
 from asmtune.replay.results import ScorerResult, TaskResult, kept_of
 from asmtune.score.error import ErrorTable, RankedTask
@@ -20,7 +21,6 @@ from asmtune.score.error_file import Errors
 from asmtune.score.examples import Examples, TaskRows
 from asmtune.score.learned import FEWEST, fit, rank
 from asmtune.score.vectors import schema
-from asmtune.target.model import Target
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asmtune.config import Config
-from asmtune.records.pruned import PruneReport
+from asmtune.core.config import Config
+from asmtune.core.records.pruned import PruneReport
 from asmtune.report.explorer.page import report_html
 from benchmarks.pages import chromium, joined, opened, report_of
 from benchmarks.provenance import RESULTS, write

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import match_device
+from asmtune.core.space.space import Space
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.score.learned import Learned
-from asmtune.space.space import Space
-from asmtune.target.shipped import match_device
 from asmtune.trace.folder import run_files
 from asmtune.trace.reader import read_trace
 from benchmarks.provenance import RESULTS, write

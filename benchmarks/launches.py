@@ -8,15 +8,15 @@ from pathlib import Path
 
 from asmtune.compile.lower import Lowering
 from asmtune.compile.worker import Compiled
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.oracle import Oracle, Task
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.verdicts import Verdict
 from asmtune.features.profile import Profile
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.front import Front, Outcomes
 from asmtune.funnel.judge import Judge
-from asmtune.oracle import Oracle, Task
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
-from asmtune.records.verdicts import Verdict
 from asmtune.replay.judging import judged
 from asmtune.score.learned import FEWEST
 from asmtune.workload.work import Work

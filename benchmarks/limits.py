@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
-from asmtune.kernel_module import load_kernel_module
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.shipped import load_target
 from benchmarks.provenance import RESULTS, write
 
 METRICS = {

@@ -59,11 +59,11 @@ def judged(scorer: str) -> dict[str, Any]:
     """One report in this process, and where its time went."""
     from asmtune.base.settings import Settings
     from asmtune.compile.toolchain import Toolchain
+    from asmtune.core.hardware.shipped import load_target
     from asmtune.funnel.flow import Funnel
     from asmtune.kernels import tiled_matmul as matmul
     from asmtune.report.documents import report_json
     from asmtune.score.scorers import make_scorer
-    from asmtune.target.shipped import load_target
 
     front_end, settings = Stopwatch(), Settings.from_environment()
     front_end.watch(Toolchain, "specialise")
@@ -92,7 +92,7 @@ def judged(scorer: str) -> dict[str, Any]:
 def stage_seconds(folder: Path) -> Iterator[dict[str, float]]:
     """The stages of each artifact; those that shared another's PTX tell only of their own."""
     from asmtune.compile.artifacts import ArtifactCache
-    from asmtune.records.artifacts import Artifact
+    from asmtune.core.records.artifacts import Artifact
 
     cache = ArtifactCache(folder, 1 << 40)
     for path in folder.glob("*/*.json.gz"):

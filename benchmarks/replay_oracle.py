@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 
 from asmtune.base.settings import Settings
+from asmtune.core.hardware.shipped import load_target, match_device
+from asmtune.core.oracle import load_oracle
 from asmtune.funnel.flow import Funnel
-from asmtune.oracle import load_oracle
 from asmtune.replay.flow import replay
 from asmtune.report.progress import ProgressBar
 from asmtune.score.scorers import make_scorer, scorer_names
-from asmtune.target.shipped import load_target, match_device
 from benchmarks.provenance import RESULTS, write
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from asmtune.core.keys.buckets import pow2
 from asmtune.kernels._common import check_shape, check_tensors, multiple
-from asmtune.keys.buckets import pow2
 
 DTYPES = ("fp16", "bf16", "fp32")
 

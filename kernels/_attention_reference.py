@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 import triton
 
-from asmtune.dtypes import torch_dtype
+from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels.dropout import philox
 

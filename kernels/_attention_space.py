@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from asmtune.config import Config
-from asmtune.space.space import Space
+from asmtune.core.config import Config
+from asmtune.core.space.space import Space
 
 _SHARED = 227 * 1024
 _RESERVED = 1024  # of each program, by the driver

@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.dtypes import dtype_of
+from asmtune.core.dtypes import dtype_of
 
 FLOATS = ("fp32", "fp16", "bf16")
 """Dtypes of kernels that compute in fp32."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.space.space import Space
 from asmtune.kernels._conv2d_host import FEWEST, MOST_PARTS, sums_bytes
-from asmtune.space.space import Space
 
 DEFAULT = Config(
     {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "SPLIT": 1}, num_warps=4, num_stages=3

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import triton
 
-from asmtune.dtypes import dtype_of
+from asmtune.core.dtypes import dtype_of
 from asmtune.kernels._common import check_tensors, forward_only, processors
 from asmtune.kernels._split import SUMS_BYTES, workspace
 from asmtune.launch.memory import allocating

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import triton
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.space.space import Space
 from asmtune.kernels._gemm_host import LEAST_OF_A_PART, MOST_PARTS
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
-from asmtune.space.space import Space
 
 DEFAULT = Config(
     {

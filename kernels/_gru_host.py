@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from asmtune.dtypes import torch_dtype
+from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels._common import FLOATS, check_shape, check_tensors, forward_only
 
 

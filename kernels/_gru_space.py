@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import triton
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, processors
-from asmtune.space.space import Space
 
 DEFAULT = Config({"UNITS": 16, "LANES": 8, "SPLIT": 8, "TEAMS": 1}, num_warps=8, num_stages=1)
 """64 programs for 1024 hidden units, which an H200 runs at once.

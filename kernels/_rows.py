@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.space.space import Space
 from asmtune.kernels._common import load_columns, row_sizes
-from asmtune.space.space import Space
 
 _NARROWEST = 1024
 

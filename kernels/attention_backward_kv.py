@@ -23,7 +23,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
@@ -41,8 +43,6 @@ from asmtune.kernels._attention_backward import key_gradients
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_space import of_keys
 from asmtune.kernels._common import check_shape, check_tensors
-from asmtune.problem import Problem
-from asmtune.space.space import Space
 
 _PLAIN = (
     *("heads", "H", "GROUP", "M", "N", "window", "seed", "threshold"),

@@ -24,14 +24,14 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.keys.buckets import pow2
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 from asmtune.dispatch.decorator import asm_autotune
-from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import check_shape, check_tensors, multiple
 from asmtune.kernels._words import add_product, channels_from, load_words, store_words
-from asmtune.keys.buckets import pow2
-from asmtune.problem import Problem
-from asmtune.space.space import Space
 
 _PLAIN = ["shifts", "channels", "pixels", "width", "out_shift", "stride_0", "stride_1"]
 

@@ -22,13 +22,13 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.keys.buckets import pow2
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 from asmtune.dispatch.decorator import asm_autotune
-from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import FLOATS, check_tensors, dense
-from asmtune.keys.buckets import pow2
-from asmtune.problem import Problem
-from asmtune.space.space import Space
 
 
 @triton.jit

@@ -23,14 +23,14 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 from asmtune.dispatch.decorator import asm_autotune
-from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import multiple, vouched
 from asmtune.kernels._gru import add_three, cell, load_gates
 from asmtune.kernels._gru_host import baseline, check, inputs, recurrence
-from asmtune.problem import Problem
-from asmtune.space.space import Space
 
 __all__ = ["baseline", "gru_step", "inputs", "kernel", "problem", "reference", "space"]
 

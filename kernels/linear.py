@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from asmtune.core.problem import Problem
 from asmtune.kernels import matmul
 from asmtune.kernels._common import check_tensors
 from asmtune.kernels._gemm_host import grid, launch, product
@@ -30,7 +31,6 @@ from asmtune.kernels.matmul import (
     random_matrices,
     reference,
 )
-from asmtune.problem import Problem
 
 __all__ = ["DEFAULT", "OPTIONAL", "OUTPUTS", "kernel", "linear", "reference", "space"]
 

@@ -22,9 +22,12 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.keys.buckets import pow2
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 from asmtune.dispatch.decorator import asm_autotune
-from asmtune.dtypes import torch_dtype
 from asmtune.kernels._common import (
     FLOATS,
     as_rows,
@@ -36,9 +39,6 @@ from asmtune.kernels._common import (
     store_columns,
     vouched,
 )
-from asmtune.keys.buckets import pow2
-from asmtune.problem import Problem
-from asmtune.space.space import Space
 
 _PLAIN = [
     *("seq", "batch", "heads", "dim"),

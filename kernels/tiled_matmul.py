@@ -41,11 +41,11 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.dtypes import dtype_of, torch_dtype
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 from asmtune.dispatch.decorator import asm_autotune
-from asmtune.dtypes import dtype_of, torch_dtype
-from asmtune.problem import Problem
-from asmtune.space.space import Space
 
 
 @triton.jit

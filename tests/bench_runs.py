@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.regression.files import run_from_json
 from asmtune.regression.run import BenchRun, Environment, Process, Subject, Timed
 from asmtune.regression.timing import timing_words

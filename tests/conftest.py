@@ -11,8 +11,8 @@ import hypothesis
 import pytest
 
 from asmtune.base.settings import Settings
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
 
 if TYPE_CHECKING:
     from tests.launch_kernels import Launch

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.problem import Problem
+from asmtune.core.problem import Problem
 
 
 @triton.jit

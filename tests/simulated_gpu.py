@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure.clock import Subject
-from asmtune.records.artifacts import Failure
 
 T = TypeVar("T")
 

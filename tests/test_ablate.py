@@ -15,13 +15,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.oracle import load_oracle
 from asmtune.features.profile import Profile
 from asmtune.funnel.flow import Funnel
-from asmtune.oracle import load_oracle
 from asmtune.replay.results import CUTS
 from asmtune.score.scorers import make_scorer
-from asmtune.target.model import Target
 from asmtune.train import leave_one_kernel_out, task_rows
 from benchmarks import ablate
 from benchmarks.ablate import ABLATIONS, ablated, report, unseen

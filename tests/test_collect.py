@@ -17,17 +17,17 @@ from asmtune import collect
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.base.settings import Settings
 from asmtune.collect import Collector
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.kernel_module import KernelModule, Shape
+from asmtune.core.oracle import load_oracle
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
-from asmtune.kernel_module import KernelModule, Shape
 from asmtune.measure.clock import Subject
 from asmtune.measure.policy import TimingPolicy
-from asmtune.oracle import load_oracle
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.model import Target
 from tests.sample_kernels import scale, scale_problem
 
 DTYPES = {"fp16": torch.float16, "fp32": torch.float32}
@@ -173,7 +173,7 @@ def test_lost_artifacts(target: Target, empty_settings: Settings, collector: Col
 
 
 KERNEL = """
-from asmtune.space import Space
+from asmtune.core.space import Space
 from tests.sample_kernels import scale as kernel, scale_problem
 
 SHAPES = ({"n": 4096}, {"n": 8192})

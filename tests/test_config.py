@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import SpaceError
-from asmtune.config import OPTION_AXES, OPTION_DEFAULTS, Config
+from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
 
 NAMES = st.text("ABCDEFGH_", min_size=1, max_size=6)
 VALUES = st.one_of(st.integers(), st.booleans(), st.none(), st.text(max_size=5))
@@ -160,7 +160,7 @@ def test_hash_is_not_carried_between_processes() -> None:
     assert hash(config) == hash(pickle.loads(pickle.dumps(config)))
     reader = (
         "import pickle, sys\n"
-        "from asmtune.config import Config\n"
+        "from asmtune.core.config import Config\n"
         "config = pickle.load(sys.stdin.buffer)\n"
         "same = Config({'ACT': 'relu', 'BLOCK': 64}, num_warps=8, maxnreg=128)\n"
         "assert config == same and config in {same}"

@@ -21,17 +21,17 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.dispatch import choosing
 from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.decorator import asm_autotune
-from asmtune.problem import Problem
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.space.space import Space
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
-from asmtune.target.shipped import load_target
 from asmtune.tuning import workshop
 from asmtune.tuning.identity import provenance
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult

@@ -11,7 +11,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import ProblemError
-from asmtune.dtypes import TORCH_NAMES, canonical_dtype, dtype_name, dtype_of, torch_dtype
+from asmtune.core.dtypes import TORCH_NAMES, canonical_dtype, dtype_name, dtype_of, torch_dtype
 
 
 @pytest.mark.parametrize("name", TORCH_NAMES)

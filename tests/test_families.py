@@ -21,9 +21,9 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
-from asmtune.kernel_module import from_python_module
-from asmtune.records.artifacts import Artifact
-from asmtune.target.shipped import load_target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import from_python_module
+from asmtune.core.records.artifacts import Artifact
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,14 +13,14 @@ from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.features import registry
 from asmtune.features.catalog import FEATURES, schema
 from asmtune.features.reader import ProfileReader
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
 
 Compile = Callable[[Problem, Config, str], Artifact]

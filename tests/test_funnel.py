@@ -13,16 +13,16 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import CompileError, InputError, ProblemError, SpaceError
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.pruned import PruneReport, Selection
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
-from asmtune.problem import Problem
-from asmtune.records.pruned import PruneReport, Selection
 from asmtune.score.base import Candidate
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
 from tests.sample_kernels import (
     described_sums,
     one_pointer,

@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.occupancy import occupancy
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.features import Features
+from asmtune.core.records.values import to_json
+from asmtune.core.space.space import Space
 from asmtune.funnel.caps import BEST_SHARE, LEAST_SHARE, MOST, CapSource, caps_of, derived_caps
 from asmtune.funnel.flow import Funnel
-from asmtune.kernel_module import load_kernel_module
-from asmtune.occupancy import occupancy
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact
-from asmtune.records.features import Features
-from asmtune.records.values import to_json
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
 from asmtune.workload.accumulators import accumulator_registers
 from tests.sample_kernels import product_problem
 

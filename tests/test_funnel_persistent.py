@@ -13,15 +13,15 @@ import triton
 import triton.language as tl
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.persistence import Detection, Searched
-from asmtune.kernel_module import load_kernel_module
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.model import Target
 from tests.launch_kernels import persistent, pointers
 from tests.sample_kernels import product_problem, scale_problem
 

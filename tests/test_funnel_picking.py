@@ -9,14 +9,14 @@ import pytest
 
 from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.front import Front
 from asmtune.funnel.picking import COMPILES, SAMPLE, bytes_us, first_pick, small_pick
 from asmtune.score.roofline import LAUNCH_US
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.shipped import load_target
 from tests.tuning_support import problem, space
 
 WIDE = Space(

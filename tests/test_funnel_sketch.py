@@ -15,13 +15,15 @@ import pytest
 from asmtune.base.errors import CompileError, InputError
 from asmtune.base.settings import Settings
 from asmtune.compile.toolchain import Toolchain
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.features import Features
+from asmtune.core.records.pruned import PruneReport, Selection
+from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
 from asmtune.funnel import judge
 from asmtune.funnel.flow import Funnel
-from asmtune.records.artifacts import Failure
-from asmtune.records.features import Features
-from asmtune.records.pruned import PruneReport, Selection
-from asmtune.records.verdicts import Verdict
 from asmtune.report.documents import report_csv, report_json
 from asmtune.score import keep as keep_module
 from asmtune.score.base import Candidate
@@ -29,8 +31,6 @@ from asmtune.score.error import ErrorTable, RankedTask
 from asmtune.score.error_file import Errors
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.model import Target
 from tests.sample_kernels import product_problem, scale_problem
 
 BLOCKS = Space({"BLOCK": (64, 100, 128, 256, 512, 1024), "num_warps": (4, 8)})

@@ -7,8 +7,8 @@ from typing import NoReturn
 import pytest
 
 from asmtune.base.errors import AsmtuneError, ProblemError, StoreError
-from asmtune.guard import guarded, required
-from asmtune.records.artifacts import Failure
+from asmtune.core.failures import guarded, required
+from asmtune.core.records.artifacts import Failure
 
 INTERNAL = type("PTXASError", (Exception,), {})
 RESOURCES = type("OutOfResources", (Exception,), {})

@@ -9,16 +9,16 @@ from types import ModuleType
 import pytest
 
 from asmtune.base.errors import ProblemError
-from asmtune.config import Config
-from asmtune.kernel_files import kernel_names
-from asmtune.kernel_module import (
+from asmtune.core.config import Config
+from asmtune.core.kernel_files import kernel_names
+from asmtune.core.kernel_module import (
     KernelModule,
     configs_of,
     from_python_module,
     load_function,
     load_kernel_module,
 )
-from asmtune.problem import jit_function
+from asmtune.core.problem import jit_function
 
 HEAD = """
 import torch, triton
@@ -40,7 +40,7 @@ SHAPES = [{"n": 1024}, {"n": 1000}]
 OURS = (
     HEAD
     + """
-from asmtune.problem import Problem
+from asmtune.core.problem import Problem
 DTYPES = ("float16", "fp32")
 
 def problem(shape, dtype, device):

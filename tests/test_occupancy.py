@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.occupancy import Occupancy, occupancy, register_cap_for, waves
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target, target_names
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target, target_names
+from asmtune.core.occupancy import Occupancy, occupancy, register_cap_for, waves
 
 TARGETS = st.sampled_from([load_target(name) for name in target_names()])
 WARPS = st.integers(1, 40)

@@ -14,11 +14,11 @@ import triton
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.artifacts import Failure
 from asmtune.features.reader import ProfileReader
-from asmtune.kernel_module import load_kernel_module
-from asmtune.records.artifacts import Failure
-from asmtune.target.model import Target
 
 ORACLE = Path(__file__).parents[2] / "shared" / "oracle"
 KERNELS = ("gemm", "softmax", "layernorm", "broadcast_relu", "gemm_bias_gelu", "attention")

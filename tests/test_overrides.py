@@ -8,11 +8,11 @@ import pytest
 import triton
 
 from asmtune.base.errors import InputError, SpaceError, StoreError
-from asmtune.config import Config
-from asmtune.overrides import Override, described, pinned, pinned_space, unedited
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.space.space import Space
+from asmtune.core.config import Config
+from asmtune.core.ir_overrides import Override, described, pinned, pinned_space, unedited
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.space.space import Space
 from asmtune.store import codec
 from asmtune.trace.forms import decoded, encoded
 

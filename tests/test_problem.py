@@ -12,8 +12,8 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import ProblemError
-from asmtune.config import Config
-from asmtune.problem import Problem, jit_function
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem, jit_function
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.records.artifacts import Artifact, Failure
+from asmtune.core.records.artifacts import Artifact, Failure
 from benchmarks import prune_overhead
 from benchmarks.prune_overhead import Stopwatch, measured, processes, stage_seconds
 

@@ -8,14 +8,14 @@ import pickle
 
 import pytest
 
-from asmtune.config import Config
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.records.features import Features
-from asmtune.records.pruned import PruneReport
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.records.values import to_json
-from asmtune.records.verdicts import Reason, Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.features import Features
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.values import to_json
+from asmtune.core.records.verdicts import Reason, Verdict
 
 FAST, SLOW = Config({"B": 64}), Config({"B": 32}, num_warps=8)
 PROVENANCE = Provenance("5" * 64, "a" * 64, "3.6.0", "2.13.0", "0.1.0", "570.1", "2025-03-01")

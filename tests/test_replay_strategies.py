@@ -9,16 +9,16 @@ import pytest
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
+from asmtune.core.hardware.model import Target
+from asmtune.core.oracle import load_oracle
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.verdicts import Verdict
 from asmtune.funnel.flow import Funnel
-from asmtune.oracle import load_oracle
-from asmtune.records.timings import Measurement
-from asmtune.records.verdicts import Verdict
 from asmtune.replay.plans import Mark, Plan, PlanResult, Replayed
 from asmtune.replay.strategies import RecordedTimer, replay_strategies
 from asmtune.score.scorers import make_scorer
 from asmtune.search.base import Limits, Pace
 from asmtune.search.strategies import strategy_names
-from asmtune.target.model import Target
 
 DATA = Path(__file__).parent / "replay_data"
 ORACLE = load_oracle(DATA / "timings.json")

@@ -9,16 +9,16 @@ import pytest
 
 from asmtune.base.errors import InputError, OracleError
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.kernel_files import kernel_file
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import TuneKey
 from asmtune.funnel.flow import Funnel
-from asmtune.kernel_files import kernel_file
-from asmtune.records.artifacts import Failure
-from asmtune.records.tuned import TuneKey
 from asmtune.replay.flow import replay
 from asmtune.replay.results import ReplayReport
 from asmtune.replay.traces import recordings
 from asmtune.score.scorers import make_scorer
-from asmtune.target.model import Target
 from asmtune.trace.reader import read_trace
 from asmtune.trace.run import Header, Run
 from asmtune.trace.writer import TraceWriter

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import SpaceError
-from asmtune.config import Config
-from asmtune.space.constraints import Constraint
-from asmtune.space.space import Space
+from asmtune.core.config import Config
+from asmtune.core.space.constraints import Constraint
+from asmtune.core.space.space import Space
 
 LARGE = {
     "A": range(10),

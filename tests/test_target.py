@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from asmtune import targets
 from asmtune.base.errors import InputError, TargetError
-from asmtune.target.descriptor import KINDS, parse_target
-from asmtune.target.model import Figure, Target
-from asmtune.target.shipped import load_target, match_device, target_names
+from asmtune.core.hardware.descriptor import KINDS, parse_target
+from asmtune.core.hardware.model import Figure, Target
+from asmtune.core.hardware.shipped import load_target, match_device, target_names
 
 NAMES = ("A100", "B200", "H100", "H200", "L4", "RTX4090", "RTX5090")
 FOLDER = Path(targets.__file__).parent
@@ -446,8 +446,8 @@ def run_python(code: str, path: Path) -> str:
 
 def test_import_is_light() -> None:
     """Importing the module reads no descriptor and loads nothing heavy."""
-    heavy = ("torch", "triton", "importlib.resources", "difflib", "asmtune.targets")
-    code = f"import sys, asmtune.target.shipped; print([m for m in {heavy} if m in sys.modules])"
+    heavy = ("torch", "triton", "importlib.resources", "difflib", "asmtune.core.hardware.devices")
+    code = f"import sys, asmtune.core.hardware.shipped; print([m for m in {heavy} if m in sys.modules])"
     assert run_python(code, FOLDER.parent.parent) == "[]"
 
 
@@ -457,11 +457,11 @@ def test_loads_from_a_zip_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(archive, "w") as z:
         z.writestr("asmtune/__init__.py", "")
         for path in [*FOLDER.glob("*.json"), FOLDER / "__init__.py"]:
-            z.write(path, f"asmtune/targets/{path.name}")
+            z.write(path, f"asmtune/core/hardware/devices/{path.name}")
         package = FOLDER.parent
         for module in (package / "errors.py", *(package / "target").glob("*.py")):
             z.write(module, f"asmtune/{module.relative_to(package)}")
-    code = "from asmtune.target import shipped as t; print(t.load_target('h200').sms, t.__file__)"
+    code = "from asmtune.core.hardware import shipped as t; print(t.load_target('h200').sms, t.__file__)"
     sms, where = run_python(code, archive).split(maxsplit=1)
     assert sms == "132"
     assert ".zip" in where

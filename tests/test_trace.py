@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.records.verdicts import Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.verdicts import Verdict
 from asmtune.trace import folder as places
 from asmtune.trace.folder import find_run, names_run, run_files
 from asmtune.trace.forms import decoded, encoded

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.features import Features
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import TuneKey
-from asmtune.records.verdicts import Reason, Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.features import Features
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import TuneKey
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.trace.rows import Cost
 from asmtune.trace.run import Ending, Header
 from asmtune.trace.writer import TraceWriter

@@ -20,13 +20,13 @@ from asmtune.bench.base import BenchSetup
 from asmtune.bench.distinct import Distinct
 from asmtune.bench.local import LocalBench
 from asmtune.compile.load import Binary, Launch
-from asmtune.config import Config
-from asmtune.guard import guarded
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.space.space import Space
 from asmtune.measure.clock import Subject
 from asmtune.measure.policy import TimingPolicy
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
-from asmtune.space.space import Space
 from asmtune.store.shelf import Shelf
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions

@@ -9,12 +9,12 @@ from typing import Protocol
 from asmtune.bench.given import DoBench
 from asmtune.bench.hooks import TunerHooks
 from asmtune.compile.lower import Lowering
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.timings import Outcome
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
-from asmtune.records.artifacts import Artifact
-from asmtune.records.timings import Outcome
 
 __all__ = ["Bench", "BenchSetup", "Entrant", "Outcome", "TimingPlan"]
 

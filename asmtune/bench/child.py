@@ -21,12 +21,12 @@ from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
 from asmtune.bench.parcel import unpack
 from asmtune.bench.trials import Candidate, Trials, trials_on
 from asmtune.compile.load import Launch
-from asmtune.config import Config
-from asmtune.guard import guarded
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
 from asmtune.launch.memory import allocating
 from asmtune.measure.rehearsal import Rehearsal
 from asmtune.measure.statistics import prepare
-from asmtune.records.artifacts import Failure
 
 
 class Service:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from asmtune.guard import required
+from asmtune.core.failures import required
 
 if TYPE_CHECKING:
     from asmtune.compile.load import Launch

@@ -10,9 +10,9 @@ from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
 from asmtune.bench.trials import Candidate, trials_on
 from asmtune.compile.load import Binary, Launch, launch_values
 from asmtune.compile.lower import HOOKS
+from asmtune.core.records.artifacts import Failure
 from asmtune.launch.memory import allocating
 from asmtune.measure.rehearsal import Rehearsal
-from asmtune.records.artifacts import Failure
 
 T = TypeVar("T")
 

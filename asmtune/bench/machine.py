@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 from asmtune.base.errors import MeasureError
 from asmtune.compile.load import Binary, Launch, launch_of
-from asmtune.config import Config
-from asmtune.guard import guarded
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure.clock import Clock, GpuClock, Subject
 from asmtune.measure.device import device_name
 from asmtune.measure.energy import energy_mj
 from asmtune.measure.policy import TimingPolicy
-from asmtune.records.artifacts import Failure
 
 
 class Machine(Protocol):

@@ -18,14 +18,14 @@ from asmtune.bench.base import BenchSetup, TimingPlan
 from asmtune.bench.hooks import TunerHooks
 from asmtune.bench.wire import Packing, describe_all, restore
 from asmtune.compile.load import Binary, launch_values
-from asmtune.config import Config
-from asmtune.guard import guarded
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.problem import Problem, jit_function
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
-from asmtune.problem import Problem, jit_function
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")

@@ -13,9 +13,9 @@ from asmtune.bench.conversation import Death
 from asmtune.bench.parcel import Parcel
 from asmtune.bench.succession import COMMAND, Succession
 from asmtune.compile.lower import HOOKS
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
 from asmtune.measure.effects import tensor_parts
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
 
 
 class ChildBench:

@@ -10,8 +10,8 @@ from asmtune.bench.base import Entrant
 from asmtune.bench.parcel import Parcel
 from asmtune.compile.load import Binary
 from asmtune.compile.lower import Lowering
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
 
 
 class Roster:

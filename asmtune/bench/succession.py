@@ -15,7 +15,7 @@ from asmtune.bench.conversation import Conversation, Death
 from asmtune.bench.parcel import Parcel
 from asmtune.bench.process import Started
 from asmtune.bench.roster import Roster
-from asmtune.records.artifacts import Failure
+from asmtune.core.records.artifacts import Failure
 
 COMMAND: Final = (sys.executable, "-m", "asmtune.bench.child")
 

@@ -10,12 +10,12 @@ from asmtune.bench.base import Outcome, TimingPlan
 from asmtune.bench.given import GivenClock
 from asmtune.bench.machine import Machine, Survival, WatchedClock
 from asmtune.compile.load import Launch
-from asmtune.config import Config
-from asmtune.guard import guarded
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure.clock import Subject
 from asmtune.measure.race import Race
 from asmtune.measure.rehearsal import Rehearsal
-from asmtune.records.artifacts import Failure
 
 
 @dataclass(frozen=True)

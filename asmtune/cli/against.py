@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.base.errors import InputError
-from asmtune.cli.assignments import parse_assignments
-from asmtune.config import Config
-from asmtune.records.tuned import TuneRecord
-from asmtune.records.verdicts import Verdict
+from asmtune.core.config import Config
+from asmtune.core.inputs.assignments import parse_assignments
+from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.records.verdicts import Verdict
 from asmtune.store.lookup import Lookup
 
 BEST: Final = "best"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from asmtune.base.errors import InputError
-from asmtune.cli.assignments import parse_assignments, parse_axis, unique
-from asmtune.cli.functions import assumptions_of, plain_function
-from asmtune.guard import required
-from asmtune.kernel_module import KernelModule, load_kernel_module
-from asmtune.problem import Problem
-from asmtune.space.space import Space
+from asmtune.core.failures import required
+from asmtune.core.inputs.assignments import parse_assignments, parse_axis, unique
+from asmtune.core.inputs.plain_functions import assumptions_of, plain_function
+from asmtune.core.kernel_module import KernelModule, load_kernel_module
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def _device(kernels: Sequence[str]) -> str:
     """The GPU's name, once the kernels are known to be some."""
     import torch
 
-    from asmtune.kernel_module import load_kernel_module
+    from asmtune.core.kernel_module import load_kernel_module
 
     for kernel in kernels:
         load_kernel_module(kernel)

@@ -20,13 +20,13 @@ from asmtune.base.processes import die_with_parent, own_stdout
 from asmtune.base.settings import Settings
 from asmtune.bench.machine import DeviceLostError
 from asmtune.cli.bench_rows import problem_of
-from asmtune.guard import guarded
+from asmtune.core.failures import guarded
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import match_device
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure.nvml import read_clocks
-from asmtune.records.artifacts import Failure
 from asmtune.regression.environment import environment_here
 from asmtune.regression.timing import timed
-from asmtune.target.model import Target
-from asmtune.target.shipped import match_device
 from asmtune.trace.forms import encoded
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.shapes import shapes_of
 from asmtune.cli.stored import user_shelf
 from asmtune.cli.tuning_queue import Queue, reference_of
-from asmtune.config import Config
-from asmtune.dispatch.misses.own import own_config
-from asmtune.guard import required
-from asmtune.kernel_files import kernel_names
-from asmtune.kernel_module import KernelModule, Shape, load_kernel_module
-from asmtune.problem import Problem
+from asmtune.core.config import Config
+from asmtune.core.failures import required
+from asmtune.core.inputs.shapes import shapes_of
+from asmtune.core.kernel_files import kernel_names
+from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
+from asmtune.core.problem import Problem
+from asmtune.core.space.own import own_config
 from asmtune.regression.run import Missed, Subject
 from asmtune.store.layers import find_tuned
 from asmtune.store.lookup import Lookup

@@ -22,7 +22,7 @@ from asmtune.cli.cache_rows import (
     record_row,
     unfinished_row,
 )
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import codec, interchange
 from asmtune.store.abridged import abridged
 from asmtune.store.layers import store_exists

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from asmtune.base import json_checks as values
-from asmtune.keys.reading import covers
-from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.core.keys.reading import covers
+from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
 from asmtune.store.lookup import DIGITS_SHOWN, Prediction, Unfinished
 

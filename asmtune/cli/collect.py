@@ -13,10 +13,10 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
+from asmtune.core.hardware.shipped import match_device
+from asmtune.core.kernel_module import load_kernel_module
 from asmtune.funnel.flow import Funnel
-from asmtune.kernel_module import load_kernel_module
 from asmtune.score.scorers import make_scorer
-from asmtune.target.shipped import match_device
 
 
 def collect(

@@ -12,23 +12,23 @@ from asmtune.cli.against import STORED, Rival, measured, rival_after, rival_befo
 from asmtune.cli.arguments import Loaded
 from asmtune.cli.stored import tuned_of
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
 from asmtune.features.code import Language
 from asmtune.features.reader import ProfileReader
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.notes import A_GUESS, DEFAULT_FAILS
-from asmtune.records.artifacts import Artifact
-from asmtune.records.pruned import PruneReport
-from asmtune.records.verdicts import Verdict
 from asmtune.report.code import CodeReader
 from asmtune.report.comparison import compared
 from asmtune.report.explained import Code, Explained, try_out
 from asmtune.report.progress import ProgressBar
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
 from asmtune.store.lookup import Lookup
-from asmtune.target.model import Target
 
 
 @dataclass(frozen=True)

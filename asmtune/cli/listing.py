@@ -16,7 +16,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 def targets(json_: Json = False) -> None:
     """List the devices that asmtune knows."""
-    from asmtune.target.shipped import load_target, target_names
+    from asmtune.core.hardware.shipped import load_target, target_names
 
     rows = []
     for target in map(load_target, target_names()):
@@ -62,8 +62,8 @@ def rules(json_: Json = False) -> None:
 
 def kernels(json_: Json = False) -> None:
     """List the kernels that come with asmtune."""
-    from asmtune.kernel_files import kernel_names
-    from asmtune.kernel_module import load_kernel_module
+    from asmtune.core.kernel_files import kernel_names
+    from asmtune.core.kernel_module import load_kernel_module
 
     rows = []
     for module in map(load_kernel_module, kernel_names()):

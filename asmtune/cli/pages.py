@@ -9,12 +9,12 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.stored import tuned_of
-from asmtune.records.pruned import PruneReport
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.records.pruned import PruneReport
 from asmtune.report.explorer.code import CodeMaker, carried_code
 from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import Launch, Timed, Timings, read_timings
 from asmtune.report.progress import ProgressBar
-from asmtune.target.shipped import load_target
 
 STORE: Final = "store"
 """What `--timings` takes for the record that launches would find."""

@@ -14,15 +14,15 @@ from rich.text import Text
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
+from asmtune.core.hardware.shipped import load_target, match_device
+from asmtune.core.oracle import load_oracle
 from asmtune.funnel.flow import Funnel
-from asmtune.oracle import load_oracle
 from asmtune.replay.flow import replay as run_replay
 from asmtune.replay.results import ReplayReport
 from asmtune.replay.traces import NOTE, Recording, recordings
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import replay_table
 from asmtune.score.scorers import make_scorer, scorer_names
-from asmtune.target.shipped import load_target, match_device
 from asmtune.trace.folder import find_run, names_run
 from asmtune.trace.reader import read_trace
 

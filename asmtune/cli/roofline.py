@@ -15,8 +15,8 @@ from asmtune.cli.destinations import check_destinations
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Dtype, ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
+from asmtune.core.hardware.shipped import load_target
 from asmtune.report.progress import ProgressBar
-from asmtune.target.shipped import load_target
 
 if TYPE_CHECKING:
     from asmtune.roofline.points import Chart

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.base.errors import InputError
-from asmtune.kernel_module import KernelModule, Shape
-from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.core.kernel_module import KernelModule, Shape
+from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.lookup import Lookup
 from asmtune.trace.folder import runs_of
 from asmtune.trace.reader import read_summary

@@ -10,19 +10,19 @@ from pathlib import Path
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
-from asmtune.cli.assignments import parse_assignments
 from asmtune.cli.roofline_sizes import is_sized
-from asmtune.cli.shapes import Placed, read_shapes
 from asmtune.cli.stored import user_shelf
 from asmtune.cli.tuning_queue import Queue
-from asmtune.dispatch.misses.own import own_config
-from asmtune.guard import required
-from asmtune.kernel_module import KernelModule, Shape, load_kernel_module
-from asmtune.problem import Problem
-from asmtune.records.tuned import TuneKey
+from asmtune.core.failures import required
+from asmtune.core.hardware.model import Target
+from asmtune.core.inputs.assignments import parse_assignments
+from asmtune.core.inputs.shapes import Placed, read_shapes
+from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
+from asmtune.core.problem import Problem
+from asmtune.core.records.tuned import TuneKey
+from asmtune.core.space.own import own_config
 from asmtune.roofline.survey import Subject
 from asmtune.store.lookup import Lookup
-from asmtune.target.model import Target
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from asmtune.base.settings import Settings
 from asmtune.cli.arguments import Loaded
-from asmtune.kernel_module import KernelModule
-from asmtune.problem import Problem, jit_function
-from asmtune.records.tuned import Provenance, TuneKey
-from asmtune.space.space import Space
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import match_device
+from asmtune.core.kernel_module import KernelModule
+from asmtune.core.problem import Problem, jit_function
+from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.core.space.space import Space
 from asmtune.store.layers import find_tuned, store_exists
 from asmtune.store.lookup import Lookup
 from asmtune.store.shelf import open_user_store
 from asmtune.store.shipped import shipped_of
-from asmtune.target.model import Target
-from asmtune.target.shipped import match_device
 
 if TYPE_CHECKING:
     from asmtune.dispatch.autotuner import AsmAutotuner

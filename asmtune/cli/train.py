@@ -11,13 +11,13 @@ import typer
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target, match_device
+from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.funnel.flow import Funnel
-from asmtune.oracle import Oracle, load_oracle
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import scorers_table
 from asmtune.score.scorers import make_scorer
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target, match_device
 
 if TYPE_CHECKING:
     from asmtune.train import MomentRows, Unseen

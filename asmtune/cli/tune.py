@@ -12,10 +12,10 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Dtype, Tiles
-from asmtune.cli.shapes import shapes_of
 from asmtune.cli.tune_options import Asked
-from asmtune.guard import required
-from asmtune.kernel_module import KernelModule, load_kernel_module
+from asmtune.core.failures import required
+from asmtune.core.inputs.shapes import shapes_of
+from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.trace.reader import read_trace
 from asmtune.trace.rows import Cost
 

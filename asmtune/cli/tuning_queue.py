@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from asmtune.cli.stored import Launched, tuner_of
+from asmtune.core.failures import guarded, required
+from asmtune.core.kernel_module import KernelModule, Shape
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.space.space import Space
 from asmtune.dispatch.autotuner import AsmAutotuner
-from asmtune.guard import guarded, required
-from asmtune.kernel_module import KernelModule, Shape
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
 from asmtune.report.tuning_progress import TuningProgress
-from asmtune.space.space import Space
 from asmtune.tuning.api import gpu_of
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.workshop import Workshop

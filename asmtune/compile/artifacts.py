@@ -20,7 +20,7 @@ from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
 from asmtune.compile import entries
 from asmtune.compile.standin import StandIns, storage_errors
-from asmtune.records.artifacts import Artifact, Failure
+from asmtune.core.records.artifacts import Artifact, Failure
 
 _SUFFIX: Final = ".json.gz"
 _TOKEN: Final = "token"

@@ -19,8 +19,8 @@ from typing import Any, Final, TextIO
 from asmtune.base.processes import die_with_parent, own_stdout
 from asmtune.compile.edited import MLIR, edited, ttgir_of
 from asmtune.compile.stages import Run, toolchain_of
-from asmtune.overrides import Override
-from asmtune.records.artifacts import Failure
+from asmtune.core.ir_overrides import Override
+from asmtune.core.records.artifacts import Failure
 
 _MAXNREG_ATTRIBUTE: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
 _OPENS_MODULE: Final = re.compile(r'^module attributes \{(?="?([\w.\-]+))', re.MULTILINE)

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from asmtune.records.artifacts import Failure
+from asmtune.core.records.artifacts import Failure
 
 STAGE: Final = "sass"
 """The stage of a failure to disassemble."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from asmtune.asm.entry import entries
 from asmtune.compile.stages import Run
-from asmtune.overrides import STAGES, Override
-from asmtune.records.artifacts import Failure
+from asmtune.core.ir_overrides import STAGES, Override
+from asmtune.core.records.artifacts import Failure
 
 MLIR: Final = ("ttir", "ttgir")
 """Stages whose output is a module of Triton's own IR."""

@@ -9,7 +9,7 @@ import zlib
 from dataclasses import asdict
 from typing import Final
 
-from asmtune.records.artifacts import Artifact, Failure
+from asmtune.core.records.artifacts import Artifact, Failure
 
 # A crash or a timeout may be the machine's doing: not remembered.
 _LASTING: Final = frozenset(

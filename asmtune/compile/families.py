@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
 from asmtune.compile.lower import Request
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
 
 Pair = tuple[int, Request | Failure]
 """A config's position, with its request."""

@@ -17,9 +17,9 @@ from triton.compiler.compiler import CompiledKernel
 
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
-from asmtune.config import Config
-from asmtune.problem import Problem, jit_function
-from asmtune.records.artifacts import Artifact, Failure
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem, jit_function
+from asmtune.core.records.artifacts import Artifact, Failure
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, version_of
-from asmtune.config import OPTION_AXES, Config
-from asmtune.guard import guarded
-from asmtune.overrides import Override
-from asmtune.problem import Problem, jit_function
-from asmtune.records.artifacts import Failure
-from asmtune.target.model import Target
+from asmtune.core.config import OPTION_AXES, Config
+from asmtune.core.failures import guarded
+from asmtune.core.hardware.model import Target
+from asmtune.core.ir_overrides import Override
+from asmtune.core.problem import Problem, jit_function
+from asmtune.core.records.artifacts import Failure
 
 if TYPE_CHECKING:
     from asmtune.compile.toolchain import Specialised

@@ -33,8 +33,8 @@ from asmtune.compile.worker import (
     work,
 )
 from asmtune.compile.workers import Workers
-from asmtune.config import Config
-from asmtune.records.artifacts import Artifact, Failure, Sketch
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 R = TypeVar("R")
 

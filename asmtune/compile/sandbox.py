@@ -20,7 +20,7 @@ from typing import IO, Any, Final
 
 from asmtune.base.processes import start
 from asmtune.compile.lower import Request
-from asmtune.records.artifacts import Artifact, Failure, Sketch
+from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk
 _LOOK_S: Final = 0.1  # between two looks at whether anybody waits

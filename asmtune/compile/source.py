@@ -11,7 +11,7 @@ import inspect
 from typing import Any
 
 from asmtune.base.fingerprint import digest
-from asmtune.problem import jit_function
+from asmtune.core.problem import jit_function
 
 _PLAIN = (bool, int, float, str, type(None))
 

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from asmtune.compile.toolchain import Toolchain
-from asmtune.guard import guarded
-from asmtune.records.artifacts import Failure
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
 
 
 class Run:

@@ -17,7 +17,7 @@ from asmtune.compile.artifacts import Place, get_from, put_into
 from asmtune.compile.children import borrowed
 from asmtune.compile.lower import Request
 from asmtune.compile.sandbox import GivenUpError, Sandbox
-from asmtune.records.artifacts import Artifact, Failure, Sketch
+from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 R = TypeVar("R")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.triton_configs import as_triton, timings_ms
-from asmtune.records.tuned import TuneRecord
 
 
 def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[str, Any]) -> None:
@@ -54,6 +54,6 @@ def _record(miss: Miss, choices: Mapping[str, Any]) -> TuneRecord | None:
 
 
 def _function(miss: Miss) -> Any:
-    from asmtune.problem import jit_function
+    from asmtune.core.problem import jit_function
 
     return jit_function(miss.problem.kernel)

@@ -12,7 +12,10 @@ import triton
 from triton.runtime.autotuner import Autotuner
 
 from asmtune.base.errors import InputError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.problem import heuristic_rules
+from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.core.space.space import Space
 from asmtune.dispatch.backport import correct_dynamo
 from asmtune.dispatch.calls import Call
 from asmtune.dispatch.checks import check_decorated
@@ -25,9 +28,6 @@ from asmtune.launch.backends import Backend, Launcher, backend
 from asmtune.launch.kinds import kinds, machine
 from asmtune.launch.layout import Layout, layout_of
 from asmtune.launch.planning import Launched, plan_of, quiet_lists
-from asmtune.problem import heuristic_rules
-from asmtune.records.tuned import Provenance, TuneKey
-from asmtune.space.space import Space
 
 if TYPE_CHECKING:
     from asmtune.dispatch.compiled import PruneHook

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from asmtune.dtypes import element_type
-from asmtune.problem import GRID_LIMITS
+from asmtune.core.dtypes import element_type
+from asmtune.core.problem import GRID_LIMITS
 
 _SCALARS: Final = frozenset({bool, int, float, str, type(None)})
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
-from asmtune.config import OPTION_AXES, Config
+from asmtune.core.config import OPTION_AXES, Config
+from asmtune.core.keys.parts import KeyPart
+from asmtune.core.problem import Problem, jit_function, unknown_parameter
+from asmtune.core.space.space import Space
 from asmtune.dispatch.options import DecoratorOptions, numbers
 from asmtune.dispatch.places import check_places, shown
-from asmtune.keys.parts import KeyPart
-from asmtune.problem import Problem, jit_function, unknown_parameter
-from asmtune.space.space import Space
 
 _LISTS: Final = ("reset_to_zero", "restore_value")
 

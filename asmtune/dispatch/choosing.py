@@ -11,7 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.ir_overrides import pinned_space
+from asmtune.core.keys.parts import key_parts
+from asmtune.core.keys.reading import values
+from asmtune.core.problem import Problem
+from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.core.space.space import Space
 from asmtune.dispatch.announcing import announce
 from asmtune.dispatch.calls import Call, is_capturing, is_usual_grid, memory_key
 from asmtune.dispatch.checks import (
@@ -30,12 +36,6 @@ from asmtune.dispatch.options import Arguments, DecoratorOptions, numbers
 from asmtune.dispatch.places import check_places
 from asmtune.dispatch.ranks.resolving import current_job, resolve
 from asmtune.dispatch.triton_configs import as_triton
-from asmtune.keys.parts import key_parts
-from asmtune.keys.reading import values
-from asmtune.overrides import pinned_space
-from asmtune.problem import Problem
-from asmtune.records.tuned import Provenance, TuneKey
-from asmtune.space.space import Space
 
 
 class Chooser:

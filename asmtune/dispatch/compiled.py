@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.dispatch.misses.answers import Choice
 from asmtune.dispatch.notices import Notices
-from asmtune.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
 
 Arguments = Mapping[str, Any]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.keys.parts import KeySource
+from asmtune.core.space.space import Space
 from asmtune.dispatch.checks import check_configs
 from asmtune.dispatch.options import Arguments, DecoratorOptions, OnMiss, Small, SpaceSource
 from asmtune.dispatch.pruning import Pruning
-from asmtune.keys.parts import KeySource
-from asmtune.space.space import Space
 
 if TYPE_CHECKING:
     from asmtune.dispatch.autotuner import AsmAutotuner
@@ -51,7 +51,7 @@ def asm_autotune(
 
     Args:
         configs: a list of `triton.Config` or `Config`; instead of `space`.
-        key: names of arguments, buckets and functions of them (see `asmtune.keys`); a new
+        key: names of arguments, buckets and functions of them (see `asmtune.core.keys`); a new
             value looks the config up anew.
         prune_configs_by: `early_config_prune`, `perf_model` and `top_k`; see `Pruning`.
         options: `space`: a `Space`, axes by name, or a function that makes one. `small`,

@@ -7,8 +7,8 @@ import warnings
 from typing import Final
 
 from asmtune.base.stacklevel import frames_inside
-from asmtune.config import Config
-from asmtune.records.tuned import TuneKey
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneKey
 
 _ADVICE: Final = {
     "capture": "a CUDA graph is being captured, in which nothing is tuned; launch it once "

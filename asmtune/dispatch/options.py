@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from asmtune.base.errors import InputError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.keys.parts import KeySource
+from asmtune.core.space.space import Space
 from asmtune.dispatch.pruning import Pruning
-from asmtune.keys.parts import KeySource
-from asmtune.space.space import Space
 
 Arguments = Mapping[str, Any]
 SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[], Any]
@@ -27,7 +27,7 @@ class DecoratorOptions:
 
     Attributes:
         space: where configs come from.
-        key: what a tuned config depends on; see `asmtune.keys`.
+        key: what a tuned config depends on; see `asmtune.core.keys`.
         small: which problems are not worth timing: "auto" (predicted to run for less time than
             a launch costs the host), a number of elements of the largest tensor argument, a
             predicate over the arguments by name, or None for no problem. These take

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from asmtune.base.errors import InputError
-from asmtune.dtypes import dtype_of
+from asmtune.core.dtypes import dtype_of
 
 
 def check_places(kernel: str, arguments: Mapping[str, Any], *, strict: bool) -> None:

@@ -18,6 +18,8 @@ from asmtune.asm.nvptx import OpClass, classify
 from asmtune.asm.partitions import block_threads
 from asmtune.asm.program import Program
 from asmtune.asm.tensor import tensor_ops
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE, tensor_rate
 from asmtune.features.steps import (
     ACCESSES,
     BARRIER_LATENCY,
@@ -28,8 +30,6 @@ from asmtune.features.steps import (
     Step,
     steps_of,
 )
-from asmtune.target.model import Target
-from asmtune.target.rates import L2_BYTES_PER_CYCLE, tensor_rate
 
 _FILLING: Final = 5
 _PIPELINED: Final = 12

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.asm.nvptx import OpClass
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.rates import tensor_rate
 from asmtune.features.execution import Run
 from asmtune.features.locality import Locality
 from asmtune.features.profile import Profile, Segment, Traffic
-from asmtune.target.model import Target
-from asmtune.target.rates import tensor_rate
 from asmtune.workload.work import Work
 
 DRAIN_LATENCY: Final = 400.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from asmtune.core.hardware.model import Target
 from asmtune.features.cycles import Cycles, program_cycles
 from asmtune.features.execution import executions
 from asmtune.features.profile import Profile
-from asmtune.target.model import Target
 from asmtune.workload.work import Work
 
 

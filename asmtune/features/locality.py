@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from asmtune.core.hardware.model import Target
 from asmtune.features.execution import Run
 from asmtune.features.profile import Profile
-from asmtune.target.model import Target
 from asmtune.workload.work import Access, Work
 
 

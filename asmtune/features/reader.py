@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from asmtune.asm.counts import count, hottest_loop, mnemonic_counts
 from asmtune.asm.cubin import read_cubin
 from asmtune.asm.ptx import parse_ptx
+from asmtune.core.hardware.model import Target
+from asmtune.core.occupancy import occupancy
+from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.features import Features
 from asmtune.features.catalog import FEATURES
 from asmtune.features.chain import program_chains
 from asmtune.features.launch import LaunchReading
 from asmtune.features.profile import Profile, segments
 from asmtune.features.registry import Reading
-from asmtune.occupancy import occupancy
-from asmtune.records.artifacts import Artifact
-from asmtune.records.features import Features
-from asmtune.target.model import Target
 from asmtune.workload.work import Work
 
 

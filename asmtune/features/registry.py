@@ -15,10 +15,10 @@ from asmtune.asm.counts import Counts
 from asmtune.asm.cubin import Resources
 from asmtune.asm.program import Program
 from asmtune.base.fingerprint import digest
+from asmtune.core.hardware.model import Target
+from asmtune.core.occupancy import Occupancy
+from asmtune.core.records.artifacts import Artifact
 from asmtune.features.launch import LaunchReading
-from asmtune.occupancy import Occupancy
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
 
 
 @dataclass(frozen=True)

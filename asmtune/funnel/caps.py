@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.config import Config
-from asmtune.occupancy import register_cap_for
-from asmtune.records.artifacts import Artifact
-from asmtune.records.features import Features
-from asmtune.records.verdicts import Reason, Verdict
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.occupancy import register_cap_for
+from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.score.base import Candidate, Scorer
-from asmtune.target.model import Target
 from asmtune.workload.accumulators import accumulator_registers
 
 RULE: Final = "derived_cap"

@@ -21,7 +21,12 @@ from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.workers import Workers
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
 from asmtune.funnel.caps import CapSource, cap_notes, with_caps
 from asmtune.funnel.front import Front, Outcomes
 from asmtune.funnel.notes import default_notes, guess_notes
@@ -29,13 +34,8 @@ from asmtune.funnel.persistence import Detection, Searched
 from asmtune.funnel.progress import NoProgress, Progress
 from asmtune.funnel.ranking import Ranker, ranked
 from asmtune.funnel.sketching import Shortlist, check_compile, shortlisted
-from asmtune.problem import Problem
-from asmtune.records.pruned import PruneReport
-from asmtune.records.verdicts import Verdict
 from asmtune.score.base import Scorer, for_dtypes, notes_of
 from asmtune.score.keep import Keep
-from asmtune.space.space import Space
-from asmtune.target.model import Target
 from asmtune.workload.analysis import Kernel
 
 

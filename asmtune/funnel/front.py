@@ -14,18 +14,18 @@ from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
 from asmtune.compile.worker import Compiled
 from asmtune.compile.workers import Workers
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.verdicts import Verdict
 from asmtune.features.profile import Profile
 from asmtune.features.reader import ProfileReader
 from asmtune.features.sketch.reader import SketchReader
 from asmtune.funnel.judge import Judge
 from asmtune.funnel.progress import Progress
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
-from asmtune.records.verdicts import Verdict
 from asmtune.score.base import Candidate
 from asmtune.score.rules import broken_rules
-from asmtune.target.model import Target
 from asmtune.workload.analysis import Kernel
 from asmtune.workload.work import Work
 

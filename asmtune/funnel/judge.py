@@ -8,17 +8,17 @@ from typing import Final
 from asmtune.base.errors import ParseError
 from asmtune.compile.lower import Request
 from asmtune.compile.worker import Compiled
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.failures import required
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.features.profile import Profile
 from asmtune.features.reader import launch_features
-from asmtune.guard import required
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
-from asmtune.records.verdicts import Reason, Verdict
 from asmtune.score.base import Candidate
 from asmtune.score.roofline import predict
 from asmtune.score.rules import RULES, broken_rules
-from asmtune.target.model import Target
 from asmtune.workload.analysis import Call, Kernel
 from asmtune.workload.dots import Dot, find_dots
 from asmtune.workload.work import Work

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from asmtune.config import Config
-from asmtune.records.verdicts import Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.verdicts import Verdict
 from asmtune.workload.doubts import Doubt
 from asmtune.workload.work import Work
 

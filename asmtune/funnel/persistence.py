@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from asmtune.compile.lower import Lowering
-from asmtune.config import OPTION_AXES, Config
+from asmtune.core.config import OPTION_AXES, Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.space.space import Space
 from asmtune.funnel.judge import Judge
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
-from asmtune.space.space import Space
-from asmtune.target.model import Target
 from asmtune.workload.analysis import Kernel
 
 

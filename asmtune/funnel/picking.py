@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.ir_overrides import unedited
+from asmtune.core.problem import Problem
+from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
-from asmtune.overrides import unedited
-from asmtune.problem import Problem
-from asmtune.records.verdicts import Verdict
 from asmtune.score.base import moments_of
 from asmtune.score.keep import Keep
 from asmtune.score.roofline import LAUNCH_US, dram_rate
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.model import Target
 
 COMPILES: Final = 4
 """Of the best by their sketches, how many are compiled, so that the pick is one that compiles

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from asmtune.config import Config
-from asmtune.records.pruned import Selection
-from asmtune.records.verdicts import Reason, Verdict
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.pruned import Selection
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.score.base import Candidate, Scorer, ranked_by
 from asmtune.score.error import gaps_of
 from asmtune.score.keep import Keep, table_of
-from asmtune.target.model import Target
 
 NEAR_TIE: Final = 0.02
 """Of a score on a scale of logarithms: the best of a tile, predicted to be at most 2% behind

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from asmtune.base.errors import InputError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.pruned import Selection
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.funnel.ranking import Ranker, line_up
-from asmtune.records.pruned import Selection
-from asmtune.records.verdicts import Reason, Verdict
 from asmtune.score.base import Scorer, moments_of
 from asmtune.score.keep import Keep
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from asmtune.base.errors import AsmtuneError
-from asmtune.guard import guarded
+from asmtune.core.failures import guarded
+from asmtune.core.problem import GRID_LIMITS
+from asmtune.core.records.artifacts import Failure
 from asmtune.launch.kinds import Kinds, Machine
 from asmtune.launch.layout import CONSTEXPR, KEYED
-from asmtune.problem import GRID_LIMITS
-from asmtune.records.artifacts import Failure
 
 GIVEN: Final = object()
 """Stands for "the launch gives it" and "not there"."""

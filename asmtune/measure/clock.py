@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from asmtune.config import Config
-from asmtune.guard import guarded
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure.brisk import brisk_threads
 from asmtune.measure.cuda import CudaDevice, Device, Mark
 from asmtune.measure.nvml import read_clocks
 from asmtune.measure.policy import TimingPolicy
-from asmtune.records.artifacts import Failure
 
 _RETAKES: Final = 3
 _BATCH: Final = 64

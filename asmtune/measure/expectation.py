@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure.magnitude import pieces
 from asmtune.measure.outputs import Output, bits, poison
 from asmtune.measure.regions import Copy
 from asmtune.measure.roles import Roles
 from asmtune.measure.slots import Slot
-from asmtune.records.artifacts import Failure
 
 # Two runs show little of what a third may do: so many times what they differ by is allowed.
 _RUNS_APART: Final = 4.0

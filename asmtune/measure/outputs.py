@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from asmtune.dtypes import dtype_of
+from asmtune.core.dtypes import dtype_of
 from asmtune.measure.magnitude import Magnitude, Piece, pieces, widened
 from asmtune.measure.slots import Slot, integers
 

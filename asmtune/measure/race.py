@@ -13,13 +13,13 @@ from statistics import median
 from typing import Final
 
 from asmtune.base.errors import MeasureError
-from asmtune.config import Config
-from asmtune.guard import guarded
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement, Outcome
 from asmtune.measure.clock import Clock, Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.statistics import ENOUGH, slower, summarise
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement, Outcome
 
 _LONG_US: Final = 5_000.0
 _LONG_FACTOR: Final = 5.0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from asmtune.base.errors import InputError
-from asmtune.guard import required
+from asmtune.core.failures import required
 from asmtune.measure.effects import tensor_parts
 from asmtune.measure.slots import Slot
 

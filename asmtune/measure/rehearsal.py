@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from asmtune.base.errors import MeasureError
-from asmtune.guard import guarded
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure.effects import Effects
 from asmtune.measure.expectation import Expectation
 from asmtune.measure.outputs import fill_poison, tolerance_of
@@ -15,7 +16,6 @@ from asmtune.measure.reference import ask
 from asmtune.measure.regions import Copy, regions_of, settle
 from asmtune.measure.roles import CheckOptions, Roles, check_names
 from asmtune.measure.slots import Slot, slots_of
-from asmtune.records.artifacts import Failure
 
 __all__ = ["CheckOptions", "Rehearsal"]
 

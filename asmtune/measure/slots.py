@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from asmtune.dtypes import TORCH_NAMES, dtype_of, torch_dtype
+from asmtune.core.dtypes import TORCH_NAMES, dtype_of, torch_dtype
 from asmtune.measure.effects import tensor_parts
 
 # Beyond this much work (NumPy's own measure) two views count as overlapping.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from asmtune.config import Config
-from asmtune.records.timings import Measurement
+from asmtune.core.config import Config
+from asmtune.core.records.timings import Measurement
 
 ENOUGH: Final = 5
 """Samples of each side below which no test tells at one in a hundred: 4 against 4 can

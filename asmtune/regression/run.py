@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Literal
 
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.measure.statistics import summarise
 
 Why = Literal["failed", "unknown"]

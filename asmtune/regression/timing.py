@@ -11,14 +11,14 @@ from asmtune.bench.base import BenchSetup, Entrant
 from asmtune.bench.local import LocalBench
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.target.model import Target
 from asmtune.workload.analysis import Call, analyse
 
 POLICY: Final = TimingPolicy()

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from asmtune.core.oracle import Oracle
 from asmtune.funnel.flow import Funnel
-from asmtune.oracle import Oracle
 from asmtune.replay.judging import Judged, judged_moments
 from asmtune.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult, kept_of
 from asmtune.score.base import Candidate, Scorer, for_dtypes, moments_of, without_kernel

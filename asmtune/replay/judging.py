@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from asmtune.base.errors import OracleError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.failures import required
+from asmtune.core.kernel_module import KernelModule, load_kernel_module
+from asmtune.core.oracle import Oracle, Task
+from asmtune.core.problem import Problem
+from asmtune.core.records.verdicts import Verdict
 from asmtune.funnel.flow import Funnel
-from asmtune.guard import required
-from asmtune.kernel_module import KernelModule, load_kernel_module
-from asmtune.oracle import Oracle, Task
-from asmtune.problem import Problem
-from asmtune.records.verdicts import Verdict
 
 
 @dataclass(frozen=True)

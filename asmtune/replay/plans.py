@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from asmtune.oracle import Task
+from asmtune.core.oracle import Task
 from asmtune.replay.results import geometric_mean
 from asmtune.search.base import Limits, Pace
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from asmtune.oracle import Row, Task
-from asmtune.records.verdicts import Verdict
+from asmtune.core.oracle import Row, Task
+from asmtune.core.records.verdicts import Verdict
 
 CUTS: Final = ("top1", "top5", "top10", "top5pct", "top10pct")
 """How many of the ranked configs would be timed; of n, p percent are max(1, n p // 100)."""

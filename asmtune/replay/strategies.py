@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.oracle import Oracle, Row
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement, Outcome
+from asmtune.core.records.verdicts import Verdict
 from asmtune.funnel.flow import Funnel
-from asmtune.oracle import Oracle, Row
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement, Outcome
-from asmtune.records.verdicts import Verdict
 from asmtune.replay.judging import Judged, judged_moments
 from asmtune.replay.plans import Mark, Plan, PlanResult, Replayed
 from asmtune.score.base import Scorer, for_dtypes, without_kernel

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from asmtune.base.errors import OracleError, ProblemError
-from asmtune.config import Config
-from asmtune.guard import guarded
-from asmtune.kernel_files import kernel_file
-from asmtune.kernel_module import KernelModule, load_kernel_module
-from asmtune.oracle import Oracle, Row, Task
-from asmtune.records.artifacts import Failure
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.kernel_files import kernel_file
+from asmtune.core.kernel_module import KernelModule, load_kernel_module
+from asmtune.core.oracle import Oracle, Row, Task
+from asmtune.core.records.artifacts import Failure
 from asmtune.trace.rows import Compiled
 from asmtune.trace.run import Run
 

@@ -8,8 +8,8 @@ from typing import Any
 from rich.table import Table
 
 from asmtune.base.json_checks import printable
-from asmtune.config import Config
-from asmtune.config import varying as varying
+from asmtune.core.config import Config
+from asmtune.core.config import varying as varying
 
 
 def plain_table(title: str, headings: Sequence[str], left: int = 1) -> Table:

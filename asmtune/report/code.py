@@ -7,15 +7,15 @@ from asmtune.asm.ptx import parse_ptx
 from asmtune.asm.sass import parse_sass
 from asmtune.base.errors import ParseError
 from asmtune.compile.disassembly import disassemble
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.features.code import CodeView
 from asmtune.features.code_views import ptx_view, sass_view
 from asmtune.features.execution import Run, executions
 from asmtune.features.reader import ProfileReader
 from asmtune.funnel.judge import Judge
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.target.model import Target
 from asmtune.workload.work import Work
 
 

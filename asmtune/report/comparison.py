@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.records.features import Features
-from asmtune.records.verdicts import Verdict
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Verdict
 from asmtune.report.quantities import CAUSES, QUANTITIES, RESOURCES, TERMS
 from asmtune.score.roofline import busiest_unit, terms_us
-from asmtune.target.model import Target
 
 TELLING: Final = 0.01
 """Of the slower one's predicted time: terms that differ by less decide nothing."""

@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from asmtune.records.pruned import PruneReport
-from asmtune.records.rows import verdict_row
-from asmtune.records.values import to_json
-from asmtune.records.verdicts import Verdict
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.rows import verdict_row
+from asmtune.core.records.values import to_json
+from asmtune.core.records.verdicts import Verdict
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"

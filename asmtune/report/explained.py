@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.values import to_json
+from asmtune.core.records.verdicts import Verdict
 from asmtune.features.code import CodeView
 from asmtune.features.registry import Reading
-from asmtune.records.artifacts import Failure
-from asmtune.records.pruned import PruneReport
-from asmtune.records.values import to_json
-from asmtune.records.verdicts import Verdict
 from asmtune.report.comparison import Comparison, Pair
 from asmtune.report.documents import verdict_json
 from asmtune.score.advice import Suggestion, nearest, suggestions
 from asmtune.score.roofline import predict, terms_us
-from asmtune.target.model import Target
 
 Code = CodeView | Failure
 

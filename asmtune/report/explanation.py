@@ -8,12 +8,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import Verdict
 from asmtune.features.catalog import FEATURES
 from asmtune.features.code import CodeView
 from asmtune.features.registry import Reading
-from asmtune.records.artifacts import Failure
-from asmtune.records.pruned import PruneReport
-from asmtune.records.verdicts import Verdict
 from asmtune.report.cells import changes, number, plain_table
 from asmtune.report.code_tables import classes_table, hot_loop
 from asmtune.report.comparison import Comparison, Decision, Pair

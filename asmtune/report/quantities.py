@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from asmtune.core.records.features import Features
 from asmtune.features.catalog import FEATURES
-from asmtune.records.features import Features
 
 
 @dataclass(frozen=True)

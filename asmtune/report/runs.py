@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.report.cells import (
     changes,
     count,

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from asmtune.base.errors import InputError
 from asmtune.base.json_checks import parse_json
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.features import Features
-from asmtune.records.pruned import PruneReport, Selection
-from asmtune.records.verdicts import Reason, Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.features import Features
+from asmtune.core.records.pruned import PruneReport, Selection
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.report.documents import FORMAT, VERSION
 
 _T = TypeVar("_T")

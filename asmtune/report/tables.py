@@ -9,8 +9,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.records.pruned import PruneReport, Selection
-from asmtune.records.verdicts import Verdict
+from asmtune.core.records.pruned import PruneReport, Selection
+from asmtune.core.records.verdicts import Verdict
 from asmtune.replay.results import CUTS, ReplayReport, ScorerResult
 from asmtune.report.cells import varying
 

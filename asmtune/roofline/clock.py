@@ -11,18 +11,18 @@ from asmtune.bench.base import Bench, BenchSetup, Entrant
 from asmtune.bench.opening import open_bench
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
+from asmtune.core.failures import guarded
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import match_device
+from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.timings import Outcome
+from asmtune.core.records.verdicts import Verdict
 from asmtune.funnel.front import Front
-from asmtune.guard import guarded
 from asmtune.measure.device import device_name
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.records.timings import Outcome
-from asmtune.records.verdicts import Verdict
 from asmtune.roofline.survey import Subject
-from asmtune.target.model import Target
-from asmtune.target.shipped import match_device
 
 
 def isolated(setup: BenchSetup) -> Bench:

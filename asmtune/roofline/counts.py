@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from asmtune.core.hardware.model import Target
 from asmtune.roofline.roofs import VECTOR
-from asmtune.target.model import Target
 from asmtune.workload.work import DotWork, Work
 
 _UNITS: Final = {

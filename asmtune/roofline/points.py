@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.roofline.counts import Counts, Load
 from asmtune.roofline.roofs import Roof, attainable
 

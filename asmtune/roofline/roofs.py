@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from asmtune.target.model import Target
+from asmtune.core.hardware.model import Target
 
 VECTOR: Final = "fp32"
 """Name of the roof of the ordinary cores, as `Target.flops_per_s` has it."""

@@ -9,18 +9,18 @@ from typing import Any, Protocol
 
 from asmtune.base.errors import AsmtuneError, CompileError, MeasureError
 from asmtune.base.fingerprint import versions
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
+from asmtune.core.records.timings import Outcome
+from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.front import Front
 from asmtune.funnel.picking import first_pick
-from asmtune.problem import Problem
-from asmtune.records.timings import Outcome
-from asmtune.records.verdicts import Verdict
 from asmtune.roofline.counts import Counts, Load
 from asmtune.roofline.points import Chart, Entry, Point
 from asmtune.roofline.roofs import roofs_of
 from asmtune.roofline.times import Times, config_key, predicted, recorded, slowest, taken, times_of
-from asmtune.space.space import Space
 from asmtune.store.lookup import Lookup
 
 

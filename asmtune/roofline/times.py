@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.base.fingerprint import canonical
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement, Outcome
-from asmtune.records.verdicts import Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement, Outcome
+from asmtune.core.records.verdicts import Verdict
 from asmtune.roofline.points import How
 from asmtune.store.lookup import Lookup
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.config import Config
-from asmtune.records.features import Features
-from asmtune.records.verdicts import Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Verdict
 from asmtune.score.roofline import ADVICE
 
 FASTER: Final = 0.01

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from asmtune.config import Config
-from asmtune.records.features import Features
-from asmtune.target.model import Target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.features import Features
 from asmtune.workload.dots import Dot
 
 

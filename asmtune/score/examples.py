@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import ParseError
-from asmtune.records.features import Features
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.features import Features
 from asmtune.score.forest import UNREADABLE, check_archive
 from asmtune.score.vectors import BASE, Scale, base_columns, schema, vectors
-from asmtune.target.model import Target
 
 MOST_ROWS: Final = 220
 """Of a task: its fastest third, and a choice of the rest."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.base.errors import InputError
-from asmtune.records.pruned import Selection
+from asmtune.core.records.pruned import Selection
 from asmtune.score.error import ErrorTable
 from asmtune.score.error_file import shipped_errors
 

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from asmtune.base.errors import ParseError, ProblemError
 from asmtune.base.fingerprint import digest, version_of
 from asmtune.base.settings import Settings
-from asmtune.dtypes import canonical_dtype
+from asmtune.core.dtypes import canonical_dtype
+from asmtune.core.hardware.model import Target
 from asmtune.score.base import Candidate
 from asmtune.score.examples import Examples, TaskRows
 from asmtune.score.forest import Forest
 from asmtune.score.roofline import Roofline
 from asmtune.score.vectors import NAMES, Scale, base_columns, schema, vectors
-from asmtune.target.model import Target
 
 DATA: Final = Path(__file__).with_name("data")
 """The training rows that ship with the package."""

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.records.features import Features
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE
+from asmtune.core.records.features import Features
 from asmtune.score.base import Candidate
-from asmtune.target.model import Target
-from asmtune.target.rates import L2_BYTES_PER_CYCLE
 
 LAUNCH_US: Final = 4.5
 """Least time between two events around a launch on an H200."""

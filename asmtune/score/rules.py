@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from asmtune.records.verdicts import Reason
+from asmtune.core.records.verdicts import Reason
 from asmtune.score.base import Candidate
 from asmtune.workload.dots import Dot
 

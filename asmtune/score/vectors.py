@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.base.fingerprint import digest
-from asmtune.records.features import Features
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.records.features import Features
 from asmtune.score.roofline import dram_rate, predict
-from asmtune.target.model import Target
-from asmtune.target.rates import L2_BYTES_PER_CYCLE
-from asmtune.target.shipped import load_target
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float32]

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.config import OPTION_AXES, Config
+from asmtune.core.config import OPTION_AXES, Config
 
 Place = tuple[int, ...]
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from asmtune.config import Config
-from asmtune.records.timings import Outcome
-from asmtune.records.verdicts import Verdict
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.timings import Outcome
+from asmtune.core.records.verdicts import Verdict
 from asmtune.score.base import Scorer
 from asmtune.search.state import State
-from asmtune.target.model import Target
 
 
 @dataclass(frozen=True, kw_only=True)

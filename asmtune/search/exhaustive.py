@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.search.base import Pace, Proposal
 from asmtune.search.state import State
 

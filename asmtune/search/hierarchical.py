@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.search.axes import Axes, steps
 from asmtune.search.base import Pace, Proposal
 from asmtune.search.exhaustive import next_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.search.base import (
     Compiler,
     Ended,

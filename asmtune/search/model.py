@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.search.base import Insight, Pace, Proposal
 from asmtune.search.gain import batch_gain, improvement, spread_out
 from asmtune.search.outlook import Outlook

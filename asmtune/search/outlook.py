@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.records.verdicts import Verdict
+from asmtune.core.records.verdicts import Verdict
 from asmtune.score.base import Candidate, moments_of
 from asmtune.score.vectors import BASE, base_columns
 from asmtune.search.axes import Axes

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.search.base import Pace, Proposal
 from asmtune.search.exhaustive import next_of
 from asmtune.search.state import State

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.codec import config_text
 
 _DECIMALS: Final = 3  # nanoseconds; event timers resolve less

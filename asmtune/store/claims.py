@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
 from asmtune.base.fingerprint import digest
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec, owners, rows
 from asmtune.store.database import Store
 from asmtune.store.lookup import minor

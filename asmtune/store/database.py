@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, Connection
 
 from asmtune.base.errors import StoreError
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import checks, codec, predictions, rows, tables, trials
 from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import DIGITS_SHOWN, Finding, Lookup, StoreWarning, judged

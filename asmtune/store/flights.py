@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from asmtune.base.errors import StoreError
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import owners
 from asmtune.store.claims import Claim, Holder, Request
 from asmtune.store.database import Store

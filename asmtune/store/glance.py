@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from asmtune.base.errors import InputError
-from asmtune.config import Config
-from asmtune.records.tuned import Provenance, TuneKey
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import codec
 from asmtune.store.lookup import differences
 from asmtune.store.sqlite import SCHEMA_VERSION, connect

@@ -20,7 +20,7 @@ from typing import Any, Final
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_checks import expected, parse_json, shown
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.codec import key_digest, record_from_json, record_to_json, winner_is_timed
 
 FORMAT: Final = "asmtune-tuned"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from asmtune.base.errors import StoreError
-from asmtune.records.tuned import Provenance, TuneKey
+from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store.lookup import Lookup
 from asmtune.store.shipped import shipped_lookup
 

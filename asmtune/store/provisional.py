@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection
 
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneKey
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import codec, predictions, rows, tables, trials
 from asmtune.store.lookup import (
     Prediction,

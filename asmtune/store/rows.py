@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, sel
 from asmtune.base import json_checks as values
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
 from asmtune.store.lookup import differences
 from asmtune.store.tables import failures, keys, timings

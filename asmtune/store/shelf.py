@@ -20,10 +20,10 @@ from typing import Final, TypeVar
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.base.stacklevel import frames_inside
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store.claims import Request
 from asmtune.store.database import Store
 from asmtune.store.flights import Flight, Pace, Watch, fly

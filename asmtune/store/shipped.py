@@ -10,7 +10,7 @@ import json
 from functools import cache
 from importlib import resources
 
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.lookup import Lookup, judged

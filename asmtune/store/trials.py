@@ -11,10 +11,10 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, sel
 from asmtune.base import json_checks as values
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneKey
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import codec, rows
 from asmtune.store.lookup import DIGITS_SHOWN, Remembered, Unfinished, reusable
 from asmtune.store.tables import trials

@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from asmtune.base.errors import InputError
-from asmtune.config import OPTION_DEFAULTS, Config
-from asmtune.records.artifacts import Failure
+from asmtune.core.config import OPTION_DEFAULTS, Config
+from asmtune.core.records.artifacts import Failure
 from asmtune.trace.rows import Timed, Timing
 from asmtune.trace.run import Header
 

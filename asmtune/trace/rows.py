@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
 
 
 @dataclass(frozen=True)

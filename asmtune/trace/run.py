@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.base.fingerprint import versions
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.tuned import TuneKey
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import TuneKey
 from asmtune.trace.rows import Batch, Compiled, Cost, Foreseen, Timed, Timing, Trial
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.records.verdicts import Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.verdicts import Verdict
 from asmtune.trace import folder as places
 from asmtune.trace.forms import encoded, encoded_header
 from asmtune.trace.rows import Compiled, Cost, Dropped, Prediction, Timed, Timing

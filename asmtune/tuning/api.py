@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Unpack, overload
 
 from asmtune.base.errors import InputError, MeasureError
+from asmtune.core.problem import Problem
+from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.measure.device import device_name
-from asmtune.problem import Problem
-from asmtune.records.tuned import TuneRecord
-from asmtune.space.space import Space
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.workshop import Workshop

@@ -8,11 +8,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Final, Self
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.funnel.front import Front, Outcomes
 from asmtune.funnel.progress import Progress
-from asmtune.records.artifacts import Failure
-from asmtune.records.verdicts import Reason, Verdict
 
 MOST: Final = 0.75
 """Share of a batch after which those that are left may be stragglers."""

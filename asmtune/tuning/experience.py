@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from asmtune.config import Config
-from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneKey, TuneRecord
 
 MOST_SEEDS: Final = 6
 """Configs of other shapes that go into the first batch."""

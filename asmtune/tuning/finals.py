@@ -8,11 +8,11 @@ from typing import Final
 
 from asmtune.base.errors import MeasureError
 from asmtune.bench.base import Outcome
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import winner
-from asmtune.records.timings import Measurement
-from asmtune.records.verdicts import Verdict
 from asmtune.tuning.objective import Costs, Objective
 
 _WARP_SIZE: Final = 32

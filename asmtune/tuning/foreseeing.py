@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.verdicts import Verdict
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.front import Front
-from asmtune.records.timings import Measurement
-from asmtune.records.verdicts import Verdict
 from asmtune.score.base import moments_of, ranked_by
 from asmtune.search.state import Known
 from asmtune.store.codec import config_text

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
 from asmtune.compile.source import source_digest
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.ir_overrides import described
+from asmtune.core.problem import Problem, jit_function
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.measure.device import driver_version
-from asmtune.overrides import described
-from asmtune.problem import Problem, jit_function
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.space.space import Space
 from asmtune.tuning.objective import Objective
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.base.errors import InputError
-from asmtune.config import Config
+from asmtune.core.config import Config
 
 QUANTITIES: Final = ("time", "energy", "memory")
 

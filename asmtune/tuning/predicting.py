@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
 from asmtune.funnel.picking import first_pick, small_pick
 from asmtune.measure.preserve import preserved
-from asmtune.records.verdicts import Verdict
-from asmtune.space.space import Space
 from asmtune.store.lookup import Prediction
 from asmtune.tuning.options import TuneJob
 from asmtune.tuning.workshop import Workshop

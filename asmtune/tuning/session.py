@@ -13,16 +13,16 @@ from asmtune.bench.base import Bench, BenchSetup
 from asmtune.bench.opening import open_bench
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.front import Front
 from asmtune.measure.effects import Effects
 from asmtune.measure.preserve import preserved
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneRecord
 from asmtune.score.base import for_dtypes
 from asmtune.search.state import State
-from asmtune.space.space import Space
 from asmtune.store.lookup import Remembered
 from asmtune.store.shelf import Shelf
 from asmtune.trace.run import Ending, Header

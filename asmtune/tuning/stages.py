@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from asmtune.base.errors import CompileError, MeasureError
+from asmtune.core.records.verdicts import Verdict
 from asmtune.funnel.caps import caps_for
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.front import Front
 from asmtune.measure.statistics import prepare
-from asmtune.records.verdicts import Verdict
 from asmtune.search.base import Ended, Insight
 from asmtune.search.loop import run
 from asmtune.search.state import State

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from asmtune.bench.base import Bench, Entrant, Outcome
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.config import Config
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.records.timings import Measurement
-from asmtune.records.verdicts import Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.verdicts import Verdict
 
 
 class BenchTimer:

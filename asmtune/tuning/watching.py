@@ -10,10 +10,10 @@ from typing import Protocol, Self
 
 from asmtune.base.settings import Settings
 from asmtune.bench.base import Outcome
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneKey
-from asmtune.records.verdicts import Verdict
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.core.records.verdicts import Verdict
 from asmtune.search.state import State
 from asmtune.store.shelf import Shelf
 from asmtune.trace.rows import Cost

@@ -13,14 +13,14 @@ from typing import Self
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.base.settings import Settings
 from asmtune.compile.load import launch_values
+from asmtune.core.hardware.shipped import match_device
+from asmtune.core.ir_overrides import pinned_space
+from asmtune.core.records.tuned import Provenance, TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
-from asmtune.overrides import pinned_space
-from asmtune.records.tuned import Provenance, TuneRecord
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
 from asmtune.store.layers import find_tuned
 from asmtune.store.shelf import Shelf, open_user_store
-from asmtune.target.shipped import match_device
 from asmtune.tuning.experience import experience
 from asmtune.tuning.identity import provenance, with_files
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult

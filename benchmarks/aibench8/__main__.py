@@ -34,12 +34,12 @@ from typing import Any
 
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.settings import Settings
-from asmtune.guard import guarded
+from asmtune.core.failures import guarded
+from asmtune.core.hardware.shipped import load_target, match_device
+from asmtune.core.records.artifacts import Failure
 from asmtune.launch.memory import allocating
 from asmtune.measure.device import device_name
 from asmtune.measure.policy import TimingPolicy
-from asmtune.records.artifacts import Failure
-from asmtune.target.shipped import load_target, match_device
 from asmtune.tuning.presets import EFFORTS, Effort
 from benchmarks.aibench8.experiment import Plan, line
 from benchmarks.aibench8.offline import lines

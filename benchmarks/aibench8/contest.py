@@ -12,15 +12,15 @@ from asmtune.base.settings import Settings
 from asmtune.compile.load import load
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
-from asmtune.guard import guarded
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
 from asmtune.measure.clock import Clock, Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import Race
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.target.model import Target
 from tests.kernels.tolerances import excess
 
 

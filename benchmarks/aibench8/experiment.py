@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
 from asmtune.measure.clock import GpuClock
 from asmtune.measure.policy import TimingPolicy
-from asmtune.problem import Problem
-from asmtune.target.model import Target
 from benchmarks.aibench8.baselines import baseline_of, exact
 from benchmarks.aibench8.contest import Entrant, compiled, plain, race
 from benchmarks.aibench8.summary import BASELINE

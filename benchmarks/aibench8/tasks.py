@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import triton
 
-from asmtune.problem import Problem, jit_function
+from asmtune.core.problem import Problem, jit_function
 from tests.kernels.accuracy import module_of
 
 CONTRACT = "MULTIPLE"

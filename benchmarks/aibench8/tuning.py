@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
-from asmtune.problem import Problem
-from asmtune.records.tuned import TuneRecord
-from asmtune.space.space import Space
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
+from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.presets import Effort

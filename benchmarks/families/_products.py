@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import triton
 
-from asmtune.dtypes import torch_dtype
-from asmtune.space.space import Space
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.space.space import Space
 
 SHARED = 227 * 1024
 """Bytes of shared memory a program may have on an H200."""

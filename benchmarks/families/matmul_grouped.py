@@ -9,8 +9,8 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.problem import Problem
-from asmtune.space.space import Space
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 from benchmarks.families import _products
 
 

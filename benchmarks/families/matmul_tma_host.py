@@ -14,10 +14,10 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.config import Config
-from asmtune.dtypes import torch_dtype
-from asmtune.problem import Problem
-from asmtune.space.space import Space
+from asmtune.core.config import Config
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 
 
 @triton.jit

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.dtypes import torch_dtype
-from asmtune.problem import Problem
-from asmtune.space.space import Space
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 
 
 @triton.jit

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.base.errors import AsmtuneError
+from asmtune.core.failures import guarded
+from asmtune.core.hardware.shipped import match_device
+from asmtune.core.records.artifacts import Failure
 from asmtune.dispatch.reconfiguring import autotuners, reconfigure
-from asmtune.guard import guarded
 from asmtune.measure.device import device_name
 from asmtune.measure.policy import TimingPolicy
-from asmtune.records.artifacts import Failure
-from asmtune.target.shipped import match_device
 from asmtune.tuning.presets import EFFORTS
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.identities import kernel_modules, source_of

@@ -14,9 +14,9 @@ import torch
 
 from asmtune.base.fingerprint import digest
 from asmtune.compile.source import source_digest
+from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.reconfiguring import autotuners
-from asmtune.records.tuned import Provenance, TuneKey
 from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import module_of
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.timings import Measurement, Outcome
 from asmtune.dispatch.reconfiguring import autotuners
 from asmtune.measure.clock import GpuClock, Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import Race
 from asmtune.measure.statistics import quantile
-from asmtune.records.timings import Measurement, Outcome
-from asmtune.target.model import Target
 from benchmarks.kernels.entry import Entry, Inputs
 from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import as_tuple, case_of, doubled

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from asmtune.base.settings import Settings
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import abridged, interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store

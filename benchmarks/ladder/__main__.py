@@ -21,13 +21,13 @@ from typing import Any
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.records.timings import Measurement
 from asmtune.measure.clock import GpuClock, Subject
 from asmtune.measure.device import device_name
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import Race
-from asmtune.records.timings import Measurement
-from asmtune.target.shipped import load_target
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, Size, assembly
 from benchmarks.provenance import RESULTS, write

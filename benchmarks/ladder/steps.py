@@ -16,12 +16,12 @@ from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
 from asmtune.features.profile import Profile
 from asmtune.features.reader import ProfileReader
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
 from benchmarks.ladder import gemm
 
 Size = Mapping[str, int]

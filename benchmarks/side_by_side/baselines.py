@@ -13,11 +13,11 @@ from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import load_cached
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs
-from asmtune.config import Config
-from asmtune.guard import guarded
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
-from asmtune.target.model import Target
+from asmtune.core.config import Config
+from asmtune.core.failures import guarded
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
 
 PARTS: Final = 4
 """`triton.autotune` first gets a random quarter of the configs: it tells what all would take."""

@@ -20,12 +20,12 @@ from asmtune.base.settings import Settings
 from asmtune.compile.load import load
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
-from asmtune.kernel_module import load_kernel_module
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.target.model import Target
-from asmtune.target.shipped import match_device
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import match_device
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure
 from benchmarks.side_by_side.baselines import autotuned, exhaustive
 from benchmarks.side_by_side.tasks import LANES, Task
 

@@ -14,8 +14,8 @@ import pytest
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Artifact
 from benchmarks.aibench8.baselines import baseline_of
 from benchmarks.aibench8.tasks import TASKS
 

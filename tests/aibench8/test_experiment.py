@@ -19,13 +19,13 @@ from asmtune.bench.distinct import Distinct
 from asmtune.bench.local import LocalBench
 from asmtune.compile.load import Launch
 from asmtune.compile.lower import Lowering
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.space.space import Space
 from asmtune.measure.policy import TimingPolicy
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.model import Target
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.presets import EFFORTS
 from benchmarks.aibench8 import __main__ as command

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from asmtune.compile.load import Binary, Launch
-from asmtune.guard import guarded
+from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure.clock import Subject
 from asmtune.measure.policy import TimingPolicy
-from asmtune.records.artifacts import Failure
 
 
 class CpuMachine:

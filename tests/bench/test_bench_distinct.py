@@ -16,10 +16,10 @@ from asmtune.bench.base import BenchSetup, Entrant, Outcome
 from asmtune.bench.distinct import Distinct, binary_digest
 from asmtune.bench.local import LocalBench
 from asmtune.bench.opening import open_bench
-from asmtune.config import Config
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
 from tests.bench.bench_support import artifact, entrant, problem, setup
 from tests.bench.cpu_machine import CpuMachine
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from asmtune.core.hardware.model import Target
 from asmtune.measure.effects import Effects
-from asmtune.target.model import Target
 from tests.gpu import fault_kernels as kernels
 from tests.gpu.fault_kernels import FAULT, HANG, NOTHING, SMASH, WRONG
 

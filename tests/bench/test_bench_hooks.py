@@ -16,8 +16,8 @@ from asmtune.bench.hooks import TunerHooks
 from asmtune.bench.local import LocalBench
 from asmtune.bench.remote import ChildBench
 from asmtune.compile.load import Launch
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
 from tests.bench.bench_support import CHILD, entrant, setup
 from tests.bench.cpu_machine import CpuMachine
 

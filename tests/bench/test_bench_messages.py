@@ -22,13 +22,13 @@ from asmtune.bench.wire import Opaque
 from asmtune.compile.load import Binary, handle, launch_values
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.timings import Measurement
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.records.timings import Measurement
-from asmtune.target.model import Target
 from tests.bench.bench_support import entrant, problem, setup
 from tests.gpu import argument_kernels
 

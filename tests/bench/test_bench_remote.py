@@ -20,7 +20,7 @@ from asmtune.base.errors import InputError, MeasureError
 from asmtune.bench.base import BenchSetup, Entrant
 from asmtune.bench.remote import ChildBench
 from asmtune.bench.succession import environment
-from asmtune.records.artifacts import Failure
+from asmtune.core.records.artifacts import Failure
 from tests.bench.bench_support import CHILD, entrant, setup
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.bench.team import Team
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
 from tests.bench.bench_support import CHILD, entrant, setup
 
 

@@ -42,8 +42,8 @@ not_a_kernel = 3
 MODULE = (
     HEAD
     + """
-from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.core.problem import Problem
+from asmtune.core.space import Space
 
 @triton.jit
 def kernel(x_ptr, n, BLOCK: tl.constexpr):

@@ -16,7 +16,7 @@ from command_lines import Commands
 from asmtune.compile.standin import ArtifactWarning
 
 REPOSITORY = Path(__file__).parents[2]
-H200 = REPOSITORY / "asmtune" / "targets" / "h200.json"
+H200 = REPOSITORY / "asmtune" / "core" / "hardware" / "devices" / "h200.json"
 TIMINGS = REPOSITORY / "tests" / "replay_data" / "timings.json"
 
 PRUNE = ("prune-report", "tiled_matmul")

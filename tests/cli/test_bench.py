@@ -16,11 +16,11 @@ from command_lines import Commands
 from asmtune.bench.base import BenchSetup, Entrant
 from asmtune.cli import bench_process, bench_processes, bench_rows
 from asmtune.compile.load import Binary
-from asmtune.config import Config
-from asmtune.kernel_module import load_kernel_module
+from asmtune.core.config import Config
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.timings import Measurement, Outcome
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.measure.statistics import summarise
-from asmtune.records.timings import Measurement, Outcome
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.regression import timing
 from asmtune.regression.files import read_run
 from asmtune.regression.run import BenchRun, Environment, Subject

@@ -10,11 +10,11 @@ import pytest
 from command_lines import Commands
 
 from asmtune.cli.roofline_sizes import is_sized
-from asmtune.kernel_module import KernelModule, Shape
-from asmtune.problem import Problem
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.space.space import Space
+from asmtune.core.kernel_module import KernelModule, Shape
+from asmtune.core.problem import Problem
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.store.lookup import Lookup
 from asmtune.trace.run import Ending
 from asmtune.trace.writer import TraceWriter

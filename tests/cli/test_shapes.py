@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.cli.shapes import read_shapes, shapes_of
-from asmtune.kernel_module import KernelModule
+from asmtune.core.inputs.shapes import read_shapes, shapes_of
+from asmtune.core.kernel_module import KernelModule
 
 MODULE = KernelModule(
     name="mine",

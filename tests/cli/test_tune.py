@@ -15,11 +15,11 @@ from command_lines import Commands
 from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import versions
 from asmtune.cli import tuning_queue
-from asmtune.config import Config
-from asmtune.kernel_module import load_kernel_module
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneRecord
-from asmtune.space.space import Space
+from asmtune.core.config import Config
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.trace.run import Ending, Header
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from tests.trace_runs import write_run

@@ -8,8 +8,8 @@ import threading
 from typing import Any
 
 from asmtune.compile.lower import Request
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
 
 
 def digest_of(made: Any) -> str:

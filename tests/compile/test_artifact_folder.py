@@ -23,9 +23,9 @@ from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
 from asmtune.compile.sandbox import Sandbox
 from asmtune.compile.standin import ArtifactWarning
 from asmtune.compile.worker import Compiled
-from asmtune.config import Config
-from asmtune.records.artifacts import Artifact, Failure, Sketch
-from asmtune.target.model import Target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from tests.compile.readings import admit, digest_of, whole
 from tests.sample_kernels import product_problem, scale_problem
 

@@ -20,9 +20,9 @@ from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
 from asmtune.compile.standin import ArtifactWarning
-from asmtune.config import Config
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.target.model import Target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Artifact, Failure
 from tests.sample_kernels import scale_problem
 
 DIGEST = "ab" * 32

@@ -20,11 +20,11 @@ from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs
 from asmtune.compile.worker import Compiled
 from asmtune.compile.workers import Workers
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Artifact
 from asmtune.funnel.front import Front
 from asmtune.funnel.progress import NoProgress
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
 from tests.compile.readings import admit, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem
 

@@ -14,11 +14,11 @@ from triton_reference import compiled_by_triton
 
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.sandbox import Sandbox
-from asmtune.config import Config
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
 from tests.sample_kernels import (
     product_problem,
     scale,

@@ -17,9 +17,9 @@ from asmtune.compile.children import release
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.compile.worker import Compiled
-from asmtune.config import Config
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.target.model import Target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Artifact, Failure
 from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import admit, deadly, digest_of
 from tests.sample_kernels import row_sum_problem, scale_problem

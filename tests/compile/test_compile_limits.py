@@ -19,10 +19,10 @@ from triton import knobs
 from asmtune.compile.children import borrowed
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.sandbox import Sandbox
-from asmtune.config import Config
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.records.artifacts import Artifact, Failure
 from tests.sample_kernels import (
     one_pointer,
     pair,
@@ -207,8 +207,8 @@ def test_children_end_with_their_parent() -> None:
         "import os, threading, time\n"
         "from asmtune.compile import Lowering\n"
         "from asmtune.compile.sandbox import Sandbox\n"
-        "from asmtune.config import Config\n"
-        "from asmtune.target import load_target\n"
+        "from asmtune.core.config import Config\n"
+        "from asmtune.core.hardware import load_target\n"
         "from tests.sample_kernels import row_sum_problem\n"
         "def die():\n"
         "    while sandbox._process is None:\n"

@@ -13,11 +13,11 @@ from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
 from asmtune.compile.worker import Compiled
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.features.reader import ProfileReader
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.target.shipped import load_target
 from tests.compile.readings import admit, digest_of
 from tests.compile.triton_reference import compiled_by_triton
 from tests.sample_kernels import row_sum_problem

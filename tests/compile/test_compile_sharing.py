@@ -11,11 +11,11 @@ from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.compile.sandbox import Sandbox
-from asmtune.config import Config
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure
 from tests.sample_kernels import (
     asks_for_threads,
     asks_for_warps,

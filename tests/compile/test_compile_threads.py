@@ -20,11 +20,11 @@ from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
 from asmtune.compile.worker import Compiled
 from asmtune.compile.workers import Workers
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Failure
 from asmtune.funnel.front import Front
 from asmtune.funnel.progress import NoProgress
-from asmtune.records.artifacts import Failure
-from asmtune.target.model import Target
 from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import StrangeError, admit, breaks, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem

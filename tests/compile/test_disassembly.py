@@ -9,7 +9,7 @@ from triton import knobs
 
 from asmtune.compile import toolchain
 from asmtune.compile.disassembly import disassemble
-from asmtune.records.artifacts import Failure
+from asmtune.core.records.artifacts import Failure
 
 SLEEPS = '#!/bin/sh\nif [ "$1" = --version ]; then echo release 12.8; else exec sleep 60; fi\n'
 

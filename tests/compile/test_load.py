@@ -18,10 +18,10 @@ from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import Binary, launch_values
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.target.model import Target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure
 from tests.gpu import argument_kernels
 from tests.sample_kernels import scale_problem, tensor
 

@@ -8,7 +8,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 
 from asmtune.compile.toolchain import option_names
-from asmtune.config import OPTION_AXES
+from asmtune.core.config import OPTION_AXES
 
 
 def test_names_are_those_of_the_options_object() -> None:

@@ -17,11 +17,11 @@ from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_configs, sketch_one
 from asmtune.compile.sandbox import Sandbox
 from asmtune.compile.worker import Compiled
-from asmtune.config import Config
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Failure, Sketch
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from tests.asm.fixture_kernels import tma_gemm
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 

@@ -16,12 +16,12 @@ from asmtune.compile.child import BackEnd
 from asmtune.compile.families import families, tiles
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, sketch_configs, sketch_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure, Sketch
 from asmtune.features.sketch.reader import SketchReader
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Failure, Sketch
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
 from tests.compile.readings import admit, whole
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
 

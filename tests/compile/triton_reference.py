@@ -9,8 +9,8 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
-from asmtune.config import Config
-from asmtune.problem import Problem
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
 
 
 class _NoGpu:

@@ -22,11 +22,11 @@ def add(x_ptr, n, BLOCK: tl.constexpr):
 def keep(block: int) -> None:
     """Keeps a record for the kernel at n=8."""
     from asmtune.base.settings import Settings
-    from asmtune.config import Config
-    from asmtune.problem import Problem
-    from asmtune.records.timings import Measurement
-    from asmtune.records.tuned import TuneKey, TuneRecord
-    from asmtune.space.space import Space
+    from asmtune.core.config import Config
+    from asmtune.core.problem import Problem
+    from asmtune.core.records.timings import Measurement
+    from asmtune.core.records.tuned import TuneKey, TuneRecord
+    from asmtune.core.space.space import Space
     from asmtune.store.database import Store
     from asmtune.tuning.identity import provenance
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
 from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.resolver import Resolver
 from asmtune.dispatch.options import DecoratorOptions
-from asmtune.problem import Problem
-from asmtune.space.space import Space
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.workshop import Workshop
 from tests import tuning_support as support

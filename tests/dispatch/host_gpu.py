@@ -19,7 +19,7 @@ from asmtune.bench.base import BenchSetup
 from asmtune.bench.distinct import Distinct
 from asmtune.bench.local import LocalBench
 from asmtune.compile.load import Binary, Launch
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.tuning.presets import EFFORTS
 from asmtune.tuning.workshop import Workshop
 from tests.dispatch.case_kernels import copy_as, fill_either, increment, staged

@@ -15,7 +15,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, SpaceError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.keys.buckets import pow2
+from asmtune.core.keys.parts import key_parts
+from asmtune.core.space.space import Space
 from asmtune.dispatch.checks import (
     by_place,
     check_configs,
@@ -25,9 +28,6 @@ from asmtune.dispatch.checks import (
     launch_options,
 )
 from asmtune.dispatch.options import DecoratorOptions
-from asmtune.keys.buckets import pow2
-from asmtune.keys.parts import key_parts
-from asmtune.space.space import Space
 
 
 @triton.jit

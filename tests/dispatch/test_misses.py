@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import CompileError, InputError, MissError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.dispatch.misses import resolver as misses
 from asmtune.dispatch.misses.answers import Miss
 from asmtune.dispatch.misses.resolver import MissWarning, Resolver
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import TuneRecord
 from asmtune.score.roofline import LAUNCH_US as LEAST_US
-from asmtune.space.space import Space
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.tuning.identity import provenance

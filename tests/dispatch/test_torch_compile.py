@@ -14,16 +14,16 @@ import triton
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.compiled import inductor_config
 from asmtune.dispatch.decorator import asm_autotune
 from asmtune.dispatch.misses.answers import Choice
 from asmtune.dispatch.notices import UntunedWarning
 from asmtune.dispatch.patching.redirect import patch
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.space.space import Space
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import DEVICE, Imagined
 

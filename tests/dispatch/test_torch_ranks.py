@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.dispatch.ranks.agreement import Job, Matter, RankPace, RankWarning, Ways
 from asmtune.dispatch.ranks.resolving import current_job
 from asmtune.dispatch.ranks.words import Words, read_config, written
-from asmtune.records.tuned import Provenance, TuneKey
 
 ROOT = Path(__file__).parents[2]
 MATTER = Matter(

@@ -12,13 +12,13 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.dispatch import autotuner
 from asmtune.launch.kinds import Machine
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.space.space import Space
-from asmtune.target.shipped import load_target
 from asmtune.tuning import workshop
 from asmtune.tuning.options import TuneJob, TuneResult
 from asmtune.tuning.session import Session

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.rates import MMA_SYNC_SHARE
+from asmtune.core.hardware.shipped import load_target, target_names
+from asmtune.core.problem import Problem
 from asmtune.features import locality
 from asmtune.features.catalog import FEATURES
 from asmtune.features.cycles import conflict_ways, program_cycles
 from asmtune.features.execution import executions
 from asmtune.features.reader import launch_features
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.problem import Problem
-from asmtune.target.rates import MMA_SYNC_SHARE
-from asmtune.target.shipped import load_target, target_names
 from tests.launch_kernels import Launch, column_copy, looped, many_powers, pointers, two_loops
 from tests.sample_kernels import product_problem, scale_problem
 

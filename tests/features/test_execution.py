@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from asmtune.asm.nvptx import OpClass
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
 from asmtune.features.execution import executions, match_loops
 from asmtune.features.launch import LaunchReading
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.problem import Problem
 from tests.launch_kernels import (
     Launch,
     causal_attention,

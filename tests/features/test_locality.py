@@ -11,12 +11,12 @@ import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
 from asmtune.features.cycles import program_cycles
 from asmtune.features.execution import executions
 from asmtune.features.launch import LaunchReading
 from asmtune.features.locality import Locality
-from asmtune.problem import Problem
 from tests.launch_kernels import Launch, column_copy, pointers
 from tests.sample_kernels import scale_problem
 

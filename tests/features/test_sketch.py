@@ -15,16 +15,16 @@ from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one, sketch_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Sketch
 from asmtune.features.launch import LaunchReading
 from asmtune.features.profile import Profile
 from asmtune.features.reader import ProfileReader, launch_features
 from asmtune.features.sketch.reader import SketchReader
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Sketch
 from asmtune.score.roofline import predict
 from asmtune.score.vectors import base_columns
-from asmtune.target.shipped import load_target
 from asmtune.workload.analysis import Call, analyse
 from asmtune.workload.work import Work
 from tests.asm.fixture_kernels import fused_math, lock_add, nested, tma_gemm

@@ -12,11 +12,11 @@ import pytest
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import sketch_one
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import from_python_module
+from asmtune.core.records.artifacts import Sketch
 from asmtune.features.reader import launch_features
 from asmtune.features.sketch.reader import SketchReader
-from asmtune.kernel_module import from_python_module
-from asmtune.records.artifacts import Sketch
-from asmtune.target.shipped import load_target
 from asmtune.workload.analysis import Call, analyse
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "families"

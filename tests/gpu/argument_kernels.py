@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.config import Config
-from asmtune.problem import Problem
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
 
 
 @triton.jit

@@ -7,7 +7,7 @@ from pathlib import Path
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 
 
 @triton.jit

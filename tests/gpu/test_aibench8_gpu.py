@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.measure.clock import GpuClock
 from asmtune.measure.policy import TimingPolicy
 from benchmarks.aibench8.contest import race

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.kernel_module import load_kernel_module
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.database import Store
 from asmtune.tuning.identity import key_of, provenance
 
 MODULE = """
 import torch, triton, triton.language as tl
-from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.core.problem import Problem
+from asmtune.core.space import Space
 
 @triton.jit
 def kernel(x_ptr, n, BLOCK: tl.constexpr):

@@ -14,11 +14,11 @@ from asmtune.bench.local import LocalBench
 from asmtune.bench.opening import open_bench
 from asmtune.bench.remote import ChildBench
 from asmtune.bench.team import Team
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target, match_device
+from asmtune.core.records.timings import Measurement
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
-from asmtune.records.timings import Measurement
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target, match_device
 from tests.gpu import argument_kernels, fault_kernels
 
 BOTH = pytest.mark.parametrize("kind", [LocalBench, ChildBench])

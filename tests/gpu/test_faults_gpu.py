@@ -18,11 +18,11 @@ from asmtune.bench.base import Entrant, Outcome
 from asmtune.bench.local import LocalBench
 from asmtune.bench.opening import open_bench
 from asmtune.bench.remote import ChildBench
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target, match_device
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target, match_device
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
 from tests.gpu import fault_kernels as kernels
 from tests.gpu.fault_kernels import FAULT, HANG, LOUD, NOTHING, SMASH, WRONG, Prepared
 
@@ -168,7 +168,7 @@ def test_a_fault_here_is_told(tmp_path: Path, say: Say) -> None:
         "import torch\n"
         "from asmtune.bench import LocalBench\n"
         "from asmtune.base.errors import MeasureError\n"
-        "from asmtune.target import load_target, match_device\n"
+        "from asmtune.core.hardware import load_target, match_device\n"
         "from tests.gpu import fault_kernels as kernels\n"
         "here = match_device(torch.cuda.get_device_name()) or load_target('H200')\n"
         "configs = [kernels.config(), kernels.config(block=512), kernels.config(kernels.FAULT)]\n"

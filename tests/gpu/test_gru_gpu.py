@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.config import Config
-from asmtune.dtypes import dtype_of
+from asmtune.core.config import Config
+from asmtune.core.dtypes import dtype_of
 from tests.kernels.accuracy import case_of, launched_with, module_of
 from tests.kernels.tolerances import excess
 

@@ -14,7 +14,7 @@ from triton import knobs
 
 from asmtune import asm_autotune
 from asmtune.base.errors import InputError
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.launch import plain
 from asmtune.launch.backends import backend

@@ -8,7 +8,7 @@ import pytest
 import torch
 import triton
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.kernels import matmul
 from asmtune.kernels._gemm_host import grid, product
 from asmtune.launch.memory import allocating

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from asmtune.cli.app import run
-from asmtune.target.shipped import match_device
+from asmtune.core.hardware.shipped import match_device
 
 
 def test_both_configs_are_timed_now(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.dtypes import torch_dtype
+from asmtune.core.kernel_files import kernel_names
 from asmtune.dispatch.decorator import asm_autotune
-from asmtune.dtypes import torch_dtype
-from asmtune.kernel_files import kernel_names
 from tests.kernels.tolerances import excess
 
 Shape = Mapping[str, Any]

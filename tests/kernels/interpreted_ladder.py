@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch.nn import functional
 
-from asmtune.config import Config
-from asmtune.dtypes import torch_dtype
+from asmtune.core.config import Config
+from asmtune.core.dtypes import torch_dtype
 from benchmarks.ladder import gemm
 from tests.kernels.tolerances import excess
 

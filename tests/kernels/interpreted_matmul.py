@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from asmtune.dtypes import torch_dtype
+from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels import matmul
 from asmtune.kernels._gemm_host import grid, product
 from tests.kernels.tolerances import excess

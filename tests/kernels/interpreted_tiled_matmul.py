@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from asmtune.config import Config
-from asmtune.dtypes import torch_dtype
+from asmtune.core.config import Config
+from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels import tiled_matmul as matmul
 
 Pair = tuple[torch.Tensor, torch.Tensor]

@@ -10,10 +10,10 @@ from asmtune.asm.cubin import read_cubin
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
-from asmtune.kernel_module import load_kernel_module
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.artifacts import Artifact
 from tests.kernels.accuracy import module_of
 
 HEADS = {"B": 1, "H": 4, "KV": 4, "M": 1024, "N": 1024, "D": 64, "causal": 0}

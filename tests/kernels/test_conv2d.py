@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import conv2d
 from asmtune.kernels._conv2d_window import Window
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "SPLIT": 1}
 

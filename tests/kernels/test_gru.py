@@ -11,12 +11,12 @@ from asmtune.asm.cubin import read_cubin
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Artifact
 from asmtune.dispatch.checks import launch_options
 from asmtune.kernels import gru
 from asmtune.kernels._gru_space import fits, grid
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
 
 SHAPE = {"seq": 64, "batch": 16, "input": 64, "hidden": 256}
 

@@ -19,10 +19,10 @@ from joblib import cpu_count
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.kernel_files import kernel_names
-from asmtune.kernel_module import load_kernel_module
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
+from asmtune.core.hardware.model import Target
+from asmtune.core.kernel_files import kernel_names
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.artifacts import Artifact
 from benchmarks.kernels.entry import entry_of
 from tests.kernels.accuracy import KERNELS, case_of, module_of
 from tests.kernels.tolerances import TOLERANCES, excess

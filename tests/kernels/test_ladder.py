@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
+from asmtune.core.hardware.model import Target
 from asmtune.measure.policy import TimingPolicy
-from asmtune.target.model import Target
 from benchmarks.ladder import __main__ as command
 from benchmarks.ladder import gemm
 from benchmarks.ladder.document import DOCUMENT, document

@@ -10,10 +10,10 @@ import pytest
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
-from asmtune.kernel_module import load_kernel_module
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.artifacts import Artifact
 
 Compile = Callable[[str, Mapping[str, int], str, Config], Artifact]
 

@@ -16,13 +16,13 @@ from asmtune.asm.cubin import read_cubin
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target, target_names
+from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import linear, matmul
 from asmtune.kernels._gemm_host import Product, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
-from asmtune.records.artifacts import Artifact
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target, target_names
 
 ROOT = Path(__file__).parent.parent.parent
 SHAPE = {"batch": 1, "M": 1000, "N": 1000, "K": 1000}

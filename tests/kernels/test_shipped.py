@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import abridged, interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store

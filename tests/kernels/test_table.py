@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from asmtune.base.errors import MeasureError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Outcome
 from asmtune.kernels import gelu
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.statistics import summarise
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Outcome
-from asmtune.target.model import Target
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.entry import Entry

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.target.shipped import load_target, target_names
 
 INTERPRETED = [
     "fp16",

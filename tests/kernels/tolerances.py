@@ -15,7 +15,7 @@ from typing import Final
 
 import torch
 
-from asmtune.dtypes import dtype_of
+from asmtune.core.dtypes import dtype_of
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from triton.compiler import ASTSource
 from triton.compiler import compile as triton_compile
 
 from asmtune.compile.toolchain import Toolchain
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.launch import plain
 from asmtune.launch.planning import Launched, entry_widths, plan_of, quiet_lists
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.base.errors import MeasureError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure.brisk import brisk_threads
 from asmtune.measure.clock import GpuClock, Subject
 from asmtune.measure.policy import TimingPolicy
-from asmtune.records.artifacts import Failure
 from tests.simulated_gpu import SimulatedGpu
 
 EVENTS = TimingPolicy()

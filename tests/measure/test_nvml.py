@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.measure import energy
 from asmtune.measure.clock import GpuClock, Subject
 from asmtune.measure.energy import energy_mj

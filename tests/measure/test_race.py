@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.base.errors import MeasureError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
 from asmtune.measure.clock import Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import Race, winner
 from asmtune.measure.statistics import summarise
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
 from tests.simulated_gpu import SimulatedClock, subjects_of
 
 Noise = Callable[[random.Random, int], float]

@@ -23,10 +23,10 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, MeasureError
+from asmtune.core.records.artifacts import Failure
 from asmtune.measure import regions
 from asmtune.measure.effects import Effects
 from asmtune.measure.rehearsal import CheckOptions, Rehearsal
-from asmtune.records.artifacts import Failure
 from tests.workload.workload_lowering import pointer, work
 
 Run = Callable[[], None]

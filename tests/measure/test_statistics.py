@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.measure.statistics import chances, holm, quantile, slower, summarise
 
 CONFIG = Config({"BLOCK": 64})

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from asmtune.base.settings import Settings
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
-from asmtune.records.pruned import PruneReport
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.model import Target
 from tests.sample_kernels import scale_problem
 
 

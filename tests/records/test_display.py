@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sample_records import AWKWARD, record_of
 
 from asmtune.base.html import HtmlTable, document
-from asmtune.records.display import ROWS
-from asmtune.records.features import Features
-from asmtune.records.pruned import PruneReport
-from asmtune.records.verdicts import Reason
+from asmtune.core.records.display import ROWS
+from asmtune.core.records.features import Features
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import Reason
 
 
 def test_the_funnel_comes_first(pruned: PruneReport) -> None:

@@ -12,10 +12,10 @@ import pytest
 from sample_records import record_of
 
 from asmtune.base.errors import AsmtuneError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.features import Features
+from asmtune.core.records.pruned import PruneReport
 from asmtune.features.catalog import FEATURES
-from asmtune.records.features import Features
-from asmtune.records.pruned import PruneReport
 from asmtune.report.documents import report_csv
 
 UNIT_WORDS = {"B": "bytes", "cycle": "cycles", "FLOP": "flops", "4 B": "words"}

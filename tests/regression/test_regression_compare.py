@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.regression.compare import compare, needed
 from asmtune.regression.findings import Check, Terms
 from asmtune.regression.history import extended

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
 from asmtune.roofline.counts import Counts, Load
 from asmtune.roofline.points import Chart, Entry, How, Point
 from asmtune.roofline.roofs import roofs_of
-from asmtune.target.shipped import load_target
 
 TUNED, DEFAULT = Config({"BLOCK": 256}, num_warps=8), Config({"BLOCK": 64})
 

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.problem import Problem
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.progress import NoProgress
-from asmtune.kernel_module import load_kernel_module
-from asmtune.problem import Problem
-from asmtune.records.pruned import PruneReport
 from asmtune.report.explorer.code import CodeMaker, carried_code
 from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import Timings
 from asmtune.score.keep import Keep
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.shipped import load_target
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -16,13 +16,13 @@ from asmtune.asm.nvptx import OpClass
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
 from asmtune.features.code import NO_SOURCES, CodeView
 from asmtune.features.launch import LaunchReading
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact
 from asmtune.report.code import CodeReader
-from asmtune.target.shipped import load_target
 from tests import sample_kernels
 from tests.asm.fixture_kernels import nested
 from tests.launch_kernels import Launch
@@ -249,7 +249,7 @@ def test_a_damaged_cubin_is_a_failure(settings: Settings) -> None:
     """What nvdisasm refuses is told, and nothing is raised."""
     from dataclasses import replace
 
-    from asmtune.records.artifacts import Failure
+    from asmtune.core.records.artifacts import Failure
 
     target = load_target("H200")
     problem = scale_problem()

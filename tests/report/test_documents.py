@@ -8,12 +8,12 @@ import json
 
 import pytest
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.features import Features
+from asmtune.core.records.pruned import PruneReport, Selection
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.features.catalog import FEATURES
-from asmtune.records.artifacts import Failure
-from asmtune.records.features import Features
-from asmtune.records.pruned import PruneReport, Selection
-from asmtune.records.verdicts import Reason, Verdict
 from asmtune.report.documents import FORMAT, VERSION, report_csv, report_json
 
 

@@ -12,15 +12,17 @@ from rich.console import Console
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.features import Features
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
 from asmtune.features.catalog import FEATURES
 from asmtune.features.reader import ProfileReader
 from asmtune.funnel.flow import Funnel
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact
-from asmtune.records.features import Features
-from asmtune.records.pruned import PruneReport
-from asmtune.records.verdicts import Verdict
 from asmtune.report.code import CodeReader
 from asmtune.report.comparison import compared
 from asmtune.report.explained import Code, Explained, try_out
@@ -29,8 +31,6 @@ from asmtune.report.quantities import QUANTITIES, amount
 from asmtune.score.keep import Keep
 from asmtune.score.roofline import predict, terms_us
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
-from asmtune.target.model import Target
 from tests.sample_kernels import product_problem, scale_problem
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}

@@ -17,8 +17,8 @@ pytestmark = needs_browser
 
 HOSTILE = """
 import torch, triton, triton.language as tl
-from asmtune.problem import Problem
-from asmtune.space import Space
+from asmtune.core.problem import Problem
+from asmtune.core.space import Space
 
 @triton.jit
 def kernel(x_ptr, n, BLOCK: tl.constexpr, TAG: tl.constexpr):

@@ -69,7 +69,7 @@ def test_an_axis_with_the_name_of_a_verdict() -> None:
     """An axis that is called as a column is stands beside it, not in its place."""
     from dataclasses import replace
 
-    from asmtune.config import Config
+    from asmtune.core.config import Config
 
     made = report()
     verdicts = [replace(v, config=Config({"rank": 7, "BLOCK": 1})) for v in made.verdicts]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.verdicts import Reason, Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.report.cells import changes, varying
 from asmtune.report.run_documents import run_json, runs_json
 from asmtune.report.run_facts import funnel_steps, seconds_by_stage

@@ -8,10 +8,10 @@ from dataclasses import replace
 from rich.console import Console
 from test_documents import features, report
 
-from asmtune.config import Config
-from asmtune.oracle import Row, Task
-from asmtune.records.pruned import Selection
-from asmtune.records.verdicts import Reason, Verdict
+from asmtune.core.config import Config
+from asmtune.core.oracle import Row, Task
+from asmtune.core.records.pruned import Selection
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
 from asmtune.report.tables import COLUMNS, mapping_table, prune_table, replay_table
 

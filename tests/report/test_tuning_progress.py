@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from asmtune.records.artifacts import Failure
-from asmtune.records.tuned import TuneKey, TuneRecord
-from asmtune.records.verdicts import Verdict
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.core.records.verdicts import Verdict
 from asmtune.report.tuning_progress import Clock, TuningProgress, duration
 from asmtune.search.state import State
 from asmtune.tuning.options import TuneJob, TuneResult

@@ -14,21 +14,21 @@ from asmtune.base.settings import Settings
 from asmtune.bench.base import BenchSetup
 from asmtune.bench.distinct import Distinct
 from asmtune.bench.local import LocalBench
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
 from asmtune.measure.policy import TimingPolicy
-from asmtune.problem import Problem
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import TuneRecord
 from asmtune.roofline import clock as clocks
 from asmtune.roofline.clock import PairClock, check_gpu
 from asmtune.roofline.survey import Subject, Survey
 from asmtune.score.scorers import make_scorer
-from asmtune.space.space import Space
 from asmtune.store.lookup import Lookup
 from asmtune.store.shipped import shipped_records
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
 from asmtune.tuning.identity import key_of, provenance
 from tests.tuning_support import BEST, DEFAULT, DEVICE, HostMachine, problem, space, usual_us
 

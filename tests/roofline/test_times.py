@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.records.verdicts import Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.verdicts import Verdict
 from asmtune.roofline.times import Time, config_key, recorded, slowest, taken, times_of
 from asmtune.store.lookup import Lookup
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Verdict
 from asmtune.features.catalog import FEATURES
-from asmtune.records.features import Features
-from asmtune.records.verdicts import Verdict
 from asmtune.score.advice import FASTER, HELPS, SPILLS, SPILLS_FEED, changed, nearest, suggestions
 from asmtune.score.roofline import ADVICE
 

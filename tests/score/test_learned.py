@@ -16,9 +16,11 @@ import pytest
 
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.records.features import Features
 from asmtune.features.catalog import FEATURES
-from asmtune.records.features import Features
 from asmtune.score import examples, learned
 from asmtune.score.base import Candidate, for_dtypes, notes_of, ranked_by, without_kernel
 from asmtune.score.examples import MOST_ROWS, Examples, TaskRows
@@ -26,8 +28,6 @@ from asmtune.score.learned import DATA, Learned, fit, rank
 from asmtune.score.roofline import Roofline
 from asmtune.score.scorers import make_scorer
 from asmtune.score.vectors import schema
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
 
 
 def features(seed: int, count: int = 40) -> list[Features]:

@@ -11,12 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target, target_names
+from asmtune.core.problem import Problem
+from asmtune.core.records.features import Features
 from asmtune.features.catalog import FEATURES
 from asmtune.features.reader import launch_features
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.problem import Problem
-from asmtune.records.features import Features
 from asmtune.score.base import Candidate
 from asmtune.score.roofline import (
     ADVICE,
@@ -31,7 +32,6 @@ from asmtune.score.roofline import (
     terms_us,
 )
 from asmtune.score.scorers import make_scorer
-from asmtune.target.shipped import load_target, target_names
 from tests.launch_kernels import Launch, chain, many_powers, pointers
 from tests.sample_kernels import scale, tensor
 

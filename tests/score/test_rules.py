@@ -17,16 +17,16 @@ import triton.language as tl
 
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.sandbox import Sandbox
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Reason
 from asmtune.features.catalog import FEATURES
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.records.features import Features
-from asmtune.records.verdicts import Reason
 from asmtune.score.base import Candidate
 from asmtune.score.rules import RULES, Rule, broken_rules
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
 from asmtune.workload.dots import Dot, find_dots
 from tests.sample_kernels import product, product_problem, scale_problem, tensor
 

@@ -10,15 +10,15 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.features import Features
 from asmtune.features.catalog import FEATURES
 from asmtune.features.reader import ProfileReader
-from asmtune.records.artifacts import Artifact
-from asmtune.records.features import Features
 from asmtune.score.base import Candidate
 from asmtune.score.scorers import make_scorer, scorer_names
-from asmtune.target.model import Target
-from asmtune.target.shipped import load_target
 from tests.sample_kernels import product_problem
 
 

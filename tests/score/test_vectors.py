@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.features import Features
 from asmtune.features.catalog import FEATURES
-from asmtune.records.features import Features
 from asmtune.score import vectors as module
 from asmtune.score.roofline import predict
 from asmtune.score.vectors import (
@@ -21,7 +22,6 @@ from asmtune.score.vectors import (
     schema,
     vectors,
 )
-from asmtune.target.model import Target
 
 
 def features(**values: float) -> Features:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.search.axes import Axes, steps
 
 

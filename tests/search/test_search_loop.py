@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_machines import Bench, bowl, foreseen, grid
 
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Outcome
-from asmtune.records.verdicts import Reason, Verdict
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Outcome
+from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.search.base import Ended, Limits, NoObserver, Pace, Proposal
 from asmtune.search.loop import MOST_IN_VAIN, run
 from asmtune.search.state import Known, State

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from search_machines import Bench, bowl, foreseen, grid
 
-from asmtune.config import Config
-from asmtune.records.features import Features
-from asmtune.records.verdicts import Verdict
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Verdict
 from asmtune.score.base import Candidate
 from asmtune.score.scorers import make_scorer
 from asmtune.score.vectors import features_read
@@ -20,7 +21,6 @@ from asmtune.search.loop import run
 from asmtune.search.outlook import Outlook
 from asmtune.search.state import State
 from asmtune.search.strategies import make_strategy
-from asmtune.target.shipped import load_target
 
 TARGET = load_target("H200")
 SPACE = grid(8, 8)

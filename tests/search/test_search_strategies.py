@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from search_machines import Bench, Time, bowl, foreseen, grid
 
 from asmtune.base.errors import InputError
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.search.base import Ended, Limits, Pace
 from asmtune.search.loop import run
 from asmtune.search.state import State

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from store_records import PROVENANCE, record
 
 from asmtune.base.errors import StoreError
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import files, interchange, tables
 from asmtune.store.claims import Claim, Request
 from asmtune.store.codec import key_digest

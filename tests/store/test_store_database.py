@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from store_records import PROVENANCE, record, timed
 
 from asmtune.base.errors import InputError
-from asmtune.config import Config
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 
@@ -242,7 +242,7 @@ def test_url_that_names_no_driver(url: str) -> None:
 def test_import_is_light() -> None:
     """Importing the store loads no database code, and no lookup of what is shipped does."""
     code = (
-        "import sys, asmtune.store as s; from asmtune.records import TuneKey, Provenance\n"
+        "import sys, asmtune.store as s; from asmtune.core.records import TuneKey, Provenance\n"
         "s.find_tuned(TuneKey('k', {}, {}, 'd'), Provenance(*'abcdefg'), None)\n"
         "heavy = {'sqlalchemy', 'torch', 'triton', 'sklearn', 'rich', 'numpy'}\n"
         "sys.exit(repr(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"

@@ -16,8 +16,8 @@ from children import finish, say, start
 from sqlalchemy import update
 from store_records import PROVENANCE, record, timed
 
-from asmtune.config import Config
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import owners, tables
 from asmtune.store.claims import Claim
 from asmtune.store.database import Store

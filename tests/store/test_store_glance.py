@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_records import PROVENANCE, record, records
 
-from asmtune.config import Config
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import glance, predictions
 from asmtune.store.database import Store
 from asmtune.store.glance import Glimpse, Seen

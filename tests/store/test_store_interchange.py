@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from store_records import record, timed
 
 from asmtune.base.errors import InputError, StoreError
-from asmtune.config import Config
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 

@@ -16,10 +16,10 @@ import pytest
 from children import delays, finish, killed, memory_folder, say, start
 from store_records import PROVENANCE, record
 
-from asmtune.config import Config
-from asmtune.records.artifacts import Failure
-from asmtune.records.timings import Measurement
-from asmtune.records.tuned import TuneKey, TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.database import Store
 from asmtune.store.shelf import Shelf
 

@@ -13,8 +13,8 @@ import pytest
 from store_records import PROVENANCE, record
 
 from asmtune.base.errors import InputError, StoreError
-from asmtune.config import Config
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
 from asmtune.store.database import Store
 from asmtune.store.layers import find_tuned, store_exists

@@ -11,8 +11,8 @@ import pytest
 from store_records import PROVENANCE, record
 
 from asmtune.base.errors import InputError
-from asmtune.config import Config
-from asmtune.records.tuned import TuneKey
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneKey
 from asmtune.store.database import Store
 from asmtune.store.lookup import Prediction, StoreWarning
 from asmtune.store.shelf import Shelf

@@ -21,8 +21,8 @@ from store_records import PROVENANCE, record
 
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
-from asmtune.config import Config
-from asmtune.records.tuned import TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.database import Store
 from asmtune.store.layers import find_tuned
 from asmtune.store.lookup import Lookup, Remembered, StoreWarning

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import StoreError
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.verdicts import Verdict
 from asmtune.funnel.progress import NoProgress
-from asmtune.records.verdicts import Verdict
 from asmtune.tuning import compiling
 from asmtune.tuning.compiling import BackgroundCompiler, Pulse
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.tuning.objective import Costs, Objective, pareto_front
 
 BASE = Costs(Config({"B": 0}), 10.0, 4.0, 1000)

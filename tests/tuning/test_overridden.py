@@ -14,12 +14,12 @@ from asmtune.base.settings import Settings
 from asmtune.compile.load import Binary, Launch
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import match_device
+from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.space.space import Space
 from asmtune.funnel.picking import first_pick, small_pick
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.space.space import Space
 from asmtune.store.database import Store
-from asmtune.target.shipped import match_device
 from asmtune.trace.folder import run_files
 from asmtune.trace.reader import read_trace
 from asmtune.tuning.identity import space_digest, with_files

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from asmtune.base.errors import CompileError, MeasureError
-from asmtune.config import Config
-from asmtune.space.space import Space
+from asmtune.core.config import Config
+from asmtune.core.space.space import Space
 from asmtune.trace.folder import run_files
 from asmtune.trace.reader import read_trace
 from tests.tuning_support import (

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from asmtune.base.errors import MeasureError
-from asmtune.config import Config
-from asmtune.records.timings import Measurement
+from asmtune.core.config import Config
+from asmtune.core.records.timings import Measurement
 from tests.tuning_support import BEST, HostMachine, job, problem, space, usual_us, workshop
 
 

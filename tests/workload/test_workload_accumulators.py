@@ -7,11 +7,11 @@ import pytest
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.features.reader import ProfileReader
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.target.shipped import load_target
 from asmtune.workload.accumulators import accumulator_registers
 from tests.sample_kernels import product_problem, scale_problem
 

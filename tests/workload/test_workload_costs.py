@@ -11,8 +11,8 @@ import workload_kernels as kernels
 from workload_lowering import F16, F32, I32, call, lower, pointer, work
 
 from asmtune.compile.lower import Lowering, Request
-from asmtune.kernel_module import load_kernel_module
-from asmtune.target.shipped import load_target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import load_kernel_module
 from asmtune.workload.analysis import Kernel, analyse
 from asmtune.workload.dots import Dot
 

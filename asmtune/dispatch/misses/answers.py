@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from asmtune.config import Config
-from asmtune.problem import Problem
-from asmtune.records.tuned import TuneKey, TuneRecord
-from asmtune.space.space import Space
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
+from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.core.space.space import Space
 
 How = Literal["tuned", "known", "predicted", "nearest", "heuristic", "busy"]
 

@@ -9,11 +9,11 @@ import functools
 from dataclasses import dataclass
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import Provenance
+from asmtune.core.space.own import own_config
 from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.neighbours import nearest
-from asmtune.dispatch.misses.own import own_config
-from asmtune.records.tuned import Provenance
 from asmtune.store.glance import Glimpse, Seen, glance
 from asmtune.store.layers import find_tuned
 from asmtune.store.shipped import shipped_lookup, shipped_of

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.space.own import own_config
 from asmtune.dispatch.misses.answers import Miss
-from asmtune.dispatch.misses.own import own_config
-from asmtune.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store.lookup import reusable
 
 

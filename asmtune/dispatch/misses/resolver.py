@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from asmtune.base.errors import AsmtuneError, CompileError, MissError
 from asmtune.base.settings import Settings
+from asmtune.core.failures import guarded
+from asmtune.core.problem import jit_function
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import Provenance
 from asmtune.dispatch.misses.answers import Choice, How, Miss
 from asmtune.dispatch.misses.lookups import Lookup
 from asmtune.dispatch.misses.smallness import HOST_LAUNCH_US, called_small, is_small
 from asmtune.dispatch.misses.workshops import Workshops
 from asmtune.dispatch.notices import spoken_key
 from asmtune.dispatch.options import DecoratorOptions
-from asmtune.guard import guarded
-from asmtune.problem import jit_function
-from asmtune.records.artifacts import Failure
-from asmtune.records.tuned import Provenance
 from asmtune.store.codec import key_digest
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.space.space import Space
 from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.decorator import decorator_options
 from asmtune.dispatch.options import DecoratorOptions
 from asmtune.dispatch.triton_configs import as_listed
-from asmtune.space.space import Space
 
 
 class ConvertedAutotuner(AsmAutotuner):

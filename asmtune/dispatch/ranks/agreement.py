@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.stacklevel import frames_inside
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.dispatch.notices import THROUGH, spoken_key
 from asmtune.dispatch.ranks.words import GroupStore, Turn, Words, read_config, written
-from asmtune.records.tuned import Provenance, TuneKey
 
 
 class RankWarning(UserWarning):

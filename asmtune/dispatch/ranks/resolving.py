@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
-from asmtune.config import Config
+from asmtune.core.config import Config
 from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.resolver import Resolver
 

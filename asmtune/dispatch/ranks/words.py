@@ -9,7 +9,7 @@ from typing import Protocol, Self, TypeVar
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical
-from asmtune.config import Config
+from asmtune.core.config import Config
 
 _T = TypeVar("_T")
 

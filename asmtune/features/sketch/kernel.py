@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from asmtune.asm.nvptx import OpClass
+from asmtune.core.hardware.model import Target
 from asmtune.features.sketch.alignment import Alignment
 from asmtune.features.sketch.costs import DEFAULT, element_cost
 from asmtune.features.sketch.demand import MEMORY, Demand, Run, Spread
@@ -17,7 +18,6 @@ from asmtune.features.sketch.steps import StepMaker, handing_on
 from asmtune.features.sketch.sums import Sums
 from asmtune.features.sketch.tiles import TILES, Tile
 from asmtune.features.sketch.values import Values, is_pointwise
-from asmtune.target.model import Target
 from asmtune.workload.expand import build_tree
 from asmtune.workload.tree import Body, Node
 from asmtune.workload.ttir import parse_ttir

@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import Final
 
 from asmtune.asm.nvptx import OpClass
+from asmtune.core.hardware.model import Target
+from asmtune.core.occupancy import Occupancy, occupancy
+from asmtune.core.records.artifacts import Sketch
 from asmtune.features.profile import Profile, Segment
 from asmtune.features.sketch.kernel import SketchedKernel
 from asmtune.features.sketch.registers import live_registers
-from asmtune.occupancy import Occupancy, occupancy
-from asmtune.records.artifacts import Sketch
-from asmtune.target.model import Target
 
 _WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)').search
 _CAP: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")

@@ -11,17 +11,17 @@ from asmtune.asm.groups import Group
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import Verdict
 from asmtune.features.code import CodeView
 from asmtune.funnel.progress import Progress
-from asmtune.problem import Problem
-from asmtune.records.artifacts import Artifact, Failure
-from asmtune.records.pruned import PruneReport
-from asmtune.records.verdicts import Verdict
 from asmtune.report.code import CodeReader
 from asmtune.report.explorer.packing import packed
 from asmtune.report.explorer.sources import pieces
-from asmtune.target.model import Target
 
 BUDGET_BYTES: Final = 3_500_000
 """Of all packed code of a page: what leaves 1,000 configs well under 6 MB."""

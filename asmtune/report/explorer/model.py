@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import Verdict
 from asmtune.features.catalog import FEATURES
-from asmtune.records.pruned import PruneReport
-from asmtune.records.verdicts import Verdict
 from asmtune.report.explorer.code import CarriedCode
 from asmtune.report.explorer.timings import Launch, Timings
 from asmtune.report.tables import worth

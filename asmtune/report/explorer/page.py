@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Final
 
-from asmtune.records.pruned import PruneReport
+from asmtune.core.records.pruned import PruneReport
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.explorer.code import CarriedCode, no_code
 from asmtune.report.explorer.model import page_model

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.base.errors import InputError, OracleError, ProblemError
-from asmtune.dtypes import canonical_dtype
-from asmtune.oracle import Oracle, load_oracle
+from asmtune.core.dtypes import canonical_dtype
+from asmtune.core.hardware.shipped import match_device
+from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.report.cells import dtype_words, words
 from asmtune.store import interchange
-from asmtune.target.shipped import match_device
 from asmtune.trace.folder import find_run, names_run
 from asmtune.trace.reader import read_trace
 from asmtune.trace.run import Run

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
 from asmtune.kernels import layernorm
-from asmtune.problem import Problem
 
 CONFIGS = (Config({"BLOCK": 1024}),)
 

@@ -9,8 +9,8 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.config import Config
-from asmtune.problem import Problem
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
 
 CONFIGS = (Config({"BLOCK": 32}),)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from tests.kernels.accuracy import LAYOUTS, Case, launched_with, module_of
 from tests.kernels.tolerances import excess
 

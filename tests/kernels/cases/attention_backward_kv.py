@@ -8,7 +8,7 @@ are compared output by output, have no such heads.
 
 from __future__ import annotations
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from tests.kernels.cases.attention import of_gradients
 
 CASE = of_gradients(

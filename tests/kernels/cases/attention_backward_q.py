@@ -6,7 +6,7 @@ queries and keys that do not fit lse would be no gradient of anything.
 
 from __future__ import annotations
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from tests.kernels.cases.attention import of_gradients
 
 CASE = of_gradients(

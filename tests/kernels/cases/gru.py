@@ -6,7 +6,7 @@ Triton's interpreter runs one program after the other, so that here one program 
 
 from __future__ import annotations
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from tests.kernels.accuracy import Case
 from tests.kernels.recurrent import ROUNDED, extremes
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from tests.kernels.accuracy import Case
 from tests.kernels.recurrent import ROUNDED, extremes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from asmtune.config import Config
+from asmtune.core.config import Config
 from tests.kernels.accuracy import Case, launched_with, module_of
 from tests.kernels.tolerances import excess
 

@@ -1,0 +1,1 @@
+"""The nouns: configs, spaces, problems, keys, records, devices and what users type."""

@@ -1,0 +1,1 @@
+"""What users type: sizes, shapes, assignments and plain functions, checked and read."""

@@ -1,0 +1,198 @@
+"""Kernel modules: Python files that say what to tune and on what.
+
+A module of asmtune's form (kernels/tiled_matmul.py is the template) defines
+
+    kernel                            the @triton.jit function
+    space() -> Space                  its configs
+    SHAPES                            shapes it is measured on, as mappings
+    DTYPES                            dtypes by name, the default first
+    OPTIONAL                          values of dimensions that a shape may leave out, if any
+    problem(shape, dtype, device)     the Problem; device "meta" needs no GPU
+
+A module of the oracle's form has `kernel`, `space()`, `SHAPES`, `DTYPE` and
+`make(shape, device)`; it is understood as well. So is any Triton function of
+any file: `file.py:name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import ProblemError
+from asmtune.core.config import Config
+from asmtune.core.dtypes import canonical_dtype
+from asmtune.core.kernel_files import import_module
+from asmtune.core.problem import Problem, jit_function
+from asmtune.core.space.space import Space
+
+Shape = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class KernelModule:
+    """A kernel with its space and a way to make problems.
+
+    Attributes:
+        name: the module's name in reports.
+        kernel: the Triton function.
+        space: makes the space of configs.
+        problem: makes a problem from (shape, dtype, device).
+        shapes: shapes it is measured on; the first is the default.
+        dtypes: canonical names; the first is the default.
+        python: the module that it was read from.
+        optional: values of dimensions that a shape may leave out.
+    """
+
+    name: str
+    kernel: Any
+    space: Callable[[], Space]
+    problem: Callable[[Shape, str, str], Problem]
+    shapes: tuple[Shape, ...]
+    dtypes: tuple[str, ...]
+    python: ModuleType | None = None
+    optional: Mapping[str, Any] = field(default_factory=dict)
+
+    def check_shape(self, shape: Shape) -> Shape:
+        """The shape, if it has just the dimensions that the module's own have; optional ones added.
+
+        Raises:
+            ProblemError: a dimension is missing or unknown; names it.
+        """
+        shape = {**self.optional, **shape}
+        wanted = self.shapes[0].keys() if self.shapes else shape.keys()
+        missing = [name for name in wanted if name not in shape]
+        unknown = [name for name in shape if name not in wanted]
+        example = ",".join(f"{k}={v}" for k, v in self.shapes[0].items()) if self.shapes else ""
+        if missing:
+            raise ProblemError(
+                f"kernel {self.name}: the shape lacks {', '.join(missing)}; write --shape {example}"
+            )
+        if unknown:
+            raise ProblemError(
+                f"kernel {self.name} has no dimension {unknown[0]!r}; write --shape {example}"
+            )
+        return shape
+
+    def check_dtype(self, dtype: str | None) -> str:
+        """The canonical name of a dtype that the module supports (default: its first).
+
+        Raises:
+            ProblemError: it does not; lists those it does.
+        """
+        if dtype is None:
+            return self.dtypes[0]
+        name = canonical_dtype(dtype)
+        if name not in self.dtypes:
+            raise ProblemError(
+                f"kernel {self.name} does not support {name}: one of {', '.join(self.dtypes)}"
+            )
+        return name
+
+
+def load_kernel_module(reference: str) -> KernelModule:
+    """The kernel module of a shipped kernel's name or of a file's path.
+
+    Raises:
+        ProblemError: it is unknown, cannot be imported, or lacks a part.
+    """
+    return from_python_module(import_module(reference))
+
+
+def load_function(reference: str) -> Any:
+    """The Triton function that `file.py:name` or `package.module:name` names.
+
+    A plain Python function is decorated with `triton.jit`.
+
+    Raises:
+        ProblemError: no such file or name, or it is no function.
+    """
+    where, _, name = reference.rpartition(":")
+    module = import_module(where)
+    found = getattr(module, name, None)
+    if found is None:
+        hint = did_you_mean(name, vars(module))
+        raise ProblemError(f"{where} defines no {name!r}{hint}")
+    if not hasattr(found, "fn") and callable(found):
+        import triton
+
+        found = triton.jit(found)
+    jit_function(found)
+    return found
+
+
+def from_python_module(module: ModuleType) -> KernelModule:
+    """Reads a module of either form.
+
+    Raises:
+        ProblemError: a part is missing; names it.
+    """
+    where = Path(module.__file__ or module.__name__).stem
+    for part in ("kernel", "space", "SHAPES"):
+        if not hasattr(module, part):
+            raise ProblemError(
+                f"kernel module {where} defines no {part!r}; kernels/tiled_matmul.py shows the "
+                f"form, and a single function is named as {where}.py:FUNCTION"
+            )
+    if hasattr(module, "problem"):
+        problem, dtypes = _own_problem(module, where), _dtypes(module, where)
+    elif hasattr(module, "make"):
+        if not hasattr(module, "DTYPE"):
+            raise ProblemError(f"kernel module {where} defines 'make' but no 'DTYPE'")
+        dtypes = (canonical_dtype(str(module.DTYPE)),)
+        problem = _oracle_problem(module, where)
+    else:
+        raise ProblemError(f"kernel module {where} defines neither 'problem' nor 'make'")
+    return KernelModule(
+        name=where,
+        kernel=module.kernel,
+        space=lambda: Space.of(module.space()),
+        problem=problem,
+        shapes=tuple(module.SHAPES),
+        dtypes=dtypes,
+        python=module,
+        optional=dict(getattr(module, "OPTIONAL", {})),
+    )
+
+
+def _dtypes(module: ModuleType, where: str) -> tuple[str, ...]:
+    dtypes = tuple(map(canonical_dtype, getattr(module, "DTYPES", ())))
+    if not dtypes:
+        raise ProblemError(f"kernel module {where} defines no 'DTYPES', or an empty one")
+    return dtypes
+
+
+def _own_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
+    def problem(shape: Shape, dtype: str, device: str) -> Problem:
+        made = module.problem(shape, dtype, device)
+        if not isinstance(made, Problem):
+            kind = type(made).__name__
+            raise ProblemError(f"kernel module {name}: problem() gave {kind}, not a Problem")
+        return made
+
+    return problem
+
+
+def _oracle_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
+    def problem(shape: Shape, dtype: str, device: str) -> Problem:  # noqa: ARG001
+        made = module.make(shape, device=device)
+        names = jit_function(module.kernel).arg_names
+        arguments = {**dict(zip(names, made["args"], strict=False)), **made["fixed"]}
+        return Problem(module.kernel, arguments, made["grid"], shape, name)
+
+    return problem
+
+
+def configs_of(kernel: Any) -> Sequence[Config] | None:
+    """The configs of a kernel decorated with `@triton.autotune`; None without."""
+    layer = kernel
+    while layer is not None and not hasattr(layer, "params"):
+        configs = getattr(layer, "configs", None)
+        if configs:
+            return [Config.of(config) for config in configs]
+        layer = getattr(layer, "fn", None)
+    return None

@@ -1,0 +1,202 @@
+"""How many programs fit on an SM at once, and what that means for a launch.
+
+The arithmetic is NVIDIA's own, from `cuda_occupancy.h` in the CUDA Toolkit, which
+`cudaOccupancyMaxActiveBlocksPerMultiprocessor` agrees with. A Triton program is one
+CUDA thread block. Not modelled: clusters, named barriers, and a shared memory carveout
+smaller than the device's largest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from asmtune.base.errors import InputError
+from asmtune.core.hardware.model import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """What fits on one SM at once.
+
+    Attributes:
+        programs_per_sm: Programs resident at once; 0 if the kernel cannot be launched.
+        limiter: What allows no further program: "warps", "blocks", "shared" or
+            "registers"; of several, the first in this order, since relieving a later
+            one would gain nothing. "none" where every warp slot is in use.
+        reason: Why no program fits, with the numbers; empty if one does.
+        limit_warps: Programs that the warp slots allow.
+        limit_blocks: Programs that the block slots allow.
+        limit_shared: Programs that the shared memory allows.
+        limit_registers: Programs that the registers allow.
+        active_warps: Warps resident at once.
+        fraction: Active warps over the most an SM holds.
+    """
+
+    programs_per_sm: int
+    limiter: str
+    reason: str
+    limit_warps: int
+    limit_blocks: int
+    limit_shared: int
+    limit_registers: int
+    active_warps: int
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """How a grid fills a device.
+
+    Attributes:
+        full: Rounds in which every place on every SM is taken.
+        tail_fraction: Share of the places taken in the last, partial round; 0 if there
+            is none.
+        idle_sms: SMs without any program in that round. The hardware hands programs to
+            SMs in turn, so that one is idle only if there are fewer programs than SMs.
+    """
+
+    full: int
+    tail_fraction: float
+    idle_sms: int
+
+    @property
+    def count(self) -> int:
+        """Rounds in all, the partial one included."""
+        return self.full + (self.tail_fraction > 0)
+
+
+def occupancy(
+    target: Target, num_warps: int, registers_per_thread: int, shared_bytes: int
+) -> Occupancy:
+    """Compute how many programs of a kernel one SM holds at once.
+
+    Args:
+        target: The device.
+        num_warps: Warps a program, at least 1.
+        registers_per_thread: As the compiler reports it, at least 1.
+        shared_bytes: Shared memory a program asks for, static and dynamic, without the
+            driver's own reserve.
+
+    Raises:
+        InputError: An argument is not a whole number or too small.
+    """
+    _check_whole("num_warps", num_warps, 1)
+    _check_whole("registers_per_thread", registers_per_thread, 1)
+    _check_whole("shared_bytes", shared_bytes, 0)
+    limits = {
+        "warps": _warp_limit(target, num_warps),
+        "blocks": target.max_blocks_per_sm,
+        "shared": _shared_limit(target, shared_bytes),
+        "registers": _register_limit(target, num_warps, registers_per_thread),
+    }
+    limiter = min(limits, key=lambda resource: limits[resource])
+    programs = limits[limiter]
+    reasons = {
+        "warps": f"{num_warps} warps are {num_warps * target.warp_size} threads;"
+        f" a program may have {target.max_threads_per_block}",
+        "shared": f"{shared_bytes} bytes of shared memory;"
+        f" a program may have {target.shared_bytes_per_block}",
+        "registers": f"{num_warps} warps at {registers_per_thread} registers a thread;"
+        f" a thread may have {target.max_registers_per_thread},"
+        f" an SM has {target.registers_per_sm}",
+    }
+    active_warps = programs * num_warps
+    return Occupancy(
+        programs_per_sm=programs,
+        limiter="none" if active_warps == target.max_warps_per_sm else limiter,
+        reason="" if programs else reasons[limiter],
+        limit_warps=limits["warps"],
+        limit_blocks=limits["blocks"],
+        limit_shared=limits["shared"],
+        limit_registers=limits["registers"],
+        active_warps=active_warps,
+        fraction=active_warps / target.max_warps_per_sm,
+    )
+
+
+def register_cap_for(target: Target, num_warps: int, programs: int) -> int | None:
+    """Find the largest register cap at which that many programs fit on an SM.
+
+    Args:
+        target: The device.
+        num_warps: Warps a program, at least 1.
+        programs: Programs wanted on one SM, at least 1.
+
+    Returns:
+        Registers a thread, a multiple of what one thread's share of the allocation unit
+        is (8 on NVIDIA devices); None if no cap makes room, for want of warps or blocks.
+        Shared memory is not looked at.
+
+    Raises:
+        InputError: An argument is not a whole number of at least 1.
+    """
+    _check_whole("num_warps", num_warps, 1)
+    _check_whole("programs", programs, 1)
+    if programs > min(_warp_limit(target, num_warps), target.max_blocks_per_sm):
+        return None
+    step = target.register_allocation_unit // target.warp_size
+    largest = target.max_registers_per_thread // step * step
+    for cap in range(largest, 0, -step):
+        if _register_limit(target, num_warps, cap) >= programs:
+            return cap
+    return None
+
+
+def waves(programs_total: int, programs_per_sm: int, sms: int) -> Waves:
+    """Compute in how many rounds a grid runs if all programs take equally long.
+
+    Args:
+        programs_total: Programs of the launch.
+        programs_per_sm: Programs resident on one SM, as `occupancy` gives.
+        sms: SMs of the device.
+
+    Raises:
+        InputError: An argument is not a whole number of at least 1.
+    """
+    _check_whole("programs_total", programs_total, 1)
+    _check_whole("programs_per_sm", programs_per_sm, 1)
+    _check_whole("sms", sms, 1)
+    places = programs_per_sm * sms
+    full, tail = divmod(programs_total, places)
+    return Waves(full, tail / places, max(0, sms - tail) if tail else 0)
+
+
+def _warp_limit(target: Target, num_warps: int) -> int:
+    """`cudaOccMaxBlocksPerSMWarpsLimit`: whole programs into the warp slots."""
+    if num_warps * target.warp_size > target.max_threads_per_block:
+        return 0
+    return target.max_warps_per_sm // num_warps
+
+
+def _register_limit(target: Target, num_warps: int, registers_per_thread: int) -> int:
+    """`cudaOccMaxBlocksPerSMRegsLimit`: registers go to warps, within a partition.
+
+    A warp gets its registers in whole units and from one of the SM's equal partitions,
+    so that what is left over in each is lost. The header's further check of a program
+    against the registers of a block adds nothing where that limit is the SM's.
+    """
+    if registers_per_thread > target.max_registers_per_thread:
+        return 0
+    per_warp = _round_up(registers_per_thread * target.warp_size, target.register_allocation_unit)
+    partitions = target.warp_allocation_granularity
+    warps_per_partition = target.registers_per_sm // partitions // per_warp
+    return warps_per_partition * partitions // num_warps
+
+
+def _shared_limit(target: Target, shared_bytes: int) -> int:
+    """`cudaOccMaxBlocksPerSMSmemLimit`: each program also takes the driver's reserve."""
+    if shared_bytes > target.shared_bytes_per_block:
+        return 0
+    taken = _round_up(
+        shared_bytes + target.shared_reserved_bytes_per_block, target.shared_allocation_unit_bytes
+    )
+    return target.shared_bytes_per_sm // taken if taken else target.max_blocks_per_sm
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def _check_whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")

@@ -1,0 +1,214 @@
+"""`Problem`: a kernel with bound arguments and a grid; what a config completes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import FOREIGN, ProblemError
+from asmtune.core.config import Config
+from asmtune.core.dtypes import dtype_of
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
+"""The most programs along each axis of a grid, on every NVIDIA GPU."""
+
+Grid = tuple[int, ...] | Callable[[Mapping[str, Any]], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One launch, but for its config.
+
+    Attributes:
+        kernel: a `@triton.jit` function, or one wrapped by `@triton.heuristics`.
+        arguments: values by parameter name, without the tuned ones: tensors
+            (meta tensors where there is no GPU), numbers, fixed constexprs.
+        grid: programs along up to three axes, or a function of the arguments
+            and the config's values by name.
+        shape: the sizes that the problem is known by (`{"M": 4096}`);
+            constraints of the space may name them.
+        name: the kernel's name in reports and in the store.
+        options: names among the arguments, or among the config's own, that are no
+            parameters but options of Triton's compiler (`launch_pdl`).
+    """
+
+    kernel: Any
+    arguments: Mapping[str, Any]
+    grid: Grid
+    shape: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    options: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", jit_function(self.kernel).__name__)
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """Canonical dtype of every tensor argument, by parameter name."""
+        found = {name: dtype_of(value) for name, value in self.arguments.items()}
+        return {name: dtype for name, dtype in found.items() if dtype is not None}
+
+    @property
+    def tensor_bytes(self) -> dict[str, int]:
+        """Memory behind every tensor and tensor descriptor, by parameter name."""
+        found = {name: _memory_bytes(value) for name, value in self.arguments.items()}
+        return {name: size for name, size in found.items() if size is not None}
+
+    def bind(self, config: Config) -> dict[str, Any]:
+        """All keywords of a launch with `config`, heuristics evaluated.
+
+        Raises:
+            ProblemError: a tuned name is bound already, a parameter is missing or
+                unknown, or a heuristic raised; names it.
+        """
+        values = {**self.arguments, **config.all_kwargs()}
+        clash = self.arguments.keys() & config.kwargs.keys()
+        if clash:
+            raise ProblemError(
+                f"kernel {self.name}: {min(clash)} is both an argument and an axis of the space; "
+                "take it out of one"
+            )
+        for name, rule in heuristic_rules(self.kernel):
+            try:
+                values[name] = rule(dict(values))
+            except FOREIGN as error:
+                raise self._failed(f"@triton.heuristics {name!r}", config, error) from error
+        self._check_names(values, config)
+        return values
+
+    def programs(self, config: Config) -> tuple[int, int, int]:
+        """The grid of a launch with `config`, filled up to three axes.
+
+        Raises:
+            ProblemError: it is not one to three whole numbers above 0 and within
+                `GRID_LIMITS`, or its function asks for what there is not.
+        """
+        grid = self.grid_at(config, self.bind(config))
+        return self.grid_sizes(grid, config)
+
+    def grid_at(self, config: Config, values: Mapping[str, Any]) -> Any:
+        """What the grid gives for `values` by name and the kernel's defaults, as it stands.
+
+        Raises:
+            ProblemError: its function asks for a name that is not among them, or raised.
+        """
+        if not callable(self.grid):
+            return self.grid
+        params = jit_function(self.kernel).params
+        known = {**{p.name: p.default for p in params if p.has_default}, **values}
+        try:
+            return self.grid(known)
+        except FOREIGN as error:
+            missing = error.args[0] if isinstance(error, KeyError) and error.args else None
+            if not isinstance(missing, str) or missing in known:  # or of a mapping of its own
+                raise self._failed("the grid's function", config, error) from error
+            raise ProblemError(
+                f"kernel {self.name}: the grid's function asks for {missing!r} at {config}: "
+                f"there are {', '.join(known)}{did_you_mean(missing, known)}"
+            ) from error
+
+    def _failed(self, what: str, config: Config, error: Exception) -> ProblemError:
+        cause = f"{type(error).__name__}: {error}"
+        return ProblemError(f"kernel {self.name}: {what} failed at {config}: {cause}")
+
+    def grid_sizes(self, grid: Any, config: Config) -> tuple[int, int, int]:
+        """A grid filled up to three axes.
+
+        Raises:
+            ProblemError: it is not one to three whole numbers above 0, each within its limit.
+        """
+        sizes = tuple(grid) if isinstance(grid, tuple | list) else (grid,)
+        counts = [_count(size) for size in sizes]
+        where = f"kernel {self.name}: grid {' '.join(repr(grid).split())[:80]} at {config}: "
+        if not 1 <= len(counts) <= 3 or not all(n is not None and n > 0 for n in counts):
+            hint = "; a division of sizes needs // or triton.cdiv" if _fractions(sizes) else ""
+            if 0 in counts:
+                hint = "; there is nothing to launch, so return before it"
+            raise ProblemError(f"{where}expected one to three whole numbers above 0{hint}")
+        x, y, z = (*(n for n in counts if n is not None), 1, 1)[:3]
+        for axis, n, limit in zip("xyz", (x, y, z), GRID_LIMITS, strict=True):
+            if n > limit:
+                raise ProblemError(
+                    f"{where}axis {axis} has {n} programs, and the limit is {limit}; "
+                    "put them on axis x, or give each program more work"
+                )
+        return x, y, z
+
+    def _check_names(self, values: Mapping[str, Any], config: Config) -> None:
+        function = jit_function(self.kernel)
+        options = config.all_kwargs().keys() - config.kwargs.keys()
+        unknown = values.keys() - set(function.arg_names) - options - self.options
+        if unknown:
+            raise unknown_parameter(self.name, min(unknown), function.arg_names)
+        missing = [p.name for p in function.params if p.name not in values and not p.has_default]
+        if missing:
+            raise ProblemError(
+                f"kernel {self.name}: no value for {', '.join(missing)}; "
+                "give it as an argument, or make it an axis of the space"
+            )
+
+
+def unknown_parameter(
+    kernel: str, name: str, arg_names: Iterable[str], options: Iterable[str] = ()
+) -> ProblemError:
+    """The error of a name that is no parameter of a kernel, nor an option of a launch."""
+    known = list(arg_names)
+    return ProblemError(
+        f"kernel {kernel} has no parameter {name!r}: "
+        f"its parameters are {', '.join(known)}{did_you_mean(name, (*known, *options))}"
+    )
+
+
+def _memory_bytes(value: Any) -> int | None:
+    """Of a tensor, or of the part of one that a descriptor names; None for a number."""
+    tensor: Any = value if hasattr(value, "numel") else getattr(value, "base", None)
+    if not hasattr(tensor, "numel") or not hasattr(tensor, "element_size"):
+        return None
+    whole = int(tensor.numel() * tensor.element_size())
+    shape = () if tensor is value else value.shape
+    return min(whole, math.prod(shape) * int(tensor.element_size())) if shape else whole
+
+
+def _count(size: Any) -> int | None:
+    """A size of a grid; None for what is no whole number, as Triton's launcher takes them."""
+    try:
+        return None if isinstance(size, bool) else operator.index(size)
+    except TypeError:
+        return None
+
+
+def _fractions(sizes: Iterable[Any]) -> bool:
+    return any(isinstance(size, float) for size in sizes)
+
+
+def jit_function(kernel: Any) -> Any:
+    """The `JITFunction` under a kernel's decorators.
+
+    Raises:
+        ProblemError: it is no Triton kernel.
+    """
+    function = kernel
+    while not hasattr(function, "params") and hasattr(function, "fn"):
+        function = function.fn
+    if not hasattr(function, "params") or not hasattr(function, "arg_names"):
+        raise ProblemError(
+            f"{getattr(kernel, '__name__', kernel)!r} is not a Triton kernel: "
+            "decorate it with @triton.jit"
+        )
+    return function
+
+
+def heuristic_rules(kernel: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Names and functions of the `@triton.heuristics` around a kernel, outermost first."""
+    layer = kernel
+    while not hasattr(layer, "params") and hasattr(layer, "fn"):
+        rules = getattr(layer, "values", None)
+        if isinstance(rules, Mapping):
+            yield from rules.items()
+        layer = layer.fn

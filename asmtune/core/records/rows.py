@@ -1,0 +1,92 @@
+"""Records as rows of plain values, a config each: what CSV files and pandas frames hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from asmtune.core.config import OPTION_AXES, Config
+
+if TYPE_CHECKING:
+    from asmtune.core.records.tuned import TuneRecord
+    from asmtune.core.records.verdicts import Verdict
+
+_OPTIONS: Final = dict.fromkeys(OPTION_AXES, "Int64")
+
+VERDICT_DTYPES: Final[Mapping[str, str]] = {
+    **_OPTIONS,
+    "kept": "bool",
+    "dropped_at": "string",
+    "rank": "Int64",
+    "score": "float64",
+    "predicted_us": "float64",
+    "bottleneck": "string",
+    "reasons": "string",
+}
+"""Of the columns of verdicts, as pandas has them; features are `float64`, axes as they come."""
+
+TRIED_DTYPES: Final[Mapping[str, str]] = {
+    **_OPTIONS,
+    "winner": "bool",
+    "median_us": "float64",
+    "p20_us": "float64",
+    "p80_us": "float64",
+    "spread": "float64",
+    "samples": "Int64",
+    "failed_at": "string",
+    "failure": "string",
+    "detail": "string",
+}
+"""Likewise of what was timed or failed."""
+
+
+def verdict_row(verdict: Verdict) -> dict[str, Any]:
+    """A verdict: its config's axes, what was decided and why, its features."""
+    row: dict[str, Any] = {
+        **_axes(verdict.config, {*VERDICT_DTYPES, "target"}),
+        "kept": verdict.kept,
+        "dropped_at": verdict.dropped_at,
+        "rank": verdict.rank,
+        "score": verdict.score,
+        "predicted_us": verdict.predicted_us,
+        "bottleneck": verdict.bottleneck,
+        "reasons": "; ".join(map(str, verdict.reasons)),
+    }
+    # A config's own num_warps is not overwritten by the feature of that name.
+    return row | {n: value for n, value in (verdict.features or {}).items() if n not in row}
+
+
+def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
+    """What was timed, the fastest first, then what failed; a config each."""
+    timed = sorted(record.measurements, key=lambda measurement: measurement.median_us)
+    rows = [
+        {
+            **_axes(measurement.config, {*TRIED_DTYPES}),
+            "winner": measurement.config == record.winner,
+            "median_us": measurement.median_us,
+            "p20_us": measurement.p20_us,
+            "p80_us": measurement.p80_us,
+            "spread": measurement.spread if measurement.median_us else None,
+            "samples": len(measurement.samples_us),
+        }
+        for measurement in timed
+    ]
+    return rows + [
+        {
+            **_axes(config, {*TRIED_DTYPES}),
+            "winner": config == record.winner,
+            "failed_at": failure.stage,
+            "failure": failure.kind,
+            "detail": failure.detail,
+        }
+        for config, failure in record.failures
+    ]
+
+
+def _axes(config: Config, columns: set[str]) -> dict[str, Any]:
+    """An axis called as a column is, such as `rank`, stands as `config.rank` beside it."""
+    own = {f"config.{n}" if n in columns else n: value for n, value in config.kwargs.items()}
+    axes = {**own, **{option: getattr(config, option) for option in OPTION_AXES}}
+    if config.ir_override is not None:
+        axes["ir_override"] = config.to_dict()["ir_override"]
+    return axes

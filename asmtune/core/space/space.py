@@ -1,0 +1,205 @@
+"""`Space`: axes with values, constraints over them, and a default config."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import SpaceError
+from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
+from asmtune.core.space.axes import axis_values, misfit_of, point_of, spanned_axes
+from asmtune.core.space.constraints import Constraint, Predicate, planned, walk
+
+
+class Space:
+    """Axes with values, constraints over them, and a default config.
+
+    Args:
+        axes: values by name: the kernel's constexpr parameters, and
+            `num_warps`, `num_stages`, `num_ctas`, `maxnreg` (None for no cap).
+        constraints: conditions that every config satisfies.
+        default: the config to fall back to; the first feasible one otherwise.
+
+    Raises:
+        SpaceError: an axis is empty or repeats a value, an option's value is
+            not a positive whole number, or a default lies outside the axes.
+    """
+
+    def __init__(
+        self,
+        axes: Mapping[str, Iterable[Any]],
+        constraints: Iterable[Constraint] = (),
+        default: Config | None = None,
+    ) -> None:
+        self.axes: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+            {name: axis_values(name, values) for name, values in axes.items()}
+        )
+        self.constraints = tuple(constraints)
+        self.default = default
+        self._points: tuple[Config, ...] | None = None
+        misfit = None if default is None else misfit_of(default, self.axes)
+        if misfit is not None:
+            raise SpaceError(f"default {default} lies outside the axes: {misfit}")
+
+    @classmethod
+    def from_configs(cls, configs: Sequence[Any], default: Config | None = None) -> Space:
+        """The space of exactly these configs (`Config` or `triton.Config`), in order.
+
+        Raises:
+            SpaceError: the list is empty, holds what is no config, or lacks the default.
+        """
+        points = tuple(dict.fromkeys(Config.of(config) for config in configs))
+        if not points:
+            raise SpaceError("a space needs at least one config; the list given is empty")
+        chosen = points[0] if default is None else Config.of(default)
+        if chosen not in points:
+            raise SpaceError(f"default {chosen} is not one of the {len(points)} configs given")
+        space = cls(spanned_axes(points))
+        space.default, space._points = chosen, points
+        return space
+
+    @classmethod
+    def of(cls, value: Any) -> Space:
+        """A space from a space, a list of configs or a mapping of axes.
+
+        Raises:
+            SpaceError: it is none of these, or malformed.
+        """
+        if isinstance(value, Space):
+            return value
+        if isinstance(value, Mapping):
+            return cls(value)
+        if not isinstance(value, Iterable):
+            raise SpaceError(f"{value!r} is no space: expected a Space, configs or axes by name")
+        return cls.from_configs(list(value))
+
+    def where(self, name: str, predicate: Predicate) -> Space:
+        """The same space with one more named constraint."""
+        return self._with(constraints=(*self.constraints, Constraint(name, predicate)))
+
+    def replace(self, **axes: Iterable[Any]) -> Space:
+        """The same space with other values for some of its axes.
+
+        An option axis (`num_warps` ...) that the space lacks is added. A default
+        that the new axes leave out is the default no more.
+
+        Raises:
+            SpaceError: a name is neither an axis nor an option; lists the axes.
+        """
+        if self._points is not None:
+            raise SpaceError("a space given as a list of configs has no axes to replace")
+        for name in axes:
+            if name not in self.axes and name not in OPTION_AXES:
+                known = [*self.axes, *(o for o in OPTION_AXES if o not in self.axes)]
+                hint = did_you_mean(name, known)
+                raise SpaceError(f"unknown axis {name!r}: the axes are {', '.join(known)}{hint}")
+        return self._with(axes={**self.axes, **axes})
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether it was given as a list of configs, not by axes."""
+        return self._points is not None
+
+    @property
+    def listed(self) -> tuple[Config, ...]:
+        """The configs of the list that it was given as; none of a space of axes."""
+        return self._points or ()
+
+    @property
+    def size(self) -> int:
+        """Points before constraints."""
+        if self._points is not None:
+            return len(self._points)
+        return math.prod(len(values) for values in self.axes.values())
+
+    def __iter__(self) -> Iterator[Config]:
+        return self.configs()
+
+    def configs(self, **context: Any) -> Iterator[Config]:
+        """Feasible configs, lazily and in a fixed order.
+
+        Args:
+            context: values that constraints may name besides the axes: the
+                problem's shape (`M=4096`).
+
+        Raises:
+            SpaceError: a constraint names something that is neither.
+        """
+        plan = self._plan(context)
+        if self._points is not None:
+            always = [c for level in plan for c in level]
+            for config in self._points:
+                if all(c.holds(point_of(config, context)) for c in always):
+                    yield config
+            return
+        for point in walk(list(self.axes.items()), plan, dict(context)):
+            yield Config.from_dict({name: point[name] for name in self.axes})
+
+    def first(self, **context: Any) -> Config:
+        """The default config where it is feasible, or else the first that is.
+
+        Raises:
+            SpaceError: no point is feasible; says which constraint rejects most.
+        """
+        plan = self._plan(context)
+        if self.default is not None:
+            point = point_of(self.default, context)
+            if all(c.holds(point) for level in plan for c in level):
+                return self.default
+        for config in self.configs(**context):
+            return config
+        raise SpaceError(self.describe_empty(**context))
+
+    def lacks(self, config: Config, **context: Any) -> str | None:
+        """Why a config is none of the space; None where it is one of it.
+
+        Args:
+            config: any.
+            context: as `configs` takes it.
+        """
+        if self._points is not None and config not in self._points:
+            return f"it is none of the {len(self._points)} configs given"
+        misfit = misfit_of(config, self.axes) if self._points is None else None
+        if misfit is not None:
+            return misfit
+        for name, usual in OPTION_DEFAULTS.items():
+            if name not in self.axes and getattr(config, name) != usual and self._points is None:
+                return f"there is no axis {name!r}"
+        point = point_of(config, context)
+        broken = [c.name for level in self._plan(context) for c in level if not c.holds(point)]
+        return f"constraint {broken[0]!r} rejects it" if broken else None
+
+    def describe_empty(self, **context: Any) -> str:
+        """One line that says which constraint, taken alone, leaves fewest points."""
+        alone = {
+            c.name: sum(1 for _ in self._with(constraints=(c,)).configs(**context))
+            for c in self.constraints
+        }
+        if not alone:
+            return f"no feasible point among {self.size}"
+        worst = min(alone, key=lambda name: alone[name])
+        return (
+            f"no feasible point among {self.size}: constraint {worst!r} alone leaves "
+            f"{alone[worst]}; relax it or widen its axes"
+        )
+
+    def _with(
+        self,
+        axes: Mapping[str, Iterable[Any]] | None = None,
+        constraints: tuple[Constraint, ...] | None = None,
+    ) -> Space:
+        space = Space(
+            self.axes if axes is None else axes,
+            self.constraints if constraints is None else constraints,
+        )
+        space._points = self._points
+        if self.default is not None and (axes is None or not misfit_of(self.default, space.axes)):
+            space.default = self.default
+        return space
+
+    def _plan(self, context: Mapping[str, Any]) -> list[list[Constraint]]:
+        options = OPTION_AXES if self.is_listed else ()
+        return planned(self.constraints, list(self.axes), options, context)

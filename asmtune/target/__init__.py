@@ -1,7 +1,0 @@
-"""What a device can do: limits and rates, each with the source of its figure.
-
-A descriptor is a JSON file. The shipped ones lie in `asmtune/targets/`; a user's own
-file has the same fields. A field holds `{"value": ..., "source": ..., "kind": ...}` or
-the bare value, whose source is then "user". Units stand in the field names; a flop is
-one multiplication or one addition, so that a fused multiply-add counts as two.
-"""
