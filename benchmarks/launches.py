@@ -17,9 +17,9 @@ from asmtune.features.profile import Profile
 from asmtune.funnel.flow import Funnel
 from asmtune.funnel.front import Front, Outcomes
 from asmtune.funnel.judge import Judge
+from asmtune.ir.ttir.work import Work
 from asmtune.replay.judging import judged
 from asmtune.score.learned import FEWEST
-from asmtune.workload.work import Work
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.features.launch import LaunchReading
 from asmtune.features.reader import ProfileReader
-from asmtune.workload.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import Call, analyse
 from tests.sample_kernels import tensor
 
 Launch = Callable[[Problem, Config, str], LaunchReading]

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from asmtune.asm.cubin import read_cubin
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
@@ -21,6 +20,7 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.features import registry
 from asmtune.features.catalog import FEATURES, schema
 from asmtune.features.reader import ProfileReader
+from asmtune.ir.asm.cubin import read_cubin
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
 
 Compile = Callable[[Problem, Config, str], Artifact]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from asmtune.asm.entry import entries
 from asmtune.compile.stages import Run
 from asmtune.core.ir_overrides import STAGES, Override
 from asmtune.core.records.artifacts import Failure
+from asmtune.ir.asm.entry import entries
 
 MLIR: Final = ("ttir", "ttgir")
 """Stages whose output is a module of Triton's own IR."""

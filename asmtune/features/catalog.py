@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from asmtune.asm.counts import Counts
-from asmtune.asm.memory import Direction, Space
-from asmtune.asm.nvptx import OpClass
 from asmtune.features.launch import LaunchReading
 from asmtune.features.registry import FEATURES, Reading, register, register_launch, schema
+from asmtune.ir.asm.counts import Counts
+from asmtune.ir.asm.memory import Direction, Space
+from asmtune.ir.asm.nvptx import OpClass
 
 # Complete once this module is imported: take them from here.
 __all__ = ["FEATURES", "schema"]

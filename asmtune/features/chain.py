@@ -13,11 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from asmtune.asm.memory import access
-from asmtune.asm.nvptx import OpClass, classify
-from asmtune.asm.partitions import block_threads
-from asmtune.asm.program import Program
-from asmtune.asm.tensor import tensor_ops
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE, tensor_rate
 from asmtune.features.steps import (
@@ -30,6 +25,11 @@ from asmtune.features.steps import (
     Step,
     steps_of,
 )
+from asmtune.ir.asm.memory import access
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.partitions import block_threads
+from asmtune.ir.asm.program import Program
+from asmtune.ir.asm.tensor import tensor_ops
 
 _FILLING: Final = 5
 _PIPELINED: Final = 12

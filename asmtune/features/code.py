@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from asmtune.asm.groups import Group
-from asmtune.asm.nvptx import OpClass
+from asmtune.ir.asm.groups import Group
+from asmtune.ir.asm.nvptx import OpClass
 
 Language = Literal["PTX", "SASS"]
 

@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from asmtune.asm.counts import hottest_loop
-from asmtune.asm.flow import postorder
-from asmtune.asm.groups import group_of
-from asmtune.asm.nvptx import OpClass, classify
-from asmtune.asm.nvsass import classify_sass
-from asmtune.asm.program import Instruction, Listing, Loop, Program
 from asmtune.features.code import NO_SOURCES, ClassCount, CodeLine, CodeView, HotLoop, Language
 from asmtune.features.execution import Run
 from asmtune.features.origins import origins
+from asmtune.ir.asm.counts import hottest_loop
+from asmtune.ir.asm.flow import postorder
+from asmtune.ir.asm.groups import group_of
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.nvsass import classify_sass
+from asmtune.ir.asm.program import Instruction, Listing, Loop, Program
 
 
 def ptx_view(text: str, listing: Listing, runs: Sequence[Run]) -> CodeView:

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.rates import tensor_rate
 from asmtune.features.execution import Run
 from asmtune.features.locality import Locality
 from asmtune.features.profile import Profile, Segment, Traffic
-from asmtune.workload.work import Work
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.work import Work
 
 DRAIN_LATENCY: Final = 400.0
 """Cycles from a program's last instruction until its stores are through (measured)."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.features.profile import Profile, Segment
-from asmtune.workload.work import Access, DotWork, LoopWork, Work
+from asmtune.ir.ttir.work import Access, DotWork, LoopWork, Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.features.cycles import Cycles, program_cycles
 from asmtune.features.execution import executions
 from asmtune.features.profile import Profile
-from asmtune.workload.work import Work
+from asmtune.ir.ttir.work import Work
 
 
 @dataclass(frozen=True)

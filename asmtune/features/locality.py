@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from asmtune.core.hardware.model import Target
 from asmtune.features.execution import Run
 from asmtune.features.profile import Profile
-from asmtune.workload.work import Access, Work
+from asmtune.ir.ttir.work import Access, Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass, classify
-from asmtune.asm.nvsass import classify_sass
-from asmtune.asm.program import Program
 from asmtune.features.execution import Run
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.nvsass import classify_sass
+from asmtune.ir.asm.program import Program
 
 _KEPT: Final = (
     OpClass.TENSOR,

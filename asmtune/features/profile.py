@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from asmtune.asm.memory import access, expected_bytes
-from asmtune.asm.nvptx import OpClass, classify
-from asmtune.asm.partitions import block_threads
-from asmtune.asm.program import Program
-from asmtune.asm.tensor import TensorOp, tensor_ops
+from asmtune.ir.asm.memory import access, expected_bytes
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.partitions import block_threads
+from asmtune.ir.asm.program import Program
+from asmtune.ir.asm.tensor import TensorOp, tensor_ops
 
 ROW_BYTES: Final = 32
 """Bytes of K that one tensor instruction of sm_90 and newer takes a row: 256 bits."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from asmtune.asm.counts import count, hottest_loop, mnemonic_counts
-from asmtune.asm.cubin import read_cubin
-from asmtune.asm.ptx import parse_ptx
 from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import occupancy
 from asmtune.core.records.artifacts import Artifact
@@ -16,7 +13,10 @@ from asmtune.features.chain import program_chains
 from asmtune.features.launch import LaunchReading
 from asmtune.features.profile import Profile, segments
 from asmtune.features.registry import Reading
-from asmtune.workload.work import Work
+from asmtune.ir.asm.counts import count, hottest_loop, mnemonic_counts
+from asmtune.ir.asm.cubin import read_cubin
+from asmtune.ir.asm.ptx import parse_ptx
+from asmtune.ir.ttir.work import Work
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from asmtune.asm.counts import Counts
-from asmtune.asm.cubin import Resources
-from asmtune.asm.program import Program
 from asmtune.base.fingerprint import digest
 from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import Occupancy
 from asmtune.core.records.artifacts import Artifact
 from asmtune.features.launch import LaunchReading
+from asmtune.ir.asm.counts import Counts
+from asmtune.ir.asm.cubin import Resources
+from asmtune.ir.asm.program import Program
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from enum import IntEnum, auto
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from asmtune.asm.nvptx import OpClass, classify
-from asmtune.asm.program import Instruction
-from asmtune.asm.registers import registers
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.program import Instruction
+from asmtune.ir.asm.registers import registers
 
 LATENCY: Final[Mapping[OpClass, float]] = {
     OpClass.FLOAT: 4.5,

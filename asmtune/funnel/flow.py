@@ -34,9 +34,9 @@ from asmtune.funnel.persistence import Detection, Searched
 from asmtune.funnel.progress import NoProgress, Progress
 from asmtune.funnel.ranking import Ranker, ranked
 from asmtune.funnel.sketching import Shortlist, check_compile, shortlisted
+from asmtune.ir.ttir.analysis import Kernel
 from asmtune.score.base import Scorer, for_dtypes, notes_of
 from asmtune.score.keep import Keep
-from asmtune.workload.analysis import Kernel
 
 
 @dataclass(frozen=True)

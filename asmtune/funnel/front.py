@@ -24,10 +24,10 @@ from asmtune.features.reader import ProfileReader
 from asmtune.features.sketch.reader import SketchReader
 from asmtune.funnel.judge import Judge
 from asmtune.funnel.progress import Progress
+from asmtune.ir.ttir.analysis import Kernel
+from asmtune.ir.ttir.work import Work
 from asmtune.score.base import Candidate
 from asmtune.score.rules import broken_rules
-from asmtune.workload.analysis import Kernel
-from asmtune.workload.work import Work
 
 Moment = Literal["sketch", "assembly"]
 """When a prediction is made: of what a compile has before LLVM, or of all of it."""

@@ -16,12 +16,12 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.features.profile import Profile
 from asmtune.features.reader import launch_features
+from asmtune.ir.ttir.analysis import Call, Kernel
+from asmtune.ir.ttir.dots import Dot, find_dots
+from asmtune.ir.ttir.work import Work
 from asmtune.score.base import Candidate
 from asmtune.score.roofline import predict
 from asmtune.score.rules import RULES, broken_rules
-from asmtune.workload.analysis import Call, Kernel
-from asmtune.workload.dots import Dot, find_dots
-from asmtune.workload.work import Work
 
 EXACT: Final = tuple(rule for rule in RULES if rule.name == "shared_memory")
 """Rules that a sketch can apply: it knows the shared memory, and estimates registers."""

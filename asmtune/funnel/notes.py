@@ -8,8 +8,8 @@ from typing import Final
 
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
-from asmtune.workload.doubts import Doubt
-from asmtune.workload.work import Work
+from asmtune.ir.ttir.assumptions import Doubt
+from asmtune.ir.ttir.work import Work
 
 DEFAULT_FAILS: Final = "the default config"
 """How the note begins that the default config cannot run."""

@@ -18,7 +18,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.funnel.judge import Judge
-from asmtune.workload.analysis import Kernel
+from asmtune.ir.ttir.analysis import Kernel
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from asmtune.workload.work import ArgumentUse, Work
+from asmtune.ir.ttir.work import ArgumentUse, Work
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
+from asmtune.ir.ttir.analysis import Call, analyse
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
-from asmtune.workload.analysis import Call, analyse
 
 POLICY: Final = TimingPolicy()
 """L2 cold, events, 20 samples of a config and up to 60 where they are not steady."""

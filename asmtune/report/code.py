@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from asmtune.asm.inlined import relocated
-from asmtune.asm.ptx import parse_ptx
-from asmtune.asm.sass import parse_sass
 from asmtune.base.errors import ParseError
 from asmtune.compile.disassembly import disassemble
 from asmtune.core.config import Config
@@ -16,7 +13,10 @@ from asmtune.features.code_views import ptx_view, sass_view
 from asmtune.features.execution import Run, executions
 from asmtune.features.reader import ProfileReader
 from asmtune.funnel.judge import Judge
-from asmtune.workload.work import Work
+from asmtune.ir.asm.inlined import relocated
+from asmtune.ir.asm.ptx import parse_ptx
+from asmtune.ir.asm.sass import parse_sass
+from asmtune.ir.ttir.work import Work
 
 
 class CodeReader:

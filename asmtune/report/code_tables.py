@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.asm.groups import Group
-from asmtune.asm.nvptx import OpClass
 from asmtune.features.code import CodeLine, CodeView
+from asmtune.ir.asm.groups import Group
+from asmtune.ir.asm.nvptx import OpClass
 from asmtune.report.cells import plain_table
 
 STYLES: Final = {

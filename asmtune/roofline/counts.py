@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.core.hardware.model import Target
+from asmtune.ir.ttir.work import DotWork, Work
 from asmtune.roofline.roofs import VECTOR
-from asmtune.workload.work import DotWork, Work
 
 _UNITS: Final = {
     "f16": "fp16",

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.features import Features
-from asmtune.workload.dots import Dot
+from asmtune.ir.ttir.dots import Dot
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from asmtune.core.records.verdicts import Reason
+from asmtune.ir.ttir.dots import Dot
 from asmtune.score.base import Candidate
-from asmtune.workload.dots import Dot
 
 Moment = Literal["config", "ir", "assembly"]
 

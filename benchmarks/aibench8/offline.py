@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from asmtune.asm.cubin import read_cubin
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
@@ -13,6 +12,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
+from asmtune.ir.asm.cubin import read_cubin
 from benchmarks.aibench8.baselines import baseline_of
 from benchmarks.aibench8.summary import BASELINE
 from benchmarks.aibench8.tasks import Task, contract_of, without_contract

@@ -1,4 +1,4 @@
-"""Dumps to test `asmtune.asm` on: the recorded ones, and fresh ones of any architecture."""
+"""Dumps to test `asmtune.ir.asm` on: the recorded ones, and fresh ones of any architecture."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from asmtune.asm.program import Listing
-from asmtune.asm.ptx import parse_ptx
+from asmtune.ir.asm.program import Listing
+from asmtune.ir.asm.ptx import parse_ptx
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

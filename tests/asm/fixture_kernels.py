@@ -1,4 +1,4 @@
-"""Triton kernels that the tests of `asmtune.asm` compile, each for one trait of its assembly."""
+"""Triton kernels that the tests of `asmtune.ir.asm` compile, each for one trait of its assembly."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from asm_dumps import fixture_listing, fixture_text, ptx_names
 
-from asmtune.asm.counts import count, hottest_loop, mnemonic_counts
-from asmtune.asm.nvptx import OpClass
-from asmtune.asm.ptx import parse_ptx
+from asmtune.ir.asm.counts import count, hottest_loop, mnemonic_counts
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.asm.ptx import parse_ptx
 
 
 def test_gemm_by_depth() -> None:

@@ -15,8 +15,8 @@ from asm_dumps import GEMM, compile_kernel, cubin_names, fixture_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asmtune.asm.cubin import Resources, read_cubin
 from asmtune.base.errors import ParseError
+from asmtune.ir.asm.cubin import Resources, read_cubin
 
 CUOBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
 

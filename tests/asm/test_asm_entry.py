@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from asmtune.asm.entry import Entry, entries
-from asmtune.asm.ptx import parse_ptx
+from asmtune.ir.asm.entry import Entry, entries
+from asmtune.ir.asm.ptx import parse_ptx
 from tests.asm.asm_dumps import fixture_text, ptx_names
 
 TEXT = """

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.asm.flow import UNREACHABLE, Dominators, Jump, find_blocks, find_loops
-from asmtune.asm.program import Block, Loop, LoopRole
+from asmtune.ir.asm.flow import UNREACHABLE, Dominators, Jump, find_blocks, find_loops
+from asmtune.ir.asm.program import Block, Loop, LoopRole
 
 Graph = list[tuple[int, ...]]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from asm_dumps import fixture_listing
 
-from asmtune.asm.memory import Access, access, expected_bytes
-from asmtune.asm.program import Instruction
+from asmtune.ir.asm.memory import Access, access, expected_bytes
+from asmtune.ir.asm.program import Instruction
 
 
 def instruction(text: str) -> Instruction:

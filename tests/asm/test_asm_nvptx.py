@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from asm_dumps import fixture_listing, ptx_names
 
-from asmtune.asm.nvptx import OpClass, classify
-from asmtune.asm.ptx import parse_ptx
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.ptx import parse_ptx
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from asm_dumps import fixture_listing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.asm.program import Listing, Program, split_operands
-from asmtune.asm.ptx import parse_ptx
 from asmtune.base.errors import ParseError
+from asmtune.ir.asm.program import Listing, Program, split_operands
+from asmtune.ir.asm.ptx import parse_ptx
 
 
 @pytest.mark.parametrize(

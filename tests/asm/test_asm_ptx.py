@@ -10,9 +10,9 @@ from asm_dumps import fixture_listing, fixture_text, ptx_names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asmtune.asm.program import Listing, Program
-from asmtune.asm.ptx import parse_ptx
 from asmtune.base.errors import ParseError
+from asmtune.ir.asm.program import Listing, Program
+from asmtune.ir.asm.ptx import parse_ptx
 
 FIRST_OPERANDS = "%r28, [gemm_param_5];"
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"

@@ -13,12 +13,12 @@ from asm_dumps import GEMM, compile_kernel, cubin_names, fixture_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.asm.nvptx import OpClass
-from asmtune.asm.nvsass import classify_sass, sass_loop_role
-from asmtune.asm.program import Listing, Program
-from asmtune.asm.sass import parse_sass
 from asmtune.base.errors import ParseError
 from asmtune.compile.disassembly import disassemble
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.asm.nvsass import classify_sass, sass_loop_role
+from asmtune.ir.asm.program import Listing, Program
+from asmtune.ir.asm.sass import parse_sass
 
 ARCHES = (80, 90, 100, 120)
 TILE = {"BM": 64, "BN": 64, "BK": 32, "ACC": tl.float32}

@@ -9,10 +9,10 @@ import pytest
 import triton.language as tl
 from asm_dumps import GEMM, compile_kernel, fixture_listing
 
-from asmtune.asm.counts import count, hottest_loop
-from asmtune.asm.program import Instruction
-from asmtune.asm.ptx import parse_ptx
-from asmtune.asm.tensor import TensorOp, tensor_op, tensor_ops
+from asmtune.ir.asm.counts import count, hottest_loop
+from asmtune.ir.asm.program import Instruction
+from asmtune.ir.asm.ptx import parse_ptx
+from asmtune.ir.asm.tensor import TensorOp, tensor_op, tensor_ops
 
 
 def op(opcode: str, descriptor: int | None = None) -> TensorOp | None:

@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.features.execution import executions, match_loops
 from asmtune.features.launch import LaunchReading
+from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
 from tests.launch_kernels import (
     Launch,

@@ -7,9 +7,9 @@ import pickle
 import pytest
 import torch
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
+from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
 from tests.launch_kernels import Launch, persistent, pointers, two_loops
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
@@ -23,10 +22,11 @@ from asmtune.features.launch import LaunchReading
 from asmtune.features.profile import Profile
 from asmtune.features.reader import ProfileReader, launch_features
 from asmtune.features.sketch.reader import SketchReader
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.work import Work
 from asmtune.score.roofline import predict
 from asmtune.score.vectors import base_columns
-from asmtune.workload.analysis import Call, analyse
-from asmtune.workload.work import Work
 from tests.asm.fixture_kernels import fused_math, lock_add, nested, tma_gemm
 from tests.launch_kernels import looped, persistent, pointers
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor

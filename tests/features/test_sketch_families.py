@@ -17,7 +17,7 @@ from asmtune.core.kernel_module import from_python_module
 from asmtune.core.records.artifacts import Sketch
 from asmtune.features.reader import launch_features
 from asmtune.features.sketch.reader import SketchReader
-from asmtune.workload.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import Call, analyse
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "families"
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if m.name[0] != "_")

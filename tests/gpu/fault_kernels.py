@@ -19,11 +19,11 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.work import Work
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
-from asmtune.workload.analysis import Call, analyse
-from asmtune.workload.work import Work
 
 FAULT, HANG, NOTHING, WRONG, LOUD, SMASH = 1, 2, 3, 4, 5, 6
 

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from asmtune.asm.cubin import read_cubin
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
@@ -14,6 +13,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.asm.cubin import read_cubin
 from tests.kernels.accuracy import module_of
 
 HEADS = {"B": 1, "H": 4, "KV": 4, "M": 1024, "N": 1024, "D": 64, "causal": 0}

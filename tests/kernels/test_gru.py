@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from asmtune.asm.cubin import read_cubin
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
@@ -15,6 +14,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.dispatch.checks import launch_options
+from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import gru
 from asmtune.kernels._gru_space import fits, grid
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.asm.cubin import read_cubin
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
@@ -20,6 +19,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import linear, matmul
 from asmtune.kernels._gemm_host import Product, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES

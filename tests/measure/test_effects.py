@@ -10,8 +10,8 @@ import pytest
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from asmtune.ir.ttir.work import Work
 from asmtune.measure.effects import Effects, tensor_parts
-from asmtune.workload.work import Work
 from tests.workload.workload_lowering import F32, I32, I64, pointer, work
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from asmtune.asm.groups import Group
-from asmtune.asm.nvptx import OpClass
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
@@ -22,6 +20,8 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.features.code import NO_SOURCES, CodeView
 from asmtune.features.launch import LaunchReading
+from asmtune.ir.asm.groups import Group
+from asmtune.ir.asm.nvptx import OpClass
 from asmtune.report.code import CodeReader
 from tests import sample_kernels
 from tests.asm.fixture_kernels import nested

@@ -218,7 +218,7 @@ def test_a_kernel_of_which_nothing_can_be_read(
 ) -> None:
     """Neither FLOPs nor bytes: there is no place for it, and that is said."""
     from asmtune.funnel.front import Front
-    from asmtune.workload.work import Work
+    from asmtune.ir.ttir.work import Work
 
     monkeypatch.setattr(Front, "works", lambda *_: [Work.unread((1, 1, 1))])
     with pytest.raises(CompileError, match="add: its IR tells neither FLOPs nor bytes"):

@@ -25,9 +25,9 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.features import Features
 from asmtune.core.records.verdicts import Reason
 from asmtune.features.catalog import FEATURES
+from asmtune.ir.ttir.dots import Dot, find_dots
 from asmtune.score.base import Candidate
 from asmtune.score.rules import RULES, Rule, broken_rules
-from asmtune.workload.dots import Dot, find_dots
 from tests.sample_kernels import product, product_problem, scale_problem, tensor
 
 ORACLE = Path(__file__).parents[3] / "shared" / "oracle" / "h200.json.gz"

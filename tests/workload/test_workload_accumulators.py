@@ -12,7 +12,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.features.reader import ProfileReader
-from asmtune.workload.accumulators import accumulator_registers
+from asmtune.ir.ttir.accumulators import accumulator_registers
 from tests.sample_kernels import product_problem, scale_problem
 
 

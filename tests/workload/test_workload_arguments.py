@@ -7,7 +7,7 @@ import torch
 import workload_kernels as kernels
 from workload_lowering import F32, call, lower, pointer, work
 
-from asmtune.workload.analysis import Call, Kernel, analyse
+from asmtune.ir.ttir.analysis import Call, Kernel, analyse
 
 
 def test_arguments_of_one_are_gone_from_the_text() -> None:

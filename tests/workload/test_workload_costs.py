@@ -13,8 +13,8 @@ from workload_lowering import F16, F32, I32, call, lower, pointer, work
 from asmtune.compile.lower import Lowering, Request
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.workload.analysis import Kernel, analyse
-from asmtune.workload.dots import Dot
+from asmtune.ir.ttir.analysis import Kernel, analyse
+from asmtune.ir.ttir.dots import Dot
 
 ORACLE = Path(__file__).parents[3] / "shared" / "oracle" / "kernels"
 needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason="needs the oracle's kernels")

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_lowering import F16, I32, call, lower, pointer, work
 
-from asmtune.workload.analysis import Kernel
-from asmtune.workload.tally import DEFAULT_TRIPS
-from asmtune.workload.work import Work
+from asmtune.ir.ttir.analysis import Kernel
+from asmtune.ir.ttir.execution_counts import DEFAULT_TRIPS
+from asmtune.ir.ttir.work import Work
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}
 

@@ -10,8 +10,8 @@ import triton
 import workload_kernels as kernels
 from workload_lowering import F16, F32, I32, I64, after_passes, call, lower, pointer, work
 
-from asmtune.workload.analysis import Call, analyse
-from asmtune.workload.work import ArgumentUse, Work
+from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.work import ArgumentUse, Work
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}
 

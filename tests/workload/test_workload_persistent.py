@@ -8,7 +8,7 @@ import pytest
 import workload_kernels as kernels
 from workload_lowering import F16, I32, call, lower, pointer, work
 
-from asmtune.workload.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import Call, analyse
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}
 MATRICES = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), pointer(F16))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workload_lowering import call, lower, pointer
 
-from asmtune.workload.analysis import Kernel, analyse
-from asmtune.workload.scalars import compare_floats, compare_integers, constant, integer, wrap
-from asmtune.workload.work import Work
+from asmtune.ir.ttir.analysis import Kernel, analyse
+from asmtune.ir.ttir.scalars import compare_floats, compare_integers, constant, integer, wrap
+from asmtune.ir.ttir.work import Work
 
 INT = st.integers(-(2**31), 2**31 - 1)
 QUOTIENT = Kernel(lower(kernels.quotient, y_ptr=pointer(), a=5, b=7, c=-5))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from workload_lowering import I32, lower, pointer
 
 from asmtune.base.errors import ParseError
-from asmtune.workload.analysis import Call, analyse
-from asmtune.workload.mlir_types import parse_type, result_types, split_list
-from asmtune.workload.ttir import parse_ttir
+from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
+from asmtune.ir.ttir.ttir import parse_ttir
 
 SMALL = """
 #loc = loc("k.py":3:0)

@@ -1,4 +1,4 @@
-"""Triton kernels that the tests of `asmtune.workload` lower, each for one trait of its TTIR."""
+"""Triton kernels that the tests of `asmtune.ir.ttir` lower, each for one trait of its TTIR."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from asmtune.compile.toolchain import Toolchain
-from asmtune.workload.analysis import Call, analyse
-from asmtune.workload.work import Work
+from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.work import Work
 
 F16, F32, I32, I64 = torch.float16, torch.float32, torch.int32, torch.int64
 

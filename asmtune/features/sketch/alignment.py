@@ -13,7 +13,7 @@ from typing import Final
 
 from asmtune.features.sketch.demand import Spread
 from asmtune.features.sketch.values import Values, inserted_axis
-from asmtune.workload.tree import Body, Node
+from asmtune.ir.ttir.tree import Body, Node
 
 ANY: Final = 1 << 30
 """Stands for "whatever is asked for"."""

@@ -1,6 +1,6 @@
 """Instructions of PTX that one element of an operation takes, by class.
 
-Counted as `asmtune.asm.nvptx` classes them; after what Triton's lowering and LLVM's
+Counted as `asmtune.ir.asm.nvptx` classes them; after what Triton's lowering and LLVM's
 NVPTX back end emit for sm_80 to sm_120, read off their PTX.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.features.sketch.values import Kind
-from asmtune.workload.tree import Node
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.tree import Node
 
 Cost = Mapping[OpClass, float]
 

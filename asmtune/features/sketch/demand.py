@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from asmtune.features.sketch.values import Values, is_pointwise
-from asmtune.workload.tree import Body, Node
+from asmtune.ir.ttir.tree import Body, Node
 
 _AXIS: Final = re.compile(r"axis = (\d+)").search
 _ORDER: Final = re.compile(r"order = array<i32: ([\d, ]+)>").search

@@ -6,14 +6,14 @@ import re
 from collections import Counter
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.features.profile import Traffic
 from asmtune.features.sketch.costs import Cost, element_cost
 from asmtune.features.sketch.layouts import Layout
 from asmtune.features.sketch.memory import ROUND, WIDEST, convert_kind
 from asmtune.features.sketch.sums import Sums
 from asmtune.features.sketch.values import Kind, Values
-from asmtune.workload.tree import Node
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.tree import Node
 
 _AXIS: Final = re.compile(r"axis = (\d+)").search
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.core.hardware.model import Target
 from asmtune.features.sketch.alignment import Alignment
 from asmtune.features.sketch.costs import DEFAULT, element_cost
@@ -18,9 +17,10 @@ from asmtune.features.sketch.steps import StepMaker, handing_on
 from asmtune.features.sketch.sums import Sums
 from asmtune.features.sketch.tiles import TILES, Tile
 from asmtune.features.sketch.values import Values, is_pointwise
-from asmtune.workload.expand import build_tree
-from asmtune.workload.tree import Body, Node
-from asmtune.workload.ttir import parse_ttir
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.expand import build_tree
+from asmtune.ir.ttir.tree import Body, Node
+from asmtune.ir.ttir.ttir import parse_ttir
 
 _PARTITION: Final = re.compile(r"^(\s*)partition(\d+)\((.*)\) num_warps\((\d+)\) \{$", re.MULTILINE)
 

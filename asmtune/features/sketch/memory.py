@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.features.profile import Traffic
 from asmtune.features.sketch.demand import Run
 from asmtune.features.sketch.encodings import kind_of, number, parent_of
 from asmtune.features.sketch.layouts import Layout
 from asmtune.features.sketch.sums import Sums
 from asmtune.features.sketch.values import Kind, Values
-from asmtune.workload.tree import Node
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.tree import Node
 
 WIDEST: Final = 16
 """Bytes that one memory instruction of a thread moves at most."""

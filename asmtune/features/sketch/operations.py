@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
+from asmtune.ir.asm.nvptx import OpClass
 
 FREE: Final = frozenset(
     {"tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.make_range", "tt.reshape",

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.features.profile import ROW_BYTES
 from asmtune.features.sketch.encodings import kind_of, number, numbers
 from asmtune.features.sketch.sums import Sums
 from asmtune.features.sketch.values import Kind, Values
-from asmtune.workload.tree import Node
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.tree import Node
 
 PRODUCTS: Final = frozenset(
     {"tt.dot", "tt.dot_scaled", "ttng.warp_group_dot", "ttng.tc_gen5_mma",

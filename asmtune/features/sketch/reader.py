@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import Occupancy, occupancy
 from asmtune.core.records.artifacts import Sketch
 from asmtune.features.profile import Profile, Segment
 from asmtune.features.sketch.kernel import SketchedKernel
 from asmtune.features.sketch.registers import live_registers
+from asmtune.ir.asm.nvptx import OpClass
 
 _WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)').search
 _CAP: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
@@ -187,7 +187,7 @@ def _instructions(segments: tuple[Segment, ...]) -> dict[str, float]:
 
 
 def _hot(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """The hottest loop as `asmtune.asm.counts.hottest_loop` has it: the deepest; all without."""
+    """The hottest loop as `asmtune.ir.asm.counts.hottest_loop` has it: the deepest; all without."""
     loops = range(1, len(segments))
     if not loops:
         return segments

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.features.sketch.encodings import kind_of
 from asmtune.features.sketch.kernel import SketchedKernel
-from asmtune.workload.tree import Body, Node
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.tree import Body, Node
 
 _ALIASES: Final = frozenset(
     {"tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.reshape", "ttg.convert_layout",

@@ -12,14 +12,14 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE, tensor_rate
 from asmtune.features.sketch.layouts import WARP
 from asmtune.features.sketch.products import PRODUCTS
 from asmtune.features.sketch.sums import Sums
 from asmtune.features.steps import BARRIER_LATENCY, COPY_LATENCY, LATENCY, Action, Step
-from asmtune.workload.tree import Node
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.tree import Node
 
 _ACTIONS: Final[Mapping[str, tuple[Action, ...]]] = {
     "tt.load": (Action.GLOBAL_LOAD,),

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.features.chain import chain_cycles
 from asmtune.features.profile import Segment, Traffic
 from asmtune.features.steps import Action, Step
+from asmtune.ir.asm.nvptx import OpClass
 
 
 @dataclass(slots=True)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.asm.nvptx import OpClass
 from asmtune.features.profile import Traffic
 from asmtune.features.sketch.demand import Spread
 from asmtune.features.sketch.exchanges import add_conversion, add_reduction, add_scan
 from asmtune.features.sketch.memory import add_shared, shared_width
 from asmtune.features.sketch.sums import Sums
 from asmtune.features.sketch.values import Values
-from asmtune.workload.tree import Node
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.tree import Node
 
 
 @dataclass(frozen=True, slots=True)

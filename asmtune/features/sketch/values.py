@@ -10,8 +10,8 @@ from typing import Final
 
 from asmtune.features.sketch.encodings import resolve
 from asmtune.features.sketch.layouts import Layout, layout_of
-from asmtune.workload.mlir_types import parse_type, result_types, split_list
-from asmtune.workload.tree import Body, Node, Tree
+from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
+from asmtune.ir.ttir.tree import Body, Node, Tree
 
 _POINTEE: Final = re.compile(r"!tt\.ptr<([^<>]*(?:<[^<>]*>)?[^<>]*)>")
 _SHAPE: Final = re.compile(r"(\d+(?:x\d+)*)x(.+)")

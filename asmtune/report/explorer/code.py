@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from asmtune.asm.groups import Group
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
@@ -19,6 +18,7 @@ from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.features.code import CodeView
 from asmtune.funnel.progress import Progress
+from asmtune.ir.asm.groups import Group
 from asmtune.report.code import CodeReader
 from asmtune.report.explorer.packing import packed
 from asmtune.report.explorer.sources import pieces

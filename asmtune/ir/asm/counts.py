@@ -1,0 +1,210 @@
+"""Counts over a program: instructions, FLOPs and bytes, each by loop depth.
+
+Counts are static: one for each instruction of the text. Depth 0 is outside all loops; a
+caller weighs depth d by the trips of the loops around it. Loops that only wait for a
+barrier add no depth, see `asmtune.ir.asm.program.LoopRole`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from asmtune.ir.asm.memory import Direction, Space, access, expected_bytes
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.partitions import block_threads
+from asmtune.ir.asm.program import Instruction, Listing, Loop, Program
+from asmtune.ir.asm.tensor import TensorKind, TensorOp, tensor_ops
+
+ByDepth = Mapping[int, int]
+"""An amount for each loop depth; depths with none are left out."""
+
+MNEMONICS = (
+    "mma.sync",
+    "wgmma.mma_async",
+    "tcgen05.mma",
+    "cp.async",
+    "cp.async.bulk",
+    "bar.sync",
+    "barrier.sync",
+    "bra",
+    "ret",
+)
+"""Prefixes that `mnemonic_counts` counts."""
+
+_MOVES_DATA = frozenset(
+    {
+        OpClass.ASYNC_COPY,
+        OpClass.BULK_COPY,
+        OpClass.TENSOR_MEMORY,
+        OpClass.GLOBAL,
+        OpClass.SHARED,
+        OpClass.LOCAL,
+        OpClass.CONSTANT,
+        OpClass.ATOMIC,
+        OpClass.MBARRIER,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Static counts of a program or of some of its blocks.
+
+    Attributes:
+        instructions: all instructions.
+        by_class: instructions of each class.
+        by_opcode: instructions of each opcode, modifiers included.
+        unit_flops: tensor FLOPs of each kind by one issuing unit: a warp for mma.sync, a
+            warpgroup for wgmma, the CTA for tcgen05.
+        cta_flops: tensor FLOPs of each kind by a CTA: each instruction times the units
+            among the threads that run it.
+        thread_bytes: bytes that one thread moves, by memory space and direction.
+        tma_bytes: bytes that a CTA's mbarriers are told to expect from bulk copies.
+        unknown: opcodes that no class has, and how many of each.
+        unresolved: tensor instructions whose shape or threads the text does not tell; they
+            are missing from `unit_flops` or `cta_flops`.
+    """
+
+    instructions: ByDepth
+    by_class: Mapping[OpClass, ByDepth]
+    by_opcode: Mapping[str, ByDepth]
+    unit_flops: Mapping[TensorKind, ByDepth]
+    cta_flops: Mapping[TensorKind, ByDepth]
+    thread_bytes: Mapping[tuple[Space, Direction], ByDepth]
+    tma_bytes: ByDepth
+    unknown: Mapping[str, int]
+    unresolved: int
+
+    def total(self, kind: OpClass) -> int:
+        """Return how many instructions of a class there are at all depths."""
+        return sum(self.by_class.get(kind, {}).values())
+
+
+class _Tally:
+    """Sums by key and depth."""
+
+    def __init__(self) -> None:
+        self.flops: dict[TensorKind, Counter[int]] = defaultdict(Counter)
+        self.cta_flops: dict[TensorKind, Counter[int]] = defaultdict(Counter)
+        self.bytes: dict[tuple[Space, Direction], Counter[int]] = defaultdict(Counter)
+        self.tma: Counter[int] = Counter()
+        self.unresolved = 0
+
+    def add_tensor(self, op: TensorOp, depth: int, threads: int | None) -> None:
+        if op.flops is not None:
+            self.flops[op.kind][depth] += op.flops
+        needed = threads if op.unit_threads is not None else threads or 1
+        cta_flops = None if needed is None else op.flops_per_cta(needed)
+        if cta_flops is None:
+            self.unresolved += 1
+        else:
+            self.cta_flops[op.kind][depth] += cta_flops
+
+    def add_traffic(self, instruction: Instruction, depth: int) -> None:
+        moved = access(instruction)
+        if moved is not None and moved.bytes is not None:
+            self.bytes[moved.space, moved.direction][depth] += moved.bytes
+        expected = expected_bytes(instruction)
+        if expected is not None:
+            self.tma[depth] += expected
+
+
+def count(program: Program, blocks: Iterable[int] | None = None) -> Counts:
+    """Count a program's instructions and what they do.
+
+    Args:
+        program: a PTX program.
+        blocks: positions of the blocks to count, such as a loop's; None for all.
+    """
+    chosen = range(len(program.blocks)) if blocks is None else sorted(set(blocks))
+    ops = tensor_ops(program)
+    threads = block_threads(program) if ops else ()
+    opcodes: Counter[tuple[str, int]] = Counter()
+    tally = _Tally()
+    for block in chosen:
+        depth = program.block_depths[block]
+        for item in program.body(block):
+            opcodes[item.opcode, depth] += 1
+            if item.index in ops:
+                tally.add_tensor(ops[item.index], depth, threads[block])
+            elif classify(item.opcode) in _MOVES_DATA:
+                tally.add_traffic(item, depth)
+    return _finish(opcodes, tally)
+
+
+def _finish(opcodes: Mapping[tuple[str, int], int], tally: _Tally) -> Counts:
+    totals: Counter[int] = Counter()
+    by_class: dict[OpClass, Counter[int]] = defaultdict(Counter)
+    by_opcode: dict[str, Counter[int]] = defaultdict(Counter)
+    for (opcode, depth), number in opcodes.items():
+        totals[depth] += number
+        by_class[classify(opcode)][depth] += number
+        by_opcode[opcode][depth] += number
+    unknown = {
+        opcode: depths.total()
+        for opcode, depths in by_opcode.items()
+        if classify(opcode) is OpClass.UNKNOWN
+    }
+    return Counts(
+        instructions=dict(totals),
+        by_class={kind: dict(depths) for kind, depths in by_class.items()},
+        by_opcode={opcode: dict(depths) for opcode, depths in by_opcode.items()},
+        unit_flops={kind: dict(depths) for kind, depths in tally.flops.items()},
+        cta_flops={kind: dict(depths) for kind, depths in tally.cta_flops.items()},
+        thread_bytes={key: dict(depths) for key, depths in tally.bytes.items()},
+        tma_bytes=dict(tally.tma),
+        unknown=unknown,
+        unresolved=tally.unresolved,
+    )
+
+
+def hottest_loop(
+    program: Program,
+    class_of: Callable[[str], OpClass] = classify,
+    times: Sequence[float] | None = None,
+) -> Loop | None:
+    """Return the loop where the work is: the deepest `work` loop, or None without one.
+
+    Among equally deep ones a loop with tensor instructions wins, then the longest; where it is
+    known how often they run, the one that executes most instructions (causal attention has a
+    long loop that runs twice, for the diagonal, beside a short one that runs on).
+
+    Args:
+        program: of any instruction set.
+        class_of: what its opcodes are; of PTX by default.
+        times: executions of each of the program's loops.
+    """
+    tensor_blocks = {
+        block
+        for block in range(len(program.blocks))
+        if any(class_of(item.opcode) is OpClass.TENSOR for item in program.body(block))
+    }
+
+    def rank(position: int) -> tuple[int, bool, float]:
+        loop = program.loops[position]
+        size = sum(len(program.body(block)) for block in loop.blocks)
+        executed = size * (1.0 if times is None else times[position])
+        return loop.depth, not tensor_blocks.isdisjoint(loop.blocks), executed
+
+    working = (at for at, loop in enumerate(program.loops) if loop.role == "work")
+    best = max(working, key=rank, default=None)
+    return None if best is None else program.loops[best]
+
+
+def mnemonic_counts(listing: Listing) -> dict[str, int]:
+    """Count the `MNEMONICS` over the whole text, all functions and depths alike.
+
+    An opcode counts for the longest prefix that it has: `cp.async` is the copies with
+    their commit_group and wait_group, without those of cp.async.bulk.
+    """
+    totals = dict.fromkeys(MNEMONICS, 0)
+    longest_first = sorted(MNEMONICS, key=len, reverse=True)
+    opcodes = Counter(item.opcode for program in listing.programs for item in program.instructions)
+    for opcode, number in opcodes.items():
+        for name in longest_first:
+            if opcode == name or opcode.startswith(name + "."):
+                totals[name] += number
+                break
+    return totals

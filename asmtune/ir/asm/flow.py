@@ -1,0 +1,199 @@
+"""Control flow of any instruction set: blocks, dominators, natural loops.
+
+Dominators after Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm"
+(2001); loops are the natural loops of back edges, those with one header merged.
+Nothing here recurses, so that depth is bounded by memory only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from asmtune.ir.asm.program import Block, Loop, LoopRole
+
+UNREACHABLE = -1
+"""Immediate dominator of a block that no path from the entry reaches."""
+
+
+class Jump(NamedTuple):
+    """Where an instruction that ends a block leads.
+
+    Attributes:
+        targets: indices of instructions; one equal to the number of instructions leaves.
+        falls: True if the next instruction may follow, as after a guarded branch.
+    """
+
+    targets: tuple[int, ...]
+    falls: bool
+
+
+RoleOf = Callable[[int, Sequence[int]], LoopRole]
+"""Says what a loop is for, from its header and all its blocks."""
+
+
+def find_blocks(
+    count: int, jumps: Mapping[int, Jump], labels: Mapping[int, str]
+) -> tuple[Block, ...]:
+    """Cut instructions into basic blocks.
+
+    Args:
+        count: number of instructions.
+        jumps: the instructions that end a block, by index.
+        labels: name of a branch target, by the index of the instruction it stands before.
+    """
+    if not count:
+        return ()
+    starts = {0}
+    for index, jump in jumps.items():
+        starts.add(index + 1)
+        starts.update(jump.targets)
+    starts.discard(count)
+    ordered = sorted(starts)
+    block_at = {start: block for block, start in enumerate(ordered)}
+    blocks = []
+    for start, end in zip(ordered, [*ordered[1:], count], strict=True):
+        jump = jumps.get(end - 1, _FALL)
+        nexts = (*jump.targets, end) if jump.falls else jump.targets
+        successors = dict.fromkeys(block_at[target] for target in nexts if target in block_at)
+        blocks.append(Block(labels.get(start), start, end, tuple(successors)))
+    return tuple(blocks)
+
+
+_FALL = Jump((), falls=True)
+
+
+def postorder(successors: Sequence[Sequence[int]]) -> list[int]:
+    """Return the nodes that node 0 reaches, each after those first reached through it."""
+    if not successors:
+        return []
+    order: list[int] = []
+    seen = {0}
+    stack = [(0, iter(successors[0]))]
+    while stack:
+        node, remaining = stack[-1]
+        for following in remaining:
+            if following not in seen:
+                seen.add(following)
+                stack.append((following, iter(successors[following])))
+                break
+        else:
+            order.append(node)
+            stack.pop()
+    return order
+
+
+class Dominators:
+    """The dominator tree of a graph whose entry is node 0.
+
+    Attributes:
+        idom: each node's immediate dominator; the entry is its own, and a node that the
+            entry does not reach has `UNREACHABLE`.
+    """
+
+    def __init__(self, successors: Sequence[Sequence[int]]) -> None:
+        order = postorder(successors)
+        self._rank = [UNREACHABLE] * len(successors)
+        for place, node in enumerate(order):
+            self._rank[node] = place
+        self.idom = [UNREACHABLE] * len(successors)
+        if order:
+            self.idom[0] = 0
+        predecessors = predecessor_lists(successors)
+        changed = True
+        while changed:
+            changed = False
+            for node in reversed(order[:-1]):
+                best = self._meet_all(predecessors[node])
+                changed = changed or best != self.idom[node]
+                self.idom[node] = best
+
+    def _meet_all(self, nodes: Sequence[int]) -> int:
+        """Return the deepest node that dominates all those already placed in the tree."""
+        rank, idom = self._rank, self.idom
+        best = UNREACHABLE
+        for node in nodes:
+            if idom[node] == UNREACHABLE:
+                continue
+            other, best = best, node
+            while other not in (best, UNREACHABLE):
+                if rank[other] < rank[best]:
+                    other = idom[other]
+                else:
+                    best = idom[best]
+        return best
+
+    def reaches(self, node: int) -> bool:
+        """Return whether any path from the entry reaches a node."""
+        return self.idom[node] != UNREACHABLE
+
+    def dominates(self, node: int, other: int) -> bool:
+        """Return whether `other` is reached, and only by paths that pass `node`."""
+        if not self.reaches(node) or not self.reaches(other):
+            return False
+        # A dominator is left later by the search than what it dominates.
+        while self._rank[other] < self._rank[node]:
+            other = self.idom[other]
+        return other == node
+
+
+def predecessor_lists(successors: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Turn successor lists around."""
+    predecessors: list[list[int]] = [[] for _ in successors]
+    for node, nexts in enumerate(successors):
+        for following in nexts:
+            predecessors[following].append(node)
+    return predecessors
+
+
+def find_loops(blocks: Sequence[Block], role_of: RoleOf) -> tuple[Loop, ...]:
+    """Find the natural loops and how they nest, outer before inner.
+
+    A cycle that can be entered at two places has no header that dominates it and is no
+    natural loop: such irreducible code counts as straight, it is not an error.
+    """
+    successors = [block.successors for block in blocks]
+    tree = Dominators(successors)
+    latches: dict[int, list[int]] = {}
+    for node, nexts in enumerate(successors):
+        for header in nexts:
+            if tree.dominates(header, node):
+                latches.setdefault(header, []).append(node)
+    predecessors = predecessor_lists(successors)
+    bodies = {
+        header: _natural_loop(header, sources, predecessors, tree)
+        for header, sources in latches.items()
+    }
+    return _nest(bodies, latches, role_of)
+
+
+def _natural_loop(
+    header: int, sources: Sequence[int], predecessors: Sequence[Sequence[int]], tree: Dominators
+) -> frozenset[int]:
+    body = {header}
+    stack = [source for source in sources if source != header]
+    while stack:
+        node = stack.pop()
+        if node not in body:
+            body.add(node)
+            stack.extend(p for p in predecessors[node] if tree.reaches(p))
+    return frozenset(body)
+
+
+def _nest(
+    bodies: Mapping[int, frozenset[int]], latches: Mapping[int, Sequence[int]], role_of: RoleOf
+) -> tuple[Loop, ...]:
+    # Two natural loops with different headers are disjoint or one holds the other, so the
+    # smallest earlier one that holds a header is its parent.
+    order = sorted(bodies, key=lambda header: (-len(bodies[header]), header))
+    loops: list[Loop] = []
+    innermost: dict[int, int] = {}
+    for position, header in enumerate(order):
+        body = tuple(sorted(bodies[header]))
+        parent = innermost.get(header)
+        around = 0 if parent is None else loops[parent].depth
+        role = role_of(header, body)
+        depth = around + (role == "work")
+        loops.append(Loop(header, body, tuple(sorted(latches[header])), parent, depth, role))
+        innermost.update(dict.fromkeys(body, position))
+    return tuple(loops)

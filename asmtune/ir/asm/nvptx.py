@@ -1,0 +1,185 @@
+"""What PTX opcodes mean: classes of work, and what a loop of them is for.
+
+After NVIDIA, "Parallel Thread Execution ISA", chapter 9 (versions 8.7 to 9.4). An opcode
+that is not known is `OpClass.UNKNOWN`, which counts show by name: it is no error, since
+each toolkit brings new ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import lru_cache
+
+from asmtune.ir.asm.flow import Jump
+from asmtune.ir.asm.program import Instruction, LoopRole
+
+
+class OpClass(StrEnum):
+    """What kind of work an instruction is."""
+
+    TENSOR = "tensor"
+    """Matrix multiply: mma, wmma.mma, wgmma.mma_async, tcgen05.mma."""
+    TENSOR_MEMORY = "tensor_memory"
+    """Moves to, from and in Blackwell's tensor memory, and its allocation."""
+    ASYNC_COPY = "async_copy"
+    """cp.async: each thread copies up to 16 bytes from global to shared memory."""
+    BULK_COPY = "bulk_copy"
+    """cp.async.bulk and its tensor (TMA) forms: one thread copies a tile."""
+    ASYNC_WAIT = "async_wait"
+    """Commits of asynchronous work to a group, and waits for one."""
+    BARRIER = "barrier"
+    """Barriers of a warp, a CTA or a cluster."""
+    MBARRIER = "mbarrier"
+    """Barriers that are objects in shared memory."""
+    BRANCH = "branch"
+    """All that moves the program counter: bra, brx, call, ret, exit, trap."""
+    GLOBAL = "global"
+    """Loads and stores of global memory, or of an address whose space is not named."""
+    SHARED = "shared"
+    """Loads and stores of shared memory, ldmatrix and stmatrix included."""
+    LOCAL = "local"
+    """Loads and stores of local memory; ptxas adds spills later, these stand in the PTX."""
+    CONSTANT = "constant"
+    """Loads of parameters and constants."""
+    ATOMIC = "atomic"
+    """Atomics and reductions, of whatever space."""
+    FENCE = "fence"
+    """Memory fences and proxy fences."""
+    SPECIAL = "special"
+    """Special functions (MUFU) and what is made of them: ex2, rcp, sqrt, float division."""
+    FLOAT = "float"
+    """Float arithmetic of any width."""
+    INTEGER = "integer"
+    """Integer arithmetic, shifts, bit fields, byte permutes."""
+    LOGIC = "logic"
+    """Bitwise logic, comparison, selection, predicates."""
+    CONVERT = "convert"
+    """Conversions between types, cvta included."""
+    SHUFFLE = "shuffle"
+    """Exchange between the lanes of a warp: shfl, vote, match, redux, elect."""
+    MOVE = "move"
+    """Register moves."""
+    OTHER = "other"
+    """Known, but none of the above: setmaxnreg, tensormap.*, nanosleep, prefetch."""
+    UNKNOWN = "unknown"
+    """Not known to this module."""
+
+
+_BY_TYPE = "type"
+_BY_SPACE = "space"
+
+# Names up to a dot; the longest that begins an opcode decides.
+_NAMES: dict[str, str] = {
+    OpClass.TENSOR: "mma wmma.mma wgmma.mma_async tcgen05.mma",
+    OpClass.TENSOR_MEMORY: "tcgen05.ld tcgen05.st tcgen05.cp tcgen05.shift tcgen05.alloc"
+    " tcgen05.dealloc tcgen05.relinquish_alloc_permit",
+    OpClass.ASYNC_COPY: "cp.async",
+    OpClass.BULK_COPY: "cp.async.bulk cp.reduce.async.bulk cp.async.bulk.prefetch",
+    OpClass.ASYNC_WAIT: "cp.async.commit_group cp.async.wait_group cp.async.wait_all"
+    " cp.async.bulk.commit_group cp.async.bulk.wait_group wgmma.fence wgmma.commit_group"
+    " wgmma.wait_group tcgen05.commit tcgen05.wait",
+    OpClass.BARRIER: "bar barrier",
+    OpClass.MBARRIER: "mbarrier cp.async.mbarrier",
+    OpClass.BRANCH: "bra brx call ret exit trap brkpt",
+    OpClass.SHARED: "ldmatrix stmatrix st.async st.bulk",
+    OpClass.ATOMIC: "atom red multimem.red multimem.ld_reduce",
+    OpClass.FENCE: "fence membar tcgen05.fence",
+    OpClass.SPECIAL: "ex2 lg2 rcp sqrt rsqrt sin cos tanh",
+    OpClass.INTEGER: "shl shr shf bfe bfi bfind brev clz popc fns prmt szext bmsk mad24 mul24"
+    " dp2a dp4a vadd vsub vmad vset vmin vmax vabsdiff vshl vshr",
+    OpClass.LOGIC: "and or xor not cnot lop3 set setp selp slct testp",
+    OpClass.CONVERT: "cvt cvta cvt.pack",
+    OpClass.SHUFFLE: "shfl vote match redux elect activemask",
+    OpClass.MOVE: "mov movmatrix",
+    OpClass.OTHER: "setmaxnreg tensormap nanosleep prefetch prefetchu discard applypriority"
+    " createpolicy isspacep mapa getctarank griddepcontrol pmevent alloca stacksave"
+    " stackrestore istypep suld sust sured suq tex tld4 txq clusterlaunchcontrol",
+    _BY_TYPE: "abs add addc copysign div fma mad madc max min mul neg rem sad sub subc",
+    _BY_SPACE: "ld ldu st wmma.load wmma.store multimem.st",
+}
+_CLASSES = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+_LONGEST_NAME = max(name.count(".") for name in _CLASSES) + 1
+
+_FLOAT_TYPE = re.compile(r"(?:b?f\d+(?:x\d+)?|tf32|(?:ue|e)\dm\d(?:x\d+)?)")
+_SPACE_CLASSES = {
+    "global": OpClass.GLOBAL,
+    "shared": OpClass.SHARED,
+    "local": OpClass.LOCAL,
+    "param": OpClass.CONSTANT,
+    "const": OpClass.CONSTANT,
+}
+
+_BRANCHES = frozenset({"bra", "bra.uni", "brx.idx", "brx.idx.uni"})
+_ENDS = frozenset({"ret", "ret.uni", "exit", "trap"})
+
+JUMPS = _BRANCHES | _ENDS
+"""Opcodes that end a basic block; a call comes back, so that it is none."""
+
+
+def memory_space(opcode: str) -> str | None:
+    """Return the memory space that an opcode names first, or None."""
+    for part in opcode.split("."):
+        name = part.partition("::")[0]
+        if name in _SPACE_CLASSES:
+            return name
+    return None
+
+
+@lru_cache(maxsize=4096)
+def classify(opcode: str) -> OpClass:
+    """Return the class of a PTX opcode, such as `mma.sync.aligned.m16n8k16.row.col...`."""
+    # What stands after "::" qualifies its part, as in tcgen05.wait::ld.
+    parts = [part.partition("::")[0] for part in opcode.split(".")]
+    for length in range(min(len(parts), _LONGEST_NAME), 0, -1):
+        kind = _CLASSES.get(".".join(parts[:length]))
+        if kind is not None:
+            break
+    else:
+        return OpClass.UNKNOWN
+    if kind == _BY_SPACE:
+        return _SPACE_CLASSES[memory_space(opcode) or "global"]
+    if kind == _BY_TYPE:
+        is_float = any(_FLOAT_TYPE.fullmatch(part) for part in parts[1:])
+        if not is_float:
+            return OpClass.INTEGER
+        return OpClass.SPECIAL if parts[0] == "div" else OpClass.FLOAT
+    return OpClass(kind)
+
+
+def jump_of(instruction: Instruction, targets: tuple[int, ...]) -> Jump:
+    """Return where one of `JUMPS` leads, given the instructions that its labels stand before."""
+    return Jump(targets, falls=instruction.predicate is not None)
+
+
+_POLLS = ("mbarrier.try_wait", "mbarrier.test_wait")
+_BESIDE_POLLS = frozenset({OpClass.BRANCH, OpClass.LOGIC, OpClass.MOVE})
+_SWITCH_BARRIER = "1"
+
+
+def loop_role(header: Sequence[Instruction], body: Sequence[Instruction]) -> LoopRole:
+    """Say what a loop is for.
+
+    `wait`: it does nothing but try an mbarrier. Triton writes one at each wait on a copy
+    or an MMA of Hopper and Blackwell, inside the main loop.
+
+    `dispatch`: where the extra warps of a warp-specialised kernel wait for their part.
+    Triton's is known by its header, which meets the other warps at named barrier 1
+    (reserved for that) and then reads the part to run as a byte of shared memory.
+    """
+    polls = [item for item in body if item.opcode.startswith(_POLLS)]
+    if polls and all(
+        item.opcode.startswith((*_POLLS, "nanosleep")) or classify(item.opcode) in _BESIDE_POLLS
+        for item in body
+    ):
+        return "wait"
+    meets = any(is_switch_barrier(item) for item in header)
+    if meets and any(item.opcode.startswith("ld.shared.b8") for item in header):
+        return "dispatch"
+    return "work"
+
+
+def is_switch_barrier(instruction: Instruction) -> bool:
+    """Return whether all warps meet here to start or end a warp-specialised part."""
+    return instruction.opcode == "barrier.sync" and instruction.text == _SWITCH_BARRIER

@@ -1,0 +1,248 @@
+"""Read PTX text into a `Listing`.
+
+One pass over the lines. A line that is one whole instruction, as nearly all are, costs
+one regular expression; the rest (labels, directives, braces, several statements on a
+line, one statement on several lines) goes through `_Reader._read_slowly`.
+
+After NVIDIA, "Parallel Thread Execution ISA", chapters 4, 5 and 11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from asmtune.base.errors import ParseError
+from asmtune.ir.asm.function import FunctionBuilder, Scope, quoted
+from asmtune.ir.asm.nvptx import JUMPS
+from asmtune.ir.asm.program import Instruction, Listing, Program
+
+_OPCODE = r"[a-z]\w*(?:\.\w+(?:::\w+)*)*"
+_WHOLE_LINE = re.compile(
+    rf"\s*(?:@(!?[%\w$]+)\s+)?({_OPCODE})(?:\s([^;/\"]*))?;\s*(?://.*)?"
+).fullmatch
+_STATEMENT = re.compile(
+    rf"(?:@\s*(?:(!)\s*)?([%\w$]+)\s+)?({_OPCODE})(?=[\s{{(\[]|$)\s*(.*)", re.DOTALL
+).fullmatch
+# Nine digits at most: int() raises on text of more than 4,300.
+_LOCATION = re.compile(r"\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\b").match
+_INLINED = re.compile(r"\s*// (begin|end) inline asm\s*").fullmatch
+_FILE = re.compile(r'\s*(\d{1,9})\s+"([^"]*)"').match
+_LABEL = re.compile(r"([\w$%.]+)\s*:(?!:)\s*").match
+_COMMENT = re.compile(r'("[^"]*")|//.*')
+_BLOCK_COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_LINE_DIRECTIVE = re.compile(r"\.(version|target|address_size|file|loc|section)\b(.*)").match
+_HEADER = re.compile(r"\.(?:entry|func)\b").search
+
+
+def parse_ptx(text: str) -> Listing:
+    """Read PTX.
+
+    Labels in braces hide those outside, as PTX has it: each wait loop that Triton writes
+    as inline assembly is `{ ... waitLoop: ... bra.uni waitLoop; }`, and each branch goes
+    to its own.
+
+    Args:
+        text: one PTX module, as Triton's `asm["ptx"]`.
+
+    Raises:
+        ParseError: the text is no PTX or ends too early; the message names the line.
+    """
+    return _Reader(text).read()
+
+
+class _Reader:
+    """State while one module is read."""
+
+    def __init__(self, text: str) -> None:
+        if "/*" in text:
+            text = _BLOCK_COMMENT.sub(_blank, text)
+        self._lines: Iterator[tuple[int, str]] = enumerate(text.split("\n"), 1)
+        self._number = 0
+        self._directives: dict[str, str] = {}
+        self._files: dict[int, str] = {}
+        self._programs: list[Program] = []
+        self._function: FunctionBuilder | None = None
+        self._scope = Scope(None, 0)
+        self._source: tuple[int, int] | None = None
+        self._misplaced: dict[tuple[int, int], dict[tuple[int, int], None]] = {}
+        self._inlined = self._located = False
+        self._label = ""
+        self._pending: list[str] = []
+        self._pending_line = 0
+        self._in_header = False
+
+    def read(self) -> Listing:
+        for number, line in self._lines:
+            if self._function is not None and not self._pending:
+                if match := _WHOLE_LINE(line):
+                    predicate, opcode, operands = match.groups()
+                    self._add(self._function, number, opcode, predicate, operands or "")
+                    continue
+                if match := _LOCATION(line):
+                    self._locate(match)
+                    continue
+                if match := _INLINED(line):
+                    self._inlined, self._located = match[1] == "begin", False
+                    continue
+            self._number = number
+            self._read_slowly(line)
+        self._check_end()
+        misplaced = {place: tuple(homes) for place, homes in self._misplaced.items()}
+        return Listing(tuple(self._programs), self._directives, self._files, misplaced)
+
+    def _add(
+        self,
+        function: FunctionBuilder,
+        line: int,
+        opcode: str,
+        predicate: str | None,
+        operands: str,
+    ) -> None:
+        items = function.instructions
+        text = operands.strip()
+        instruction = Instruction(len(items), line, opcode, predicate, text, self._source)
+        items.append(instruction)
+        if opcode in JUMPS:
+            function.jumps.append((instruction, self._scope))
+
+    def _locate(self, location: re.Match[str]) -> None:
+        """Takes a source line; all of a piece of inline assembly is at its first one.
+
+        The LLVM of Triton 3.9 puts each further line of the piece one line further down.
+        """
+        place = (int(location[1]), int(location[2]))
+        if not self._located:
+            self._source = place
+        elif (home := self._source) is not None and home[0] == place[0] and home != place:
+            self._misplaced.setdefault(place, {})[home] = None
+        self._located = self._inlined
+
+    def _read_slowly(self, line: str) -> None:
+        if "//" in line:
+            line = _COMMENT.sub(r"\1", line)
+        text = line.strip()
+        while text:
+            text = self._advance(text).lstrip()
+
+    def _advance(self, text: str) -> str:
+        """Take one label, brace, directive or statement off the text; return the rest."""
+        if not self._pending:
+            if text[0] in "{};":
+                self._meet(text[0])
+                return text[1:]
+            if self._function is not None and (match := _LABEL(text)):
+                self._define(match[1])
+                return text[match.end() :]
+            if match := _LINE_DIRECTIVE(text):
+                self._obey(match[1], match[2])
+                return ""
+            self._check_start(text)
+            self._pending_line = self._number
+            self._in_header = False
+        end = self._statement_end(text)
+        self._pending.append(text if end < 0 else text[:end])
+        if end < 0:
+            return ""
+        statement = "\n".join(self._pending).strip()
+        self._pending.clear()
+        if text[end] == "{":
+            self._function = FunctionBuilder(statement, self._pending_line)
+            self._scope = self._function.scope
+            self._source = None
+        elif self._function is not None:
+            self._take(self._function, statement)
+        return text[end + 1 :]
+
+    def _check_start(self, text: str) -> None:
+        inside = self._function is not None
+        if text[0] == "." or (inside and (text[0] == "@" or text[0].isalpha())):
+            return
+        expected = "an instruction, label or directive" if inside else "a directive"
+        raise ParseError(f"line {self._number}: not PTX: expected {expected}: {quoted(text)}")
+
+    def _statement_end(self, text: str) -> int:
+        """Return where the statement ends: at its semicolon or its function's brace."""
+        end = text.find(";")
+        if self._function is None:
+            self._in_header = self._in_header or _HEADER(text) is not None
+            brace = text.find("{")
+            if self._in_header and brace >= 0 and (end < 0 or brace < end):
+                return brace
+        return end
+
+    def _meet(self, char: str) -> None:
+        if char == ";":
+            return
+        function = self._function
+        if function is None:
+            raise ParseError(f"line {self._number}: {char!r} outside a function")
+        if char == "{":
+            self._scope = Scope(self._scope, self._number)
+        elif self._scope.parent is not None:
+            self._scope = self._scope.parent
+        else:
+            self._programs.append(function.close(self._directives))
+            self._function = None
+
+    def _define(self, name: str) -> None:
+        function = self._function
+        if function is None or name in self._scope.labels:
+            raise ParseError(f"line {self._number}: label {quoted(name)} stands twice in its scope")
+        self._scope.labels[name] = len(function.instructions)
+        self._label = name
+
+    def _obey(self, directive: str, value: str) -> None:
+        if directive == "section":
+            self._skip_section(value)
+        elif directive == "loc":
+            if match := _LOCATION(".loc" + value):
+                self._locate(match)
+        elif directive == "file":
+            if match := _FILE(value):
+                self._files[int(match[1])] = match[2]
+        else:
+            self._directives[directive] = value.strip()
+
+    def _skip_section(self, value: str) -> None:
+        """Pass over a section of debug data, which is bytes and no code."""
+        if value.rstrip().endswith("}"):
+            return
+        for _, line in self._lines:
+            if line.strip() == "}":
+                return
+        raise ParseError(f"line {self._number}: the text ends inside .section {quoted(value)}")
+
+    def _take(self, function: FunctionBuilder, statement: str) -> None:
+        if statement[0] == ".":
+            word, *names = statement.split(maxsplit=1)
+            if word == ".branchtargets" and names:
+                targets = tuple(name.strip() for name in names[0].split(","))
+                self._scope.tables[self._label] = targets
+            return
+        match = _STATEMENT(statement)
+        if match is None:
+            raise ParseError(f"line {self._pending_line}: no instruction: {quoted(statement)}")
+        negated, guard, opcode, operands = match.groups()
+        predicate = None if guard is None else (negated or "") + guard
+        self._add(function, self._pending_line, opcode, predicate, " ".join(operands.split()))
+
+    def _check_end(self) -> None:
+        if self._pending:
+            shown = quoted(self._pending[0])
+            raise ParseError(
+                f"line {self._pending_line}: the text ends inside a statement: {shown}"
+            )
+        if self._function is not None:
+            name, line = self._function.name, self._function.scope.line
+            raise ParseError(f"the text ends inside function {name}, opened at line {line}")
+        if "version" not in self._directives:
+            raise ParseError(f"not PTX: no .version directive in {self._number} lines")
+        if not self._programs:
+            raise ParseError(f"no function with a body in {self._number} lines of PTX")
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Keep strings and line comments; leave a block comment's line breaks only."""
+    text = match[0]
+    return "\n" * text.count("\n") or " " if text.startswith("/*") else text

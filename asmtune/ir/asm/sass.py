@@ -1,0 +1,163 @@
+"""Read SASS, as `nvdisasm -g -c` prints it, into a `Listing`.
+
+An instruction is `/*01c0*/  @!P0 BRA `(.L_x_4) ;` on one line: its address, its guard, its
+opcode and its operands. `//## File "...", line 28` says where the lines after it come from, and
+stands only where the kernel was compiled with debug information. Functions that are called lie
+in the kernel's section, behind it, each under a label with its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from asmtune.base.errors import ParseError
+from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
+from asmtune.ir.asm.function import quoted
+from asmtune.ir.asm.nvsass import BRANCHES, ENDS, sass_loop_role
+from asmtune.ir.asm.program import Instruction, Listing, LoopRole, Program
+
+# Newer architectures have how an instruction is scheduled behind it: `&req={1} ?trans2;`.
+_INSTRUCTION: Final = re.compile(
+    r"\s*/\*([0-9a-f]{4,16})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)"
+    r"(?:\s+([^;&?]*?))?\s*(?:[&?][^;]*)?;"
+).match
+_ADDRESS: Final = re.compile(r"\s*/\*[0-9a-f]{4,16}\*/").match
+_SOURCE: Final = re.compile(r'\s*//## File "([^"]*)", line (\d{1,9})').match
+_LABEL: Final = re.compile(r"([\w$.@]+):\s*").fullmatch
+_SECTION: Final = re.compile(r"\s*\.section\s+([^\s,]+)").match
+_ENTRY: Final = re.compile(r'\s*\.other\s+([\w$.@]+),@"[^"]*STO_CUDA_ENTRY').match
+_TARGET: Final = re.compile(r"\s*\.target\s+(\w+)").match
+_NAMED: Final = re.compile(r"`\(([\w$.@]+)\)").search
+_TABLE: Final = re.compile(r'BRANCH_TARGETS ([^"*]*)').search
+_CODE: Final = ".text."
+
+
+def parse_sass(text: str) -> Listing:
+    """Read SASS.
+
+    Sources are as in PTX: (file, line), of `Listing.files`. A branch out of its function leaves.
+
+    Args:
+        text: what nvdisasm printed of one cubin.
+
+    Raises:
+        ParseError: the text is no SASS, or has no instruction; the message names the line.
+    """
+    reader = _Reader()
+    for number, line in enumerate(text.split("\n"), 1):
+        reader.read(number, line)
+    return reader.listing()
+
+
+class _Function:
+    """A function while its lines are read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.instructions: list[Instruction] = []
+        self.addresses: list[int] = []
+        self.labels: dict[str, int] = {}
+
+    def close(self, is_entry: bool) -> Program:
+        count = len(self.instructions)
+        names: dict[int, str] = {}
+        for name, index in self.labels.items():
+            names.setdefault(index, name)
+        jumps = {
+            item.index: jump for item in self.instructions if (jump := self._jump(item)) is not None
+        }
+        blocks = find_blocks(count, jumps, names)
+
+        def role_of(header: int, body: Sequence[int]) -> LoopRole:  # noqa: ARG001
+            spans = (blocks[block] for block in body)
+            return sass_loop_role([i for s in spans for i in self.instructions[s.start : s.end]])
+
+        loops = find_loops(blocks, role_of)
+        return Program(
+            self.name,
+            is_entry,
+            tuple(self.instructions),
+            blocks,
+            loops,
+            addresses=tuple(self.addresses),
+        )
+
+    def _jump(self, item: Instruction) -> Jump | None:
+        root = item.opcode.partition(".")[0]
+        guarded = item.predicate is not None
+        if root in ENDS:
+            return Jump((), falls=guarded)
+        if root not in BRANCHES:
+            return None
+        # `BRA.U !UP0, ...` has its guard as operand, and BRA.DIV what it asks the warp.
+        guarded = guarded or len(item.operands) > 1
+        table = _TABLE(item.text)
+        if table is not None:
+            names = [name.strip() for name in table[1].split(",")]
+            guarded = item.predicate is not None
+        else:
+            named = _NAMED(item.text)
+            names = [] if named is None else [named[1]]
+        leaves = len(self.instructions)
+        return Jump(tuple(self.labels.get(name, leaves) for name in names), falls=guarded)
+
+
+class _Reader:
+    """State while one text is read."""
+
+    def __init__(self) -> None:
+        self._functions: list[_Function] = []
+        self._entries: set[str] = set()
+        self._files: dict[str, int] = {}
+        self._directives: dict[str, str] = {}
+        self._function: _Function | None = None
+        self._source: tuple[int, int] | None = None
+        self._in_code = False
+
+    def read(self, number: int, line: str) -> None:
+        if _ADDRESS(line):
+            self._add(number, line)
+        elif match := _SOURCE(line):
+            index = self._files.setdefault(match[1], len(self._files) + 1)
+            self._source = index, int(match[2])
+        elif match := _LABEL(line):
+            self._label(match[1])
+        elif match := _SECTION(line):
+            self._in_code = match[1].strip('"').startswith(_CODE)
+            self._function = self._source = None
+        elif match := _ENTRY(line):
+            self._entries.add(match[1])
+        elif match := _TARGET(line):
+            self._directives["target"] = match[1]
+
+    def _label(self, name: str) -> None:
+        if not self._in_code or name.startswith(_CODE):
+            return
+        if name.startswith(".") and self._function is not None:
+            self._function.labels[name] = len(self._function.instructions)
+        elif not name.startswith("."):
+            self._function = _Function(name)
+            self._functions.append(self._function)
+            self._source = None
+
+    def _add(self, number: int, line: str) -> None:
+        match = _INSTRUCTION(line)
+        if match is None or self._function is None:
+            why = "outside a function" if match else "not SASS"
+            raise ParseError(f"line {number}: {why}: {quoted(line)}")
+        address, predicate, opcode, operands = match.groups()
+        items = self._function.instructions
+        items.append(
+            Instruction(len(items), number, opcode, predicate, operands or "", self._source)
+        )
+        self._function.addresses.append(int(address, 16))
+
+    def listing(self) -> Listing:
+        made = [item for item in self._functions if item.instructions]
+        if not made:
+            raise ParseError("not SASS: no instruction in the text")
+        programs = tuple(function.close(function.name in self._entries) for function in made)
+        files = {index: name for name, index in self._files.items()}
+        return Listing(programs, self._directives, files)

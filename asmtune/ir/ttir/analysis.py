@@ -1,0 +1,265 @@
+"""From TTIR text and a launch's arguments to its `Work`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from asmtune.base.errors import ParseError
+from asmtune.ir.ttir.arguments import Parameter, bind
+from asmtune.ir.ttir.costs import BARRIERS, Placement, class_of, element_count, read_dot
+from asmtune.ir.ttir.evaluate import Machine
+from asmtune.ir.ttir.execution_counts import DEFAULT_TRIPS, Launch, Tally
+from asmtune.ir.ttir.expand import build_tree
+from asmtune.ir.ttir.loops import describe_doubts, describe_loops
+from asmtune.ir.ttir.memory import Touch, escapes, touches
+from asmtune.ir.ttir.persistent import PROCESSORS, Scene, judge
+from asmtune.ir.ttir.plan import Plan
+from asmtune.ir.ttir.program_sample import SAMPLE, SIMPLE_SAMPLE, sample
+from asmtune.ir.ttir.strides import Strides
+from asmtune.ir.ttir.tree import Node
+from asmtune.ir.ttir.ttir import parse_ttir
+from asmtune.ir.ttir.unknown_trips import correct, corrections
+from asmtune.ir.ttir.work import Access, ArgumentUse, DotWork, Work
+
+TRIP_BUDGET: Final = 8192
+"""Trips walked at most, over all programs, in loops whose trips differ; more are sampled."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch, as far as its work depends on it.
+
+    Attributes:
+        arguments: values by parameter name, in the order of the kernel's parameters: numbers,
+            tuples, tensor descriptors (with `shape` and `strides`); all else is ignored, so
+            that constexprs and tensors may be among them.
+        grid: programs along three axes.
+        tensor_bytes: memory behind pointers and descriptors by parameter name, where known.
+        names: parameters that are left in the text, in order, where the caller knows; without
+            them the text's locations tell, which is enough but for parameters that the
+            source gives a second name.
+        processors: multiprocessors of the machine; decides what a small grid is.
+        default_trips: trips of a loop that cannot be evaluated.
+    """
+
+    arguments: Mapping[str, Any]
+    grid: tuple[int, int, int]
+    tensor_bytes: Mapping[str, int] = field(default_factory=dict)
+    names: Sequence[str] | None = None
+    processors: int = PROCESSORS
+    default_trips: int = DEFAULT_TRIPS
+
+
+class Kernel:
+    """One TTIR text, read once and analysed for any number of launches.
+
+    Args:
+        ttir: the module's text, before or after Triton's passes.
+
+    Raises:
+        ParseError: the text is no TTIR.
+    """
+
+    def __init__(self, ttir: str) -> None:
+        with _well_formed():
+            self._plan = Plan(build_tree(parse_ttir(ttir)))
+            self._placement = Placement(self._plan.flow)
+            self._touches = touches(self._plan.flow)
+            self._escapes = escapes(self._plan.flow)
+
+    def work(self, call: Call) -> Work:
+        """What a launch asks for.
+
+        Raises:
+            ParseError: the text's operations do not fit together.
+        """
+        with _well_formed():
+            return _Count(self._plan, self._placement, self._touches, call).work(self._escapes)
+
+
+def analyse(ttir: str, call: Call) -> Work:
+    """What a launch of a kernel asks for.
+
+    Args:
+        ttir: the kernel's module, as Triton's front end makes it, or after the ttir passes.
+        call: arguments and grid.
+
+    Raises:
+        ParseError: the text is no TTIR.
+    """
+    return Kernel(ttir).work(call)
+
+
+@contextmanager
+def _well_formed() -> Iterator[None]:
+    """Make one error of the many that a text which is not well-formed leads to."""
+    try:
+        yield
+    except ParseError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ParseError(f"not well-formed TTIR: {type(error).__name__}: {error}") from error
+    except RecursionError:
+        raise ParseError("not well-formed TTIR: it nests too deeply") from None
+
+
+class _Count:
+    """Counts of one launch."""
+
+    def __init__(self, plan: Plan, placement: Placement, found: list[Touch], call: Call) -> None:
+        self._plan = plan
+        self._placement = placement
+        self._touches = found
+        self._call = call
+        tree = plan.tree
+        self._parameters = bind(tree.module, call.arguments, call.tensor_bytes, call.names)
+        values = {place: bound.value for place, bound in enumerate(self._parameters)}
+        self._launch = Launch(values, call.grid, call.default_trips)
+        self._tally = Tally.of(plan)
+        self._programs, corners = sample(
+            call.grid, plan.axes, SIMPLE_SAMPLE if plan.is_simple else SAMPLE
+        )
+        self._sampled = bool(corners)
+        machine = Machine(plan, self._launch, self._tally)
+        room = max(16, TRIP_BUDGET // len(self._programs))
+        for program in self._programs:
+            machine.run(program, 1.0, room)
+        for program in corners:
+            machine.run(program, 0.0, room)
+        self._runs = self._spread()
+        self._conserve()
+
+    def _conserve(self) -> None:
+        if any(node.loop >= 0 for node, _ in self._tally.unknown.values()):
+            x, y, z = self._call.grid
+            sizes = {place: bound.size_bytes for place, bound in enumerate(self._parameters)}
+            factors = corrections(self._plan, self._tally, self._accesses(), sizes, x * y * z)
+            correct(self._plan, self._tally, self._runs, factors)
+
+    def work(self, escaped: set[int]) -> Work:
+        accesses = self._accesses()
+        tally, plan = self._tally, self._plan
+        scene = Scene(plan, self._launch, self._touches, tally, self._call.processors)
+        reason = judge(scene)
+        doubts = describe_doubts(plan, tally, self._launch)
+        elements, barriers = self._elements()
+        return Work(
+            name=plan.tree.kernel.name,
+            grid=self._call.grid,
+            loops=describe_loops(plan, tally, len(self._programs)),
+            dots=self._dots(),
+            accesses=accesses,
+            arguments=self._arguments(accesses, escaped),
+            elements=elements,
+            doubts=doubts,
+            evaluated=len(self._programs),
+            exact=not (self._sampled or doubts or tally.capped),
+            persistent=bool(reason),
+            persistent_reason=reason,
+            barriers=barriers,
+        )
+
+    def _spread(self) -> list[float]:
+        """Runs of each block by one program; element functions run once for each element."""
+        runs = [count / len(self._programs) for count in self._tally.runs]
+        for body in self._plan.tree.bodies:
+            owner = body.owner
+            if owner is not None and owner.name == "tt.map_elementwise":
+                tile = self._plan.tree.type_of(owner.results[0])
+                runs[body.index] = runs[owner.body.index] * tile.elements
+        return runs
+
+    def _place(self, node: Node) -> tuple[int | None, int, float]:
+        """Innermost loop, source line and runs of an operation, invariants moved out."""
+        home = self._placement.home(node)
+        position = self._plan.tree.line_of(node)
+        line = position[1] if position else 0
+        return self._plan.tree.enclosing_loop(home), line, self._runs[home.index]
+
+    def _accesses(self) -> tuple[Access, ...]:
+        strides = Strides(self._plan, self._launch)
+        found = []
+        for touch in self._touches:
+            if self._placement.is_live(touch.node):
+                loop, line, runs = self._place(touch.node)
+                found.append(
+                    Access(
+                        kind=touch.kind,
+                        operation=touch.node.name,
+                        arguments=touch.roots,
+                        foreign=touch.foreign,
+                        elements=touch.elements,
+                        element_bytes=touch.element_bytes,
+                        masked=touch.masked,
+                        strides=strides.of(touch),
+                        loop=loop,
+                        line=line,
+                        runs=runs,
+                    )
+                )
+        return tuple(found)
+
+    def _dots(self) -> tuple[DotWork, ...]:
+        found = []
+        for body in self._plan.tree.bodies:
+            for node in body.nodes:
+                read = read_dot(node) if node.name in ("tt.dot", "tt.dot_scaled") else None
+                if read is not None and self._placement.is_live(node):
+                    dot, precision = read
+                    loop, line, runs = self._place(node)
+                    scaled = node.name == "tt.dot_scaled"
+                    found.append(DotWork(dot, precision, scaled, loop, line, runs))
+        return tuple(found)
+
+    def _elements(self) -> tuple[dict[str, float], float]:
+        """Elements of one program by class, and its barriers."""
+        found: dict[str, float] = {}
+        barriers = 0.0
+        placement, runs = self._placement, self._runs
+        for body in self._plan.tree.bodies:
+            inner = body.owner is not None and body.owner.name == "tt.map_elementwise"
+            for node in body.nodes:
+                kind = class_of(node)
+                if kind is not None and placement.is_live(node):
+                    count = element_count(node) or int(inner)
+                    if count:
+                        home = placement.home(node).index
+                        found[kind] = found.get(kind, 0.0) + count * runs[home]
+                elif node.name in BARRIERS:
+                    barriers += runs[body.index]
+        return found, barriers
+
+    def _arguments(
+        self, accesses: tuple[Access, ...], escaped: set[int]
+    ) -> tuple[ArgumentUse, ...]:
+        return tuple(
+            self._argument(place, bound, accesses, place in escaped)
+            for place, bound in enumerate(self._parameters)
+            if bound.is_memory
+        )
+
+    def _argument(
+        self, place: int, bound: Parameter, accesses: tuple[Access, ...], escapes_: bool
+    ) -> ArgumentUse:
+        kinds = {touch.kind for touch in self._touches if place in touch.roots}
+        moved = {"read": 0.0, "write": 0.0, "atomic": 0.0}
+        x, y, z = self._call.grid
+        for access in accesses:
+            if place in access.arguments:
+                # Where the address may belong to one of several, each gets its share.
+                moved[access.kind] += access.bytes * x * y * z / len(access.arguments)
+        return ArgumentUse(
+            name=bound.name,
+            index=place,
+            reads="read" in kinds or "atomic" in kinds or escapes_,
+            writes="write" in kinds or "atomic" in kinds or escapes_,
+            atomics="atomic" in kinds,
+            unknown_use=escapes_,
+            read_bytes=moved["read"],
+            written_bytes=moved["write"],
+            atomic_bytes=moved["atomic"],
+            size_bytes=bound.size_bytes,
+        )

@@ -1,0 +1,219 @@
+"""Count what blocks do: products, tensor elements by class of operation, barriers."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from asmtune.ir.ttir.dots import Dot
+from asmtune.ir.ttir.flow import CONTROL, Flow
+from asmtune.ir.ttir.memory import KINDS
+from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
+from asmtune.ir.ttir.tree import Body, Node
+
+BARRIERS: Final = frozenset({"gpu.barrier", "ttg.barrier", "ttg.local_barrier"})
+_CLASSES: Final = {
+    "float": "addf subf mulf negf maxnumf minnumf maximumf minimumf cmpf",
+    "divide": "divf remf",
+    "convert": "extf truncf sitofp uitofp fptosi fptoui",
+    "integer": "addi subi muli cmpi andi ori xori shli shrsi shrui minsi maxsi minui maxui "
+    "extsi extui trunci",
+    "integer_divide": "divsi divui remsi remui ceildivsi floordivsi",
+}
+CLASSES: Final[dict[str, str]] = {
+    **{f"arith.{name}": kind for kind, names in _CLASSES.items() for name in names.split()},
+    **{f"math.{name}": "float" for name in ("absf", "floor", "ceil", "round", "trunc")},
+    "math.fma": "fma",
+    "math.absi": "integer",
+    "tt.mulhiui": "integer",
+    "tt.clampf": "float",
+    "tt.precise_divf": "divide",
+    "tt.precise_sqrt": "special",
+    "tt.extern_elementwise": "special",
+    "tt.fp_to_fp": "convert",
+    "tt.reduce": "reduce",
+    "tt.histogram": "reduce",
+    "tt.scan": "scan",
+    "tt.trans": "layout",
+    "tt.reshape": "layout",
+    "tt.join": "layout",
+    "tt.split": "layout",
+    "tt.cat": "layout",
+    "tt.gather": "layout",
+    "tt.elementwise_inline_asm": "asm",
+}
+"""Class of an operation on tensors; `math` operations not named are special functions."""
+
+_FREE: Final = frozenset(
+    {
+        "tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.make_range", "tt.addptr",
+        "tt.advance", "tt.bitcast", "tt.make_tensor_ptr", "tt.make_tensor_descriptor", "tt.dot",
+        "tt.dot_scaled", "tt.get_program_id", "tt.get_num_programs", "tt.ptr_to_int",
+        "tt.int_to_ptr", "ub.poison", "tt.map_elementwise",
+    }
+)  # fmt: skip
+_HANDING: Final = {
+    "scf.yield": 0, "tt.return": 0, "cf.br": 0, "scf.condition": 1, "cf.cond_br": 1,
+    "scf.for": 3, "scf.if": 1, "tt.reduce.return": 99, "tt.scan.return": 99,
+    "tt.map_elementwise.return": 99,
+}  # fmt: skip
+"""Operations that only hand values on, with how many of their operands decide something."""
+_BY_INPUT: Final = frozenset({"reduce", "scan"})
+_VALUE: Final = re.compile(r"%[\w$.\-]+(?:#\d+)?")
+_PRECISION: Final = re.compile(r"inputPrecision = (\w+)").search
+_FORMATS: Final = re.compile(r"lhs = (\w+) rhs = (\w+)").search
+_SCALED_TYPES: Final = {
+    "e2m1": "f4E2M1FN",
+    "e4m3": "f8E4M3FN",
+    "e5m2": "f8E5M2",
+    "bf16": "bf16",
+    "fp16": "f16",
+}
+_UNSCALED: Final = ("e2m1", "e4m3", "e5m2", "fp16", "bf16")  # narrowest first
+
+
+def class_of(node: Node) -> str | None:
+    """Class of an element-wise operation, or None if it costs nothing or is another thing."""
+    kind = CLASSES.get(node.name)
+    if kind is not None:
+        return kind
+    if node.name == "arith.select":
+        kinds = result_types(node.name, node.text, 1)
+        return "float" if kinds and parse_type(kinds[0]).is_float else "integer"
+    return "special" if node.name.startswith("math.") else None
+
+
+def has_effect(node: Node) -> bool:
+    """Whether an operation does more than give its results and hand values on."""
+    name = node.name
+    if name in _HANDING or (name in CONTROL and node.regions):
+        return False
+    kind = KINDS.get(name)
+    if kind is not None:
+        return kind != "read" or "isVolatile = true" in node.text
+    if name in ("tt.elementwise_inline_asm", "tt.extern_elementwise"):
+        return "pure = false" in node.text
+    return not (name.startswith(("arith.", "math.")) or name in _FREE or name in CLASSES)
+
+
+class Placement:
+    """Which values are used at all, and which operations leave their loop.
+
+    The front end writes code that later passes delete (an overflow check behind every
+    integer operation) or move out of loops; counts are of what remains.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._effects: set[int] = set()
+        roots: list[int] = []
+        for body in flow.tree.bodies:
+            for node in body.nodes:
+                if has_effect(node):
+                    roots += node.operands
+                    self._mark(node)
+                else:
+                    roots += node.operands[: _HANDING.get(node.name, 0)]
+        self.live = flow.reaching(roots)
+        self._homes: list[Body | None] = [None] * len(flow.tree.sources)
+        self._same = list(range(len(flow.tree.sources)))
+        self._seen: dict[tuple[object, ...], tuple[int, ...]] = {}
+        self._twins: set[int] = set()
+        self._constant: set[int] = set()
+        for body in flow.tree.bodies:
+            for argument in body.arguments:
+                self._homes[argument] = body
+            for node in body.nodes:
+                self._settle(node)
+
+    def home(self, node: Node) -> Body:
+        """The block that an operation runs in once loop invariants are moved out."""
+        home = self._homes[node.results[0]] if node.results else None
+        return home or node.body
+
+    def is_live(self, node: Node) -> bool:
+        """Whether an operation is there for anything."""
+        if node.results and node.results[0] in self._twins:
+            return False
+        return has_effect(node) or any(result in self.live for result in node.results)
+
+    def _mark(self, node: Node) -> None:
+        """Note that the loops around an operation have an effect on memory."""
+        if node.name in ("tt.print", "tt.assert", "llvm.intr.assume"):
+            return
+        owner = node.body.owner
+        while owner is not None:
+            if owner.loop >= 0:
+                self._effects.add(owner.loop)
+            owner = owner.body.owner
+
+    def _settle(self, node: Node) -> None:
+        body = node.body
+        if not has_effect(node) and node.name not in _HANDING and not node.regions:
+            reads = node.name in KINDS
+            while body.owner is not None and body.owner.name == "scf.for":
+                if any(self._homes[operand] is body for operand in node.operands):
+                    break
+                if reads and body.owner.loop in self._effects:
+                    break
+                body = body.owner.body
+            if not reads:
+                self._merge(node, body)
+        for result in node.results:
+            self._homes[result] = body
+
+    def _merge(self, node: Node, body: Body) -> None:
+        """Let equal operations of one block be one, and fold constants, as later passes do."""
+        if node.name == "arith.constant" or (
+            node.operands and all(operand in self._constant for operand in node.operands)
+        ):
+            self._constant.update(node.results)
+            if node.name in CLASSES:
+                self._twins.update(node.results)
+        operands = [self._same[operand] for operand in node.operands]
+        bare = _VALUE.sub("", node.text) if operands else node.text
+        key = (node.name, body.index, bare, *operands)
+        first = self._seen.setdefault(key, node.results)
+        if first is not node.results:
+            self._twins.update(node.results)
+            for result, twin in zip(node.results, first, strict=True):
+                self._same[result] = self._same[twin]
+
+
+def element_count(node: Node) -> int:
+    """Tensor elements that an operation computes: those going in for reductions and scans."""
+    kind = class_of(node)
+    if kind in _BY_INPUT:
+        entering = node.text.rpartition(" : ")[2].partition("->")[0].strip()
+        types = split_list(entering.removeprefix("(").removesuffix(")"))
+        return sum(parse_type(text).elements for text in types)
+    types = result_types(node.name, node.text, len(node.results))
+    shaped = [parse_type(text) for text in types]
+    return max((shape.elements for shape in shaped if shape.is_tensor), default=0)
+
+
+def read_dot(node: Node) -> tuple[Dot, str] | None:
+    """The product of a `tt.dot` or `tt.dot_scaled`, and its precision for 32-bit floats."""
+    operands, _, made = node.text.rpartition(" : ")[2].partition(" -> ")
+    sides = [parse_type(split_list(side)[0]) for side in operands.split(" * ") if side.strip()]
+    result = parse_type(made)
+    if len(sides) != 2 or len(result.shape) < 2 or any(len(side.shape) < 2 for side in sides):
+        return None
+    left, right = sides
+    *batch, m, n = result.shape
+    k, operand = left.shape[-1], left.element
+    formats = _FORMATS(node.text) if node.name == "tt.dot_scaled" else None
+    if formats is not None:
+        lhs, rhs = formats.groups()
+        packed = lhs == "e2m1" and "lhs_k_pack = false" not in node.text
+        k *= 2 if packed else 1
+        known = [form for form in (lhs, rhs) if form in _UNSCALED]
+        wider = max(known, key=_UNSCALED.index, default="")
+        operand = _SCALED_TYPES.get(wider, left.element)
+    precision = _PRECISION(node.text)
+    is_float32 = left.element == "f32" and right.element == "f32"
+    return (
+        Dot(m, n, k, math.prod(batch), operand, result.element),
+        precision[1] if precision and is_float32 else "",
+    )

@@ -1,0 +1,270 @@
+"""Run the scalar part of a kernel for one program id: how often does each block run?
+
+Only what decides about control is computed; blocks are counted with weights, so that a
+loop whose body does the same on each trip is walked once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from asmtune.ir.ttir.execution_counts import DEFAULT_STEP, Launch, Tally
+from asmtune.ir.ttir.extrapolate import PROBE, extended, settled
+from asmtune.ir.ttir.flow import terminator
+from asmtune.ir.ttir.plan import GRID, Plan
+from asmtune.ir.ttir.scalars import Unknown, Value, unsigned
+from asmtune.ir.ttir.tree import Body, Node
+
+_LONGEST: Final = 1 << 40
+_MAX_BRANCHES: Final = 10_000
+_UNSET: Final = Unknown("not evaluated")
+
+
+class Machine:
+    """Evaluates one program.
+
+    Args:
+        plan: the kernel.
+        launch: arguments and grid.
+        tally: where runs are counted.
+    """
+
+    def __init__(self, plan: Plan, launch: Launch, tally: Tally) -> None:
+        self._plan = plan
+        self._launch = launch
+        self._tally = tally
+        self._values: list[Value] = []
+        self._room = 0
+        self._base: list[Value] = [_UNSET] * len(plan.tree.sources)
+        for value, number in plan.constants.items():
+            self._base[value] = number
+        for place, value in enumerate(plan.tree.blocks[0].arguments):
+            self._base[value] = launch.values.get(place, _UNSET)
+
+    def run(self, program: tuple[int, int, int], weight: float, room: int) -> None:
+        """Count one program.
+
+        Args:
+            program: its id.
+            weight: what its runs count.
+            room: trips to walk at most in one loop that has to be walked.
+        """
+        self._values = self._base.copy()
+        grids = {GRID[0]: program, GRID[1]: self._launch.grid}
+        for name, axis, value in self._plan.grid_values:
+            self._values[value] = grids[name][axis]
+        self._room = room
+        self._blocks(self._plan.tree.blocks, weight)
+
+    def value(self, value: int) -> Value:
+        """A needed value as the last program left it."""
+        return self._values[value]
+
+    def _body(self, body: Body, weight: float) -> None:
+        self._tally.runs[body.index] += weight
+        values = self._values
+        for step in self._plan.steps[body.index]:
+            node = step.node
+            if step.run is not None:
+                values[node.results[0]] = step.run(values)
+            elif node.name == "scf.for":
+                self._for(node, weight)
+            elif node.name == "scf.if":
+                self._if(node, weight)
+            elif node.name == "scf.while":
+                self._while(node, weight)
+            else:
+                self._call(node, weight)
+
+    def _blocks(self, blocks: list[Body], weight: float) -> tuple[int, ...]:
+        """Walk blocks with branches; gives the values returned."""
+        body = blocks[0]
+        for _ in range(_MAX_BRANCHES):
+            self._body(body, weight)
+            if not body.successors:
+                break
+            body, passed = body.successors[self._branch(body)]
+            self._assign(body.arguments, passed)
+        last = terminator(body)
+        return last.operands if last is not None else ()
+
+    def _branch(self, body: Body) -> int:
+        node = body.nodes[-1]
+        if len(body.successors) == 1 or not node.operands:
+            return 0
+        condition = self._values[node.operands[0]]
+        if isinstance(condition, Unknown):
+            self._doubt(node, condition)
+            heavy = [self._plan.weight_from(target) for target, _ in body.successors]
+            return heavy.index(max(heavy))
+        return 0 if condition else 1
+
+    def _call(self, node: Node, weight: float) -> None:
+        blocks = node.regions[0]
+        self._assign(blocks[0].arguments, node.operands)
+        self._assign(node.results, self._blocks(blocks, weight))
+
+    def _if(self, node: Node, weight: float) -> None:
+        condition = self._values[node.operands[0]]
+        if isinstance(condition, Unknown):
+            self._doubt(node, condition)
+            heavy = [self._plan.weight_from(region[0]) for region in node.regions]
+            taken = heavy.index(max(heavy))
+        else:
+            taken = 0 if condition else 1
+        if taken < len(node.regions):
+            self._assign(node.results, self._blocks(node.regions[taken], weight))
+
+    def _for(self, node: Node, weight: float) -> None:
+        low, high, step = (self._values[value] for value in node.operands[:3])
+        trips = self._trips(node, low, high, step)
+        self._tally.enter(node.loop, trips, weight)
+        body, inits = node.regions[0][0], node.operands[3:]
+        carried = body.arguments[1:]
+        self._assign(carried, inits)
+        if trips and not self._plan.iterates(node):
+            self._body(body, weight * trips)
+        elif trips and any(value in self._plan.needed for value in carried):
+            self._walk(node, low, step, trips, weight)
+        elif trips:
+            self._sample(node, low, step, trips, weight)
+        self._assign(node.results, carried)
+
+    def _trips(self, node: Node, low: Value, high: Value, step: Value) -> int:
+        for bound in (low, high, step):
+            if isinstance(bound, Unknown):
+                self._doubt(node, bound)
+                return self._assumed(step)
+        if "unsigned" in node.text[:8]:
+            low, high = unsigned(int(low), 64), unsigned(int(high), 64)  # type: ignore[arg-type]
+        if low >= high:  # type: ignore[operator]
+            return 0
+        if step <= 0:  # type: ignore[operator]
+            self._doubt(node, Unknown(f"a step of {step}"))
+            return self._launch.default_trips
+        return -((low - high) // step)  # type: ignore[operator,return-value]
+
+    def _assumed(self, step: Value) -> int:
+        """Trips of a loop with an unknown end: wider steps take fewer."""
+        trips = self._launch.default_trips
+        if isinstance(step, int) and step > 1:
+            trips = trips * DEFAULT_STEP // step
+        return max(1, trips)
+
+    def _sample(self, node: Node, low: Value, step: Value, trips: int, weight: float) -> None:
+        """Walk trips that differ by the loop's variable only: all, or some at equal distances."""
+        body = node.regions[0][0]
+        walked = min(trips, self._room)
+        if walked < trips:
+            self._tally.capped.add(node.loop)
+        room, self._room = self._room, max(4, self._room // walked)
+        for place in range(walked):
+            at = place if walked == trips else ((2 * place + 1) * trips) // (2 * walked)
+            self._values[body.arguments[0]] = _iterate(low, step, at)
+            self._body(body, weight * trips / walked)
+        self._room = room
+
+    def _walk(self, node: Node, low: Value, step: Value, trips: int, weight: float) -> None:
+        """Walk a loop with state, trip by trip; beyond the room, its last steps go on."""
+        body = node.regions[0][0]
+        carried = body.arguments[1:]
+        last = terminator(body)
+        yields = last.operands if last is not None else ()
+        history: list[list[Value]] = [self._read(carried)]
+        walked = min(trips, max(self._room, 2 * PROBE))
+        room, self._room = self._room, max(4, self._room // walked)
+        for place in range(walked):
+            self._values[body.arguments[0]] = _iterate(low, step, place)
+            self._body(body, weight * trips / walked)
+            self._assign(carried, yields)
+            history.append(self._read(carried))
+        self._room = room
+        if walked < trips:
+            self._tally.capped.add(node.loop)
+            ahead = extended(history, trips - walked)
+            self._write(carried, ahead)
+
+    def _while(self, node: Node, weight: float) -> None:
+        before, after = node.regions[0][0], node.regions[1][0]
+        last, again = terminator(before), terminator(after)
+        passed = last.operands if last is not None else ()
+        yields = again.operands if again is not None else ()
+        self._assign(before.arguments, node.operands)
+        history: list[list[Value]] = []
+        trips, limit = 0, max(PROBE, self._room)
+        room, self._room = self._room, max(4, self._room // PROBE)
+        while True:
+            history.append(self._read(before.arguments))
+            self._body(before, weight)
+            leaps = trips >= limit or (trips == PROBE and settled(history))
+            rest = self._rest(node, passed, history if leaps else [], trips)
+            if rest == 0:
+                break
+            self._assign(after.arguments, passed[1:])
+            self._body(after, weight * rest)
+            trips += rest
+            if rest > 1 or isinstance(self._values[passed[0]], Unknown):
+                self._tally.runs[before.index] += weight * rest
+                self._write(before.arguments, extended(history, rest))
+                self._body(before, 0.0)
+                break
+            self._assign(before.arguments, yields)
+        self._room = room
+        self._tally.enter(node.loop, trips, weight)
+        self._assign(node.results, passed[1:])
+
+    def _rest(
+        self, node: Node, passed: tuple[int, ...], history: list[list[Value]], trips: int
+    ) -> int:
+        """Trips to take at once: 0 at the end, 1 to look again, all that are left if more."""
+        goes_on = self._values[passed[0]] if passed else _UNSET
+        if isinstance(goes_on, Unknown):
+            self._doubt(node, goes_on)
+            return max(0, self._launch.default_trips - trips)
+        if not goes_on:
+            return 0
+        return self._leap(node, passed[0], history) if history else 1
+
+    def _leap(self, node: Node, condition: int, history: list[list[Value]]) -> int:
+        """Trips that are left of a `while` whose state changed by equal steps so far."""
+        self._tally.capped.add(node.loop)
+        before, line = node.regions[0][0], node.operation.line
+
+        def goes_on(distance: int) -> bool:
+            self._write(before.arguments, extended(history, distance))
+            self._body(before, 0.0)
+            value = self._values[condition]
+            return not isinstance(value, Unknown) and bool(value)
+
+        far = 1
+        while far < _LONGEST and goes_on(far):
+            far *= 2
+        near = far // 2
+        while far < _LONGEST and far - near > 1:
+            middle = (near + far) // 2
+            near, far = (middle, far) if goes_on(middle) else (near, middle)
+        self._write(before.arguments, history[-1])
+        self._body(before, 0.0)
+        if far < _LONGEST:
+            return max(2, far)
+        self._doubt(node, Unknown(f"no end in {len(history)} trips", line))
+        return max(2, self._launch.default_trips)
+
+    def _doubt(self, node: Node, reason: Unknown) -> None:
+        self._tally.unknown.setdefault(node.operation.line, (node, reason))
+
+    def _read(self, values: tuple[int, ...]) -> list[Value]:
+        return [self._values[value] for value in values]
+
+    def _write(self, targets: tuple[int, ...], values: list[Value]) -> None:
+        for target, value in zip(targets, values, strict=False):
+            self._values[target] = value
+
+    def _assign(self, targets: tuple[int, ...], values: tuple[int, ...]) -> None:
+        self._write(targets, [self._values[value] for value in values])
+
+
+def _iterate(low: Value, step: Value, place: int) -> Value:
+    if isinstance(low, Unknown):
+        return low
+    return step if isinstance(step, Unknown) else low + place * step

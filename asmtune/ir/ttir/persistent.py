@@ -1,0 +1,239 @@
+"""Tell persistent kernels: few programs, each walking many tiles or steps in one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from asmtune.ir.ttir.costs import BARRIERS
+from asmtune.ir.ttir.evaluate import Machine
+from asmtune.ir.ttir.execution_counts import Launch, Tally
+from asmtune.ir.ttir.flow import terminator
+from asmtune.ir.ttir.memory import Touch
+from asmtune.ir.ttir.plan import Plan
+from asmtune.ir.ttir.scalars import Unknown
+from asmtune.ir.ttir.tree import Node, is_inside
+
+PROCESSORS: Final = 132
+"""Multiprocessors assumed where the caller names none: an H100's or H200's."""
+_FEW: Final = 2
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is known of a launch when its outer loops are judged.
+
+    Attributes:
+        plan: the kernel.
+        launch: arguments and grid.
+        touches: its memory operations.
+        tally: what was counted.
+        processors: multiprocessors of the machine.
+    """
+
+    plan: Plan
+    launch: Launch
+    touches: list[Touch]
+    tally: Tally
+    processors: int
+
+    @property
+    def programs(self) -> int:
+        """Programs of the launch."""
+        x, y, z = self.launch.grid
+        return x * y * z
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the grid is about the machine's size at most."""
+        return self.programs <= _FEW * self.processors
+
+    def within(self, loop: Node) -> list[Touch]:
+        """Memory operations in a loop, inner ones included."""
+        return [touch for touch in self.touches if is_inside(touch.node.body, loop)]
+
+
+def judge(scene: Scene) -> str:
+    """Why a kernel is persistent, in words, or "" if it is not."""
+    tree = scene.plan.tree
+    tests: tuple[Callable[[Scene, Node], str], ...] = (
+        _walks_tiles, _takes_tiles, _flattened, _recurs, _shares_state, _feeds_back
+    )  # fmt: skip
+    for node in tree.loops:
+        if node.name == "scf.for" and tree.enclosing_loop(node.body) is not None:
+            continue
+        stores = any(touch.kind != "read" for touch in scene.within(node))
+        for test in tests if stores else (_feeds_back,):
+            reason = test(scene, node)
+            if reason:
+                position = tree.line_of(node)
+                return reason + (f" (line {position[1]})" if position else "")
+    return ""
+
+
+def _walks_tiles(scene: Scene, node: Node) -> str:
+    """A `for` from the program id in steps of the grid, that stores on its way."""
+    if node.name != "scf.for" or not _comes_from(scene, node.operands[:1], "tt.get_program_id"):
+        return ""
+    if _comes_from(scene, node.operands[2:3], "tt.get_num_programs"):
+        return "a loop walks tiles from the program id in steps of the grid"
+    if _exceeds(scene, node.operands[0], node.operands[2]):
+        return "a loop walks tiles from the program id in steps as wide as the grid"
+    return ""
+
+
+def _exceeds(scene: Scene, start: int, step: int | tuple[int, int] | None) -> bool:
+    """Whether a loop's step is more than the distance between any two programs' starts.
+
+    Args:
+        scene: the launch.
+        start: the value that the loop starts with.
+        step: the step as a value, or the values before and after a step.
+    """
+    if step is None:
+        return False
+    runs = [_machine(scene, program) for program in _neighbours(scene.launch.grid)]
+    starts = [machine.value(start) for machine in runs]
+    if isinstance(step, tuple):
+        steps = [runs[0].value(value) for value in step]
+    else:
+        steps = [0, runs[0].value(step)]
+    numbers: list[Any] = [*starts, *steps]
+    if any(isinstance(value, Unknown) for value in numbers):
+        return False
+    first, *others, before, after = numbers
+    spread = sum(
+        abs(other - first) * (size - 1)
+        for other, size in zip(others, scene.launch.grid, strict=True)
+    )
+    return bool(spread and after - before > spread)
+
+
+def _takes_tiles(scene: Scene, node: Node) -> str:
+    """A `while` that stores and goes from the program id in steps of the grid, or by a counter."""
+    if node.name != "scf.while":
+        return ""
+    arguments = node.regions[0][0].arguments
+    has_inner = any(is_inside(other.body, node) for other in scene.plan.tree.loops)
+    for place, start in enumerate(node.operands):
+        if arguments[place] not in scene.plan.needed:
+            continue
+        if _comes_from(scene, [start], "tt.atomic_rmw"):
+            return "a while loop takes tile after tile from a counter in memory"
+        if _comes_from(scene, [start], "tt.get_program_id") and (
+            (scene.is_small and has_inner) or _exceeds(scene, start, _while_step(node, place))
+        ):
+            return "a while loop takes tile after tile, from the program id on"
+    return ""
+
+
+def _while_step(node: Node, place: int) -> tuple[int, int] | None:
+    """A state of a `while` before and after a trip, as values."""
+    after = node.regions[1][0]
+    last = terminator(after)
+    if last is None or place >= min(len(last.operands), len(after.arguments)):
+        return None
+    return after.arguments[place], last.operands[place]
+
+
+def _flattened(scene: Scene, node: Node) -> str:
+    """One loop over all steps of several tiles: state carried, stored now and then."""
+    if not scene.is_small or not _carried(scene, node):
+        return ""
+    bounded = _comes_from(scene, node.operands[:3], "tt.get_program_id")
+    shared = _comes_from(scene, node.operands[:3], "tt.get_num_programs")
+    conditional = any(
+        touch.kind != "read" and touch.node.body.owner is not None
+        and touch.node.body.owner.name == "scf.if"
+        for touch in scene.within(node)
+    )  # fmt: skip
+    if node.name == "scf.for" and (bounded or shared) and conditional:
+        return "one loop runs through the steps of several tiles"
+    return ""
+
+
+def _recurs(scene: Scene, node: Node) -> str:
+    """State goes from step to step and into what each step stores."""
+    carried = set(_carried(scene, node))
+    if not carried or not scene.is_small or scene.tally.most[node.loop] < 2:
+        return ""
+    for touch in scene.within(node):
+        if touch.kind != "read":
+            reached = scene.plan.flow.reaching(touch.node.operands[1:])
+            if reached & carried:
+                return "a sequential loop carries state that each step stores, on a small grid"
+    return ""
+
+
+def _shares_state(scene: Scene, node: Node) -> str:
+    """State goes through memory, with a barrier or a wait in the loop."""
+    if not scene.is_small:
+        return ""
+    inside = scene.within(node)
+    read = {root for touch in inside if touch.kind == "read" for root in touch.roots}
+    written = {root for touch in inside if touch.kind != "read" for root in touch.roots}
+    waits = any(
+        (other.name in BARRIERS or (other.name == "scf.while" and other is not node))
+        and is_inside(body, node)
+        for body in scene.plan.tree.bodies
+        for other in body.nodes
+    )
+    if read & written and waits:
+        return "a sequential loop hands state on through memory, on a small grid"
+    return ""
+
+
+def _feeds_back(scene: Scene, node: Node) -> str:
+    """State is a factor of a product that makes the next state: more than a sum over steps."""
+    if not scene.is_small or scene.tally.most[node.loop] < 2:
+        return ""
+    for body in scene.plan.tree.bodies:
+        if is_inside(body, node):
+            for other in body.nodes:
+                # The third operand is what the product is added to.
+                factors = other.operands[:2] if other.name == "tt.dot" else ()
+                if factors and scene.plan.flow.reaching(factors) & set(other.results):
+                    return "a sequential loop multiplies the state that it carries, on a small grid"
+    return ""
+
+
+def carried_tensors(plan: Plan, node: Node) -> list[int]:
+    """Block arguments of a loop that are tensors of numbers."""
+    body = node.regions[0][0]
+    arguments = body.arguments[1:] if node.name == "scf.for" else body.arguments
+    found = []
+    for argument in arguments:
+        kind = plan.tree.type_of(argument)
+        if kind.is_tensor and not kind.addresses:
+            found.append(argument)
+    return found
+
+
+def _carried(scene: Scene, node: Node) -> list[int]:
+    """Carried tensors that are data: floats, or any that come from memory."""
+    tree = scene.plan.tree
+    return [
+        argument
+        for argument in carried_tensors(scene.plan, node)
+        if tree.type_of(argument).is_float
+    ]
+
+
+def _comes_from(scene: Scene, values: Iterable[int], name: str) -> bool:
+    sources = scene.plan.tree.sources
+    reached = scene.plan.flow.reaching(values)
+    owners = (sources[value][0] for value in reached)
+    return any(isinstance(owner, Node) and owner.name == name for owner in owners)
+
+
+def _neighbours(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+    x, y, z = (min(1, size - 1) for size in grid)
+    return [(0, 0, 0), (x, 0, 0), (0, y, 0), (0, 0, z)]
+
+
+def _machine(scene: Scene, program: tuple[int, int, int]) -> Machine:
+    """One program, evaluated."""
+    machine = Machine(scene.plan, scene.launch, Tally.of(scene.plan))
+    machine.run(program, 0.0, 4)
+    return machine

@@ -1,0 +1,124 @@
+"""What has to be evaluated of a kernel to know how often each block of it runs."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+from asmtune.ir.ttir.flow import CONTROL, Flow, deciding
+from asmtune.ir.ttir.operations import Step, evaluator
+from asmtune.ir.ttir.scalars import constant
+from asmtune.ir.ttir.tree import Body, Node, Tree
+
+AXES: Final = {"x": 0, "y": 1, "z": 2}
+GRID: Final = ("tt.get_program_id", "tt.get_num_programs")
+# Operations of which the scalar form is computed; the rest end a search for what is needed.
+_COMPUTED: Final = (
+    "arith.",
+    "math.",
+    "tt.fp_to_fp",
+    "tt.mulhiui",
+    "tt.precise",
+    "tt.clampf",
+    "tt.bitcast",
+)
+_MEMORY: Final = ("tt.load", "tt.store", "tt.atomic", "tt.descriptor", "tt.dot")
+# Assumed trips of a loop around the work that is weighed when a branch is unknown.
+_LOOP_WEIGHT: Final = 16
+
+
+class Plan:
+    """A kernel, ready to be evaluated for any program id.
+
+    Attributes:
+        tree: the kernel.
+        flow: where its values come from.
+        needed: values that decide what runs, and all that they are computed from.
+        constants: needed values that are constants.
+        axes: axes of the grid whose program ids are needed.
+        grid_values: needed values of `GRID` operations: (name, axis, value).
+        steps: for each block, what to evaluate in order.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.flow = Flow(tree)
+        self.needed = self.flow.follow(deciding(tree), _operands)
+        self.constants: dict[int, float] = {}
+        self.axes: set[int] = set()
+        self.grid_values: list[tuple[str, int, int]] = []
+        self.steps: list[list[Step]] = [[] for _ in tree.bodies]
+        for body in tree.bodies:
+            for node in body.nodes:
+                self._plan(body, node)
+
+    def iterates(self, node: Node) -> bool:
+        """Whether what a loop's body does may differ from one trip to the next."""
+        return any(value in self.needed for value in node.regions[0][0].arguments)
+
+    @cached_property
+    def is_simple(self) -> bool:
+        """Whether no loop has to be walked trip by trip."""
+        loops = self.tree.loops
+        return not any(node.name == "scf.while" or self.iterates(node) for node in loops)
+
+    @cached_property
+    def weights(self) -> list[int]:
+        """How much each block does, by position: memory, products, loops; called once."""
+        found = [0] * len(self.tree.bodies)
+        for body in reversed(self.tree.bodies):  # an owner's block stands before those inside
+            weight = found[body.index] + sum(map(_weight, body.nodes))
+            found[body.index] = weight
+            if body.owner is not None:
+                outer = body.owner.body.index
+                factor = _LOOP_WEIGHT if body.owner.loop >= 0 else 1
+                found[outer] += weight * factor
+        return found
+
+    def weight_from(self, body: Body) -> int:
+        """How much a block and all that may come after it do."""
+        seen: set[int] = set()
+        pending, total = [body], 0
+        while pending:
+            at = pending.pop()
+            if at.index not in seen:
+                seen.add(at.index)
+                total += 1 + self.weights[at.index]
+                pending += [target for target, _ in at.successors]
+        return total
+
+    def _plan(self, body: Body, node: Node) -> None:
+        if node.name in CONTROL and node.regions:
+            self.steps[body.index].append(Step(node))
+            return
+        if not any(value in self.needed for value in node.results):
+            return
+        if node.name == "arith.constant":
+            value = constant(node.text)
+            if value is not None:
+                self.constants[node.results[0]] = value
+                return
+        if node.name in GRID:
+            axis = AXES.get(node.text[:1], 0)
+            self.grid_values.append((node.name, axis, node.results[0]))
+            if node.name == "tt.get_program_id":
+                self.axes.add(axis)
+            return
+        kind = self.tree.type_of(node.results[0])
+        operand = self.tree.type_of(node.operands[0]) if node.operands else None
+        step = Step(node, kind, operand)
+        step.run = evaluator(step)
+        self.steps[body.index].append(step)
+
+
+def _operands(node: Node) -> tuple[int, ...] | None:
+    """What has to be known to compute an operation; None for all that goes into a control one."""
+    if node.regions and node.name in CONTROL:
+        return None
+    return node.operands if node.name.startswith(_COMPUTED) else ()
+
+
+def _weight(node: Node) -> int:
+    if node.name.startswith(_MEMORY):
+        return 8
+    return 1 if node.results else 0

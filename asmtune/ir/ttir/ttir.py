@@ -1,0 +1,208 @@
+"""Read TTIR text, Triton's first dialect as MLIR prints it, into operations, blocks and regions.
+
+MLIR writes one operation on a line; regions open at a line's end and close at a line's
+start. What an operation means is of no interest here: unknown ones are read like others.
+
+After "MLIR Language Reference", sections on operations, regions and locations.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from asmtune.base.errors import ParseError
+from asmtune.ir.ttir.mlir_types import split_list
+from asmtune.ir.ttir.syntax import Argument, Block, Function, Module, Operation
+
+# Nine digits at most: int() raises on text of more than 4,300.
+_VALUE: Final = r"%[\w$.\-]+"
+_OPERATION: Final = re.compile(
+    rf'((?:{_VALUE}(?::\d{{1,4}})?(?:, )?)+ = )?"?([A-Za-z_]\w*(?:\.[\w$]+)*)"?(.*)'
+).fullmatch
+_RESULT: Final = re.compile(rf"({_VALUE})(?::(\d{{1,4}}))?").findall
+_OPERANDS: Final = re.compile(rf"{_VALUE}(?:#\d{{1,4}})?").findall
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_ALIAS: Final = re.compile(r"(#\w+) = loc\((.*)\)").match
+_LABEL: Final = re.compile(r"\^(\w+)(?:\((.*)\))?:").match
+_ARGUMENT: Final = re.compile(rf"({_VALUE}): (.*?)(?: \{{.*?\}})?(?: loc\((.*)\))?").fullmatch
+_FUNCTION: Final = re.compile(r'(?:(\w+) )?@("(?:[^"\\]|\\.)*"|[\w.$\-]+)\(').match
+_FOR: Final = re.compile(
+    rf"(?:unsigned )?({_VALUE}) = ({_VALUE}\S*) to ({_VALUE}\S*) step ({_VALUE}\S*)"
+    r"(?: iter_args\((.*?)\) -> \((.*)\))? *:? *([\w!.<>]*)"
+).match
+_WHILE: Final = re.compile(r"(?:\((.*?)\) )?: \((.*)\) -> ").match
+_PAIR: Final = re.compile(rf"({_VALUE}) = ({_VALUE}(?:#\d{{1,4}})?)").findall
+_MAX_DEPTH: Final = 100
+
+
+def parse_ttir(text: str) -> Module:
+    """Read TTIR.
+
+    Args:
+        text: one module, as `str(module)` gives it, before or after Triton's passes.
+
+    Raises:
+        ParseError: the text is no TTIR or ends too early; the message names the line.
+    """
+    reader = _Reader()
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if stripped:
+            reader.take(number, stripped)
+    return reader.finish()
+
+
+class _Reader:
+    """State while one module is read."""
+
+    def __init__(self) -> None:
+        root = Operation("", (), (), "", "", 0, [[Block("")]])
+        self._stack = [root]
+        self._block = root.regions[0][0]
+        self._functions: dict[str, Function] = {}
+        self._locations: dict[str, str] = {}
+        self._function_read: Function | None = None
+
+    def take(self, number: int, line: str) -> None:
+        first = line[0]
+        if first == "#":
+            if match := _ALIAS(line):
+                self._locations[match[1]] = match[2]
+        elif first == "}":
+            self._close(number, line)
+        elif first == "^":
+            self._label(number, line)
+        elif first not in "/!{":
+            self._operation(number, line)
+
+    def finish(self) -> Module:
+        if len(self._stack) > 1:
+            opened = self._stack[-1]
+            raise ParseError(f"the text ends inside {opened.name}, opened at line {opened.line}")
+        if not self._functions:
+            raise ParseError("not TTIR: no tt.func in the text")
+        return Module(self._functions, self._locations)
+
+    def _operation(self, number: int, line: str) -> None:
+        match = _OPERATION(line)
+        if match is None:
+            raise ParseError(f"line {number}: not TTIR: {line[:60]!r}")
+        pack, name, rest = match.groups()
+        opens = rest.endswith("{")
+        # A line that opens a region has its location at the region's end.
+        rest, location = (rest[:-1].strip(), "") if opens else _split_location(rest)
+        bare = _STRING.sub('""', rest) if '"' in rest else rest
+        results = _results(pack) if pack else ()
+        operation = Operation(name, results, tuple(_OPERANDS(bare)), rest, location, number)
+        self._block.operations.append(operation)
+        if name == "tt.func":
+            self._function(operation, opens)
+        elif opens:
+            self._open(operation, _entry_arguments(operation))
+
+    def _function(self, operation: Operation, opens: bool) -> None:
+        match = _FUNCTION(operation.text)
+        if match is None:
+            raise ParseError(f"line {operation.line}: a tt.func without a name")
+        parameters, rest = _bracketed(operation.text, match.end())
+        arguments = [_argument(part, operation.line) for part in split_list(parameters)]
+        name = match[2].strip('"')
+        function = Function(
+            name, match[1] == "public", "noinline = true" in rest, arguments, [], operation.line
+        )
+        self._functions[name] = self._function_read = function
+        operation.operands = ()
+        if opens:
+            self._open(operation, [])
+            function.blocks = operation.regions[-1]
+
+    def _open(self, operation: Operation, arguments: list[Argument]) -> None:
+        if len(self._stack) > _MAX_DEPTH:
+            raise ParseError(f"line {operation.line}: regions nest deeper than {_MAX_DEPTH}")
+        self._block = Block("", arguments)
+        operation.regions.append([self._block])
+        self._stack.append(operation)
+
+    def _close(self, number: int, line: str) -> None:
+        if len(self._stack) == 1:
+            raise ParseError(f"line {number}: a brace closes what was never opened")
+        operation = self._stack.pop()
+        if line[-1] == "{":
+            self._open(operation, [])
+            return
+        tail, location = _split_location(line[1:])
+        operation.text += tail
+        operation.location = location or operation.location
+        if operation.name == "tt.func" and self._function_read is not None:
+            self._function_read.location = location
+        self._block = self._stack[-1].regions[-1][-1]
+
+    def _label(self, number: int, line: str) -> None:
+        match = _LABEL(line)
+        if match is None:
+            raise ParseError(f"line {number}: no block's label: {line[:60]!r}")
+        label, text = match.groups()
+        arguments = [_argument(part, number) for part in split_list(text or "")]
+        region = self._stack[-1].regions[-1]
+        if len(region) == 1 and not region[0].operations and not region[0].label:
+            # The first block is named only where it has arguments.
+            region.clear()
+        self._block = Block(label, arguments)
+        region.append(self._block)
+
+
+def _split_location(text: str) -> tuple[str, str]:
+    """Part an operation's text from its trailing `loc(...)`."""
+    place = text.rfind(" loc(")
+    if place < 0:
+        return text.strip(), ""
+    return text[:place].strip(), text[place + 5 :].rstrip()[:-1]
+
+
+def _results(pack: str) -> tuple[str, ...]:
+    names: list[str] = []
+    for name, count in _RESULT(pack):
+        names += [f"{name}#{place}" for place in range(int(count))] if count else [name]
+    return tuple(names)
+
+
+def _bracketed(text: str, start: int) -> tuple[str, str]:
+    """The text from `start` to its closing parenthesis, and the rest."""
+    depth, place = 1, start
+    quoted = False
+    while place < len(text) and depth:
+        char = text[place]
+        if char == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += (char == "(") - (char == ")")
+        place += 1
+    return text[start : place - 1], text[place:]
+
+
+def _argument(text: str, line: int) -> Argument:
+    match = _ARGUMENT(text)
+    if match is None:
+        raise ParseError(f"line {line}: no argument: {text[:60]!r}")
+    value, kind, location = match.groups()
+    return Argument(value, kind, location or "")
+
+
+def _entry_arguments(operation: Operation) -> list[Argument]:
+    """Arguments of the first block that stand in the operation's own line."""
+    text = operation.text
+    if operation.name == "scf.for":
+        match = _FOR(text)
+        if match is None:
+            raise ParseError(f"line {operation.line}: no scf.for: {text[:60]!r}")
+        variable, *bounds = match.group(1, 2, 3, 4)
+        pairs, types = _PAIR(match[5] or ""), split_list(match[6] or "")
+        operation.operands = (*bounds, *(value for _, value in pairs))
+        entries = [Argument(name, kind) for (name, _), kind in zip(pairs, types, strict=False)]
+        return [Argument(variable, match[7] or "i32"), *entries]
+    if operation.name == "scf.while" and (match := _WHILE(text)):
+        pairs, types = _PAIR(match[1] or ""), split_list(match[2])
+        operation.operands = tuple(value for _, value in pairs)
+        return [Argument(name, kind) for (name, _), kind in zip(pairs, types, strict=False)]
+    return []

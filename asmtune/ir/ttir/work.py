@@ -1,0 +1,289 @@
+"""What a launch asks for: loops, products, element-wise work, memory, arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from asmtune.ir.ttir.assumptions import Doubt
+from asmtune.ir.ttir.dots import Dot
+from asmtune.ir.ttir.memory import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class LoopWork:
+    """One loop of the kernel, calls expanded.
+
+    Attributes:
+        id: position in `Work.loops`; outer loops before inner ones, in the text's order.
+        parent: id of the loop around it, or None.
+        depth: 1 for an outermost loop.
+        file: source file, or "".
+        line: line of the source that opens it; 0 if the text does not tell.
+        trips: mean trips of one entry, over the programs evaluated.
+        least, most: fewest and most trips of one entry among them; 0 if never entered.
+        entries: times that a program enters it, on average.
+        num_stages: the loop's own pipeline depth (`tl.range(num_stages=)`), or None.
+        unroll_factor: copies of its body that Triton makes (`loop_unroll_factor=`), or None;
+            trips are those of the source.
+        warp_specialized: whether the source asks for it.
+        is_while: whether it is a `while` loop.
+        has_dot: whether a matrix product is in it, inner loops included.
+        carries_tensor: whether a tensor of numbers goes from trip to trip.
+        stores: whether memory is written in it, inner loops included.
+        unknown: why the trips could not be evaluated, so that a default stands for them; or "".
+    """
+
+    id: int
+    parent: int | None
+    depth: int
+    file: str
+    line: int
+    trips: float
+    least: int
+    most: int
+    entries: float
+    num_stages: int | None
+    unroll_factor: int | None
+    warp_specialized: bool
+    is_while: bool
+    has_dot: bool
+    carries_tensor: bool
+    stores: bool
+    unknown: str = ""
+
+    @property
+    def iterations(self) -> float:
+        """Trips of one program in all, on average."""
+        return self.trips * self.entries
+
+
+@dataclass(frozen=True, slots=True)
+class DotWork:
+    """One matrix product of the text.
+
+    Attributes:
+        dot: shapes and element types; for scaled ones of unpacked numbers (`f4E2M1FN`).
+        precision: how 32-bit floats are multiplied ("tf32", "ieee"), or "".
+        scaled: whether it is a `tt.dot_scaled`.
+        loop: id of the innermost loop around it, or None.
+        line: line of the source, 0 if unknown.
+        runs: executions by one program, on average.
+    """
+
+    dot: Dot
+    precision: str
+    scaled: bool
+    loop: int | None
+    line: int
+    runs: float
+
+    @property
+    def flops(self) -> float:
+        """Multiplications and additions by one program, on average."""
+        return self.dot.flops * self.runs
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One operation that touches memory.
+
+    Attributes:
+        kind: what it does.
+        operation: its name ("tt.load").
+        arguments: `ArgumentUse.index` of those that the address may come from.
+        foreign: whether the address may belong to no argument, such as one kept in memory.
+        elements: of the tile; parts that a mask leaves out are counted.
+        element_bytes: of one element in memory.
+        masked: whether a mask or a bounds check may leave parts out.
+        strides: elements between neighbours along each axis of the tile, 0 where all are the
+            same, None where not known; empty for a single element.
+        loop: id of the innermost loop around it, or None.
+        line: line of the source, 0 if unknown.
+        runs: executions by one program, on average.
+    """
+
+    kind: Kind
+    operation: str
+    arguments: tuple[int, ...]
+    foreign: bool
+    elements: int
+    element_bytes: int
+    masked: bool
+    strides: tuple[int | None, ...]
+    loop: int | None
+    line: int
+    runs: float
+
+    @property
+    def bytes(self) -> float:
+        """Bytes moved by one program, on average."""
+        return self.elements * self.element_bytes * self.runs
+
+    @property
+    def stride(self) -> int | None:
+        """Elements between the closest neighbours of the tile.
+
+        1 if it is contiguous along some axis, 0 if it is one element or all are the same;
+        None if not known.
+        """
+        steps = [abs(step) for step in self.strides if step]
+        if 1 in steps:
+            return 1
+        return None if None in self.strides else min(steps, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentUse:
+    """How a pointer or descriptor argument is used anywhere in the kernel's code.
+
+    What may happen counts, whether or not this launch comes to it.
+
+    Attributes:
+        name: the parameter's name; "" where neither text nor caller tells it.
+        index: position among the arguments in the text.
+        reads: it is loaded from, or updated atomically.
+        writes: it is stored to, or updated atomically.
+        atomics: it is updated atomically.
+        unknown_use: its address reaches an operation that may do anything with it; it then
+            counts as read and written.
+        read_bytes: bytes that the launch loads from it, however often the same.
+        written_bytes: bytes that the launch stores to it.
+        atomic_bytes: bytes of the launch's atomic updates.
+        size_bytes: the memory behind it as the caller told, or None.
+    """
+
+    name: str
+    index: int
+    reads: bool
+    writes: bool
+    atomics: bool
+    unknown_use: bool
+    read_bytes: float
+    written_bytes: float
+    atomic_bytes: float
+    size_bytes: int | None
+
+    @property
+    def inplace(self) -> bool:
+        """Whether it is both read and written: running twice may differ from once."""
+        return self.reads and self.writes
+
+    @property
+    def unique_read_bytes(self) -> float:
+        """Different bytes read at most: the traffic, or the memory's size if that is less."""
+        return _at_most(self.read_bytes + self.atomic_bytes, self.size_bytes)
+
+    @property
+    def unique_written_bytes(self) -> float:
+        """Different bytes written at most."""
+        return _at_most(self.written_bytes + self.atomic_bytes, self.size_bytes)
+
+
+def _at_most(traffic: float, size: int | None) -> float:
+    return traffic if size is None else min(traffic, size)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one launch asks for. Means are over the programs evaluated, of equal weight.
+
+    Attributes:
+        name: the kernel's function.
+        grid: programs along three axes.
+        loops: its loops, outer before inner.
+        dots: its matrix products.
+        accesses: its loads, stores and atomics.
+        arguments: its pointer and descriptor arguments.
+        elements: tensor elements computed by one program, on average, by class: "float" (add,
+            multiply, compare, select), "fma", "divide", "special" (exp, log, sqrt, libdevice),
+            "convert", "integer", "reduce" and "scan" (elements that go in), "layout" (trans,
+            reshape, gather), "asm" (inline assembly). Dead code is not counted, loop
+            invariants once; integers are addresses mostly, and later passes simplify them.
+        doubts: what could not be evaluated.
+        evaluated: how many programs were evaluated.
+        exact: whether counts are exact: every program that differs and every trip was walked.
+        persistent: whether few programs walk many tiles or steps, each in a sequential loop.
+        persistent_reason: why so, in words; "" if not.
+        barriers: barriers that one program asks for itself, on average.
+    """
+
+    name: str
+    grid: tuple[int, int, int]
+    loops: tuple[LoopWork, ...]
+    dots: tuple[DotWork, ...]
+    accesses: tuple[Access, ...]
+    arguments: tuple[ArgumentUse, ...]
+    elements: Mapping[str, float]
+    doubts: tuple[Doubt, ...]
+    evaluated: int
+    exact: bool
+    persistent: bool
+    persistent_reason: str
+    barriers: float
+
+    @classmethod
+    def unread(cls, grid: tuple[int, int, int]) -> Work:
+        """The work of a launch of which nothing is known but its grid."""
+        return cls("", grid, (), (), (), (), {}, (), 0, False, False, "", 0.0)
+
+    @property
+    def programs(self) -> int:
+        """Programs of the launch."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @cached_property
+    def flops_per_program(self) -> Mapping[str, float]:
+        """FLOPs of matrix products by one program, by operand type ("f16")."""
+        found: dict[str, float] = {}
+        for work in self.dots:
+            found[work.dot.operand] = found.get(work.dot.operand, 0.0) + work.flops
+        return found
+
+    @property
+    def flops(self) -> Mapping[str, float]:
+        """FLOPs of matrix products by the launch, by operand type."""
+        return {kind: value * self.programs for kind, value in self.flops_per_program.items()}
+
+    @property
+    def total_flops(self) -> float:
+        """FLOPs of matrix products by the launch."""
+        return sum(self.flops.values())
+
+    @property
+    def bytes_read(self) -> float:
+        """Bytes that the launch loads, however often the same; atomics are not counted."""
+        return self._bytes("read")
+
+    @property
+    def bytes_written(self) -> float:
+        """Bytes that the launch stores; atomics are not counted."""
+        return self._bytes("write")
+
+    @property
+    def bytes_atomic(self) -> float:
+        """Bytes of the launch's atomic updates."""
+        return self._bytes("atomic")
+
+    @property
+    def unique_read_bytes(self) -> float:
+        """Different bytes read at most; those of no argument at full traffic."""
+        return sum(use.unique_read_bytes for use in self.arguments) + self._foreign("read")
+
+    @property
+    def unique_written_bytes(self) -> float:
+        """Different bytes written at most; those of no argument at full traffic."""
+        return sum(use.unique_written_bytes for use in self.arguments) + self._foreign("write")
+
+    @property
+    def foreign_writes(self) -> bool:
+        """Whether memory may be written that no argument stands for."""
+        return any(access.foreign and access.kind != "read" for access in self.accesses)
+
+    def _bytes(self, kind: Kind) -> float:
+        return sum(a.bytes for a in self.accesses if a.kind == kind) * self.programs
+
+    def _foreign(self, kind: Kind) -> float:
+        own = [a for a in self.accesses if a.kind == kind and not a.arguments]
+        return sum(access.bytes for access in own) * self.programs
