@@ -18,8 +18,8 @@ from typing import Final, Self
 
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
-from asmtune.compile import entries
-from asmtune.compile.standin import StandIns, storage_errors
+from asmtune.compile import artifact_codec as entries
+from asmtune.compile.fallback_dir import StandIns, storage_errors
 from asmtune.core.records.artifacts import Artifact, Failure
 
 _SUFFIX: Final = ".json.gz"

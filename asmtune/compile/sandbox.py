@@ -152,7 +152,7 @@ class Sandbox:
             return self._process
         self.close()
         self._log = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115
-        command = [sys.executable, "-m", "asmtune.compile.child", str(self._memory_bytes)]
+        command = [sys.executable, "-m", "asmtune.compile.child_main", str(self._memory_bytes)]
         self._process = start(command, self._log)
         return self._process
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from asmtune.base.errors import CompileError, ParseError, StoreError
 from asmtune.base.fingerprint import version_of
 from asmtune.base.settings import Settings
-from asmtune.compile import entries
+from asmtune.compile import artifact_codec as entries
 from asmtune.compile.artifacts import Place, get_from, put_into
 from asmtune.compile.children import borrowed
 from asmtune.compile.lower import Request

@@ -18,10 +18,10 @@ from asmtune.base.errors import CompileError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.compile import worker
 from asmtune.compile.artifacts import ArtifactCache, Place
+from asmtune.compile.fallback_dir import ArtifactWarning
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
 from asmtune.compile.sandbox import Sandbox
-from asmtune.compile.standin import ArtifactWarning
 from asmtune.compile.worker import Compiled
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target

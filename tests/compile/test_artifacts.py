@@ -17,9 +17,9 @@ import pytest
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.fallback_dir import ArtifactWarning
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
-from asmtune.compile.standin import ArtifactWarning
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure

@@ -29,7 +29,7 @@ from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import StrangeError, admit, breaks, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem
 
-CHILD = "asmtune.compile.child"
+CHILD = "asmtune.compile.child_main"
 CONFIGS = [Config({"BLOCK": block}) for block in (256, 512, 1024, 2048)]
 SLOW = [Config({"BLOCK": 1 << 17}, num_warps=1, maxnreg=cap) for cap in (None, 64)]
 """LLVM needs minutes for each."""

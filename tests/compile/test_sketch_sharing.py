@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.settings import Settings
-from asmtune.compile.child import BackEnd
-from asmtune.compile.families import families, tiles
+from asmtune.compile.batching import families, tiles
+from asmtune.compile.child_main import BackEnd
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, sketch_configs, sketch_one
 from asmtune.core.config import Config

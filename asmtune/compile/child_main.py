@@ -1,6 +1,6 @@
 """The back end's process: requests on stdin, artifacts on stdout, one JSON a line.
 
-Run as `python -m asmtune.compile.child`, once a worker, and kept; whoever
+Run as `python -m asmtune.compile.child_main`, once a worker, and kept; whoever
 started it may kill it at any moment. Before each stage it says which one, so
 that the one that never returned is known.
 """
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
 from asmtune.base.processes import die_with_parent, own_stdout
-from asmtune.compile.edited import MLIR, edited, ttgir_of
+from asmtune.compile.ir_override import MLIR, edited, ttgir_of
 from asmtune.compile.stages import Run, toolchain_of
 from asmtune.core.ir_overrides import Override
 from asmtune.core.records.artifacts import Failure
