@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.trace.writer import TraceWriter
+from asmtune.store.trace.writer import TraceWriter
 from benchmarks.packages import processes
 from benchmarks.packages.catalogue import AGAIN, FRESH, PLAIN, PROGRAMS, WARM, Program
 from benchmarks.packages.processes import Place, run_program

@@ -19,9 +19,9 @@ from asmtune.replay.flow import replay
 from asmtune.replay.results import ReplayReport
 from asmtune.replay.traces import recordings
 from asmtune.score.scorers import make_scorer
-from asmtune.trace.reader import read_trace
-from asmtune.trace.run import Header, Run
-from asmtune.trace.writer import TraceWriter
+from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import Header, Run
+from asmtune.store.trace.writer import TraceWriter
 from tests.trace_runs import HEADER, batch, compiled, measured
 
 KERNELS = Path(__file__).parent / "replay_data" / "kernels"

@@ -25,13 +25,13 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.trace import folder as places
-from asmtune.trace.folder import find_run, names_run, run_files
-from asmtune.trace.forms import decoded, encoded
-from asmtune.trace.reader import read_summary, read_trace
-from asmtune.trace.rows import Timing
-from asmtune.trace.run import Ending, Run
-from asmtune.trace.writer import MOST_FORESEEN, TraceWarning, TraceWriter
+from asmtune.store.trace import folder as places
+from asmtune.store.trace.folder import find_run, names_run, run_files
+from asmtune.store.trace.json_codec import decoded, encoded
+from asmtune.store.trace.reader import read_summary, read_trace
+from asmtune.store.trace.rows import Timing
+from asmtune.store.trace.run import Ending, Run
+from asmtune.store.trace.writer import MOST_FORESEEN, TraceWarning, TraceWriter
 from tests.trace_runs import (
     BROKEN,
     DEFAULT,
@@ -166,7 +166,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from tests.trace_runs import HEADER, batch
-from asmtune.trace import TraceWriter
+from asmtune.store.trace import TraceWriter
 
 writer = TraceWriter(Path(sys.argv[1]), HEADER)
 for number in range(10**9):
@@ -195,7 +195,7 @@ FULL = """
 import resource, sys, warnings
 from pathlib import Path
 from tests.trace_runs import HEADER, batch
-from asmtune.trace import TraceWriter
+from asmtune.store.trace import TraceWriter
 
 warnings.simplefilter("always")
 writer = TraceWriter(Path(sys.argv[1]), HEADER)

@@ -11,9 +11,9 @@ from asmtune.core.records.features import Features
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.trace.rows import Cost
-from asmtune.trace.run import Ending, Header
-from asmtune.trace.writer import TraceWriter
+from asmtune.store.trace.rows import Cost
+from asmtune.store.trace.run import Ending, Header
+from asmtune.store.trace.writer import TraceWriter
 
 DEFAULT = Config({"BLOCK": 64}, num_warps=2)
 FAST = Config({"BLOCK": 256}, num_warps=4)

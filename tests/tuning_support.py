@@ -27,7 +27,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.measure.clock import Subject
 from asmtune.measure.policy import TimingPolicy
-from asmtune.store.shelf import Shelf
+from asmtune.store.safe_store import Shelf
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions
 from asmtune.tuning.presets import EFFORTS

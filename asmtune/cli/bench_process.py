@@ -27,7 +27,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.nvml import read_clocks
 from asmtune.regression.environment import environment_here
 from asmtune.regression.timing import timed
-from asmtune.trace.forms import encoded
+from asmtune.store.trace.json_codec import encoded
 
 
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

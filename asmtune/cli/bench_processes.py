@@ -15,7 +15,7 @@ from asmtune.bench.process import Child, ChildGoneError, Started
 from asmtune.cli.bench_rows import Wanted, wanted_to_json
 from asmtune.regression.run import BenchRun, Environment, Missed, Process, Timed
 from asmtune.regression.timing import timing_words
-from asmtune.trace.forms import decoded
+from asmtune.store.trace.json_codec import decoded
 
 COMMAND: Final = (sys.executable, "-m", "asmtune.cli.bench_process")
 

@@ -200,7 +200,7 @@ def clear(
 @contextmanager
 def _existing(where: str | None) -> Iterator[Store | None]:
     """The user's store, opened only where there is one: reading makes no file."""
-    from asmtune.store import places
+    from asmtune.store import location as places
     from asmtune.store.database import Store
 
     home = places.home(_where(where))
@@ -217,7 +217,7 @@ def _where(where: str | None) -> str:
 
 def _place(where: str | None) -> str:
     """The store as messages name it: a URL may hold a password."""
-    from asmtune.store import places
+    from asmtune.store import location as places
 
     return places.shown(_where(where))
 

@@ -23,8 +23,8 @@ from asmtune.report.explained import explained_json
 from asmtune.report.explanation import explanation
 from asmtune.report.run_documents import run_json
 from asmtune.report.runs import run_report
-from asmtune.trace.folder import find_run, names_run
-from asmtune.trace.reader import read_trace
+from asmtune.store.trace.folder import find_run, names_run
+from asmtune.store.trace.reader import read_trace
 
 
 class Code(StrEnum):

@@ -23,8 +23,8 @@ from asmtune.replay.traces import NOTE, Recording, recordings
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import replay_table
 from asmtune.score.scorers import make_scorer, scorer_names
-from asmtune.trace.folder import find_run, names_run
-from asmtune.trace.reader import read_trace
+from asmtune.store.trace.folder import find_run, names_run
+from asmtune.store.trace.reader import read_trace
 
 
 def replay(

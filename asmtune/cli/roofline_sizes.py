@@ -15,9 +15,9 @@ from asmtune.base.errors import InputError
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.lookup import Lookup
-from asmtune.trace.folder import runs_of
-from asmtune.trace.reader import read_summary
-from asmtune.trace.run import Summary
+from asmtune.store.trace.folder import runs_of
+from asmtune.store.trace.reader import read_summary
+from asmtune.store.trace.run import Summary
 
 KeyOf = Callable[[Shape], TuneKey]
 """The key of a launch of a module at a shape."""

@@ -13,9 +13,9 @@ from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
 from asmtune.report.run_documents import runs_json
 from asmtune.report.runs import runs_table
-from asmtune.trace.folder import run_files
-from asmtune.trace.reader import read_summary
-from asmtune.trace.run import Summary
+from asmtune.store.trace.folder import run_files
+from asmtune.store.trace.reader import read_summary
+from asmtune.store.trace.run import Summary
 
 
 def runs(

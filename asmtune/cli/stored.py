@@ -16,12 +16,12 @@ from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.store.layers import find_tuned, store_exists
 from asmtune.store.lookup import Lookup
-from asmtune.store.shelf import open_user_store
+from asmtune.store.safe_store import open_user_store
 from asmtune.store.shipped import shipped_of
 
 if TYPE_CHECKING:
     from asmtune.dispatch.autotuner import AsmAutotuner
-    from asmtune.store.shelf import Shelf
+    from asmtune.store.safe_store import Shelf
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def user_shelf(settings: Settings) -> Shelf | None:
     Raises:
         StoreError: its folder cannot be looked into.
     """
-    from asmtune.store import places
+    from asmtune.store import location as places
 
     home = places.home(settings.store_where)
     if isinstance(home, Path) and not store_exists(home):

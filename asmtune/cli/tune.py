@@ -16,8 +16,8 @@ from asmtune.cli.tune_options import Asked
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import shapes_of
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
-from asmtune.trace.reader import read_trace
-from asmtune.trace.rows import Cost
+from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.rows import Cost
 
 if TYPE_CHECKING:
     from asmtune.tuning.options import TuneResult

@@ -46,7 +46,7 @@ def _record(miss: Miss, choices: Mapping[str, Any]) -> TuneRecord | None:
     """The whole record of a key whose config alone was read."""
     from asmtune.base.settings import Settings
     from asmtune.store.layers import find_tuned
-    from asmtune.store.shelf import open_user_store
+    from asmtune.store.safe_store import open_user_store
     from asmtune.tuning.identity import expected_of
 
     shelf = open_user_store(Settings.from_environment())

@@ -155,7 +155,7 @@ def inductor_config(key: TuneKey, choice: Choice) -> Config:
 
 def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
     """The record, with its timings, that a looked up config is of."""
-    from asmtune.store.shelf import open_user_store
+    from asmtune.store.safe_store import open_user_store
 
     records = open_user_store(Settings.from_environment()).records(key.kernel, key.device)
     same = (record for record in records if key_digest(record.key) == key_digest(key))

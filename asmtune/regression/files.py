@@ -18,7 +18,7 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.json_checks import parse_json, printable
 from asmtune.regression.run import BenchRun, Why
-from asmtune.trace.forms import decoded, encoded
+from asmtune.store.trace.json_codec import decoded, encoded
 
 FORMAT: Final = "asmtune-bench"
 VERSION: Final = 1

@@ -20,7 +20,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.json_checks import parse_json
 from asmtune.regression.files import check_times, of_form, read_text, write_text
 from asmtune.regression.run import BenchRun, Environment, Subject
-from asmtune.trace.forms import decoded, encoded
+from asmtune.store.trace.json_codec import decoded, encoded
 
 FORMAT: Final = "asmtune-bench-history"
 VERSION: Final = 1

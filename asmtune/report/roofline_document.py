@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from asmtune.report.documents import document_text
 from asmtune.roofline.points import Chart, Entry, Point
-from asmtune.trace.forms import encoded
+from asmtune.store.trace.json_codec import encoded
 
 FORMAT: Final = "asmtune-roofline"
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from asmtune.report.documents import document_text
 from asmtune.report.run_facts import funnel_steps, progress_of, seconds_by_stage
-from asmtune.trace.forms import encoded
-from asmtune.trace.run import Run, Summary
+from asmtune.store.trace.json_codec import encoded
+from asmtune.store.trace.run import Run, Summary
 
 RUN_FORMAT: Final = "asmtune-run"
 RUNS_FORMAT: Final = "asmtune-runs"

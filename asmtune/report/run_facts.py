@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from asmtune.trace.rows import Timing
-from asmtune.trace.run import Run
+from asmtune.store.trace.rows import Timing
+from asmtune.store.trace.run import Run
 
 
 class Step(NamedTuple):

@@ -22,8 +22,8 @@ from asmtune.report.cells import (
     words,
 )
 from asmtune.report.run_facts import funnel_steps, progress_of, seconds_by_stage
-from asmtune.trace.rows import Cost, Timing
-from asmtune.trace.run import Run, Summary
+from asmtune.store.trace.rows import Cost, Timing
+from asmtune.store.trace.run import Run, Summary
 
 MOST_ROWS: Final = 25
 """Timed configs that the table shows; JSON has all."""

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from asmtune.report.cells import dtype_words, number, one_line, words
 from asmtune.report.tuning import result_line
-from asmtune.trace.run import Ending, Header
+from asmtune.store.trace.run import Ending, Header
 
 if TYPE_CHECKING:
     from asmtune.search.state import State

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Connection, inspect, select, true
 
 from asmtune.base.errors import StoreError
-from asmtune.store import codec, predictions, rows, tables, trials
+from asmtune.store import codec, predictions, rows, tables
+from asmtune.store import partial_runs as trials
 from asmtune.store.faults import ELSEWHERE, damaged
 from asmtune.store.lookup import DIGITS_SHOWN, Finding
 from asmtune.store.sqlite import SCHEMA_VERSION

@@ -9,7 +9,8 @@ from sqlalchemy import ColumnElement, Connection
 
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.store import checks, codec, predictions, rows, tables, trials
+from asmtune.store import checks, codec, predictions, rows, tables
+from asmtune.store import partial_runs as trials
 from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import DIGITS_SHOWN, Finding, Lookup, StoreWarning, judged
 from asmtune.store.provisional import ProvisionalStore

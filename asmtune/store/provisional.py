@@ -11,7 +11,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.store import codec, predictions, rows, tables, trials
+from asmtune.store import codec, predictions, rows, tables
+from asmtune.store import partial_runs as trials
 from asmtune.store.lookup import (
     Prediction,
     Remembered,

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from asmtune.base.errors import StoreError
-from asmtune.store import faults, files, places
+from asmtune.store import faults, files
+from asmtune.store import location as places
 from asmtune.store.faults import DamagedStoreError, translated
 
 _T = TypeVar("_T")

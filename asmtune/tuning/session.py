@@ -24,8 +24,8 @@ from asmtune.measure.preserve import preserved
 from asmtune.score.base import for_dtypes
 from asmtune.search.state import State
 from asmtune.store.lookup import Remembered
-from asmtune.store.shelf import Shelf
-from asmtune.trace.run import Ending, Header
+from asmtune.store.safe_store import Shelf
+from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.compiling import Pulse
 from asmtune.tuning.experience import Experience
 from asmtune.tuning.finals import Decision

@@ -15,10 +15,10 @@ from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.records.verdicts import Verdict
 from asmtune.search.state import State
-from asmtune.store.shelf import Shelf
-from asmtune.trace.rows import Cost
-from asmtune.trace.run import Ending, Header
-from asmtune.trace.writer import TraceWriter
+from asmtune.store.safe_store import Shelf
+from asmtune.store.trace.rows import Cost
+from asmtune.store.trace.run import Ending, Header
+from asmtune.store.trace.writer import TraceWriter
 from asmtune.tuning.finals import Decision
 from asmtune.tuning.objective import pareto_front
 

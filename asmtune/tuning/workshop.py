@@ -20,7 +20,7 @@ from asmtune.core.space.space import Space
 from asmtune.funnel.flow import Funnel
 from asmtune.score.scorers import make_scorer
 from asmtune.store.layers import find_tuned
-from asmtune.store.shelf import Shelf, open_user_store
+from asmtune.store.safe_store import Shelf, open_user_store
 from asmtune.tuning.experience import experience
 from asmtune.tuning.identity import provenance, with_files
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult

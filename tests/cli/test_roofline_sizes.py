@@ -16,8 +16,8 @@ from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.store.lookup import Lookup
-from asmtune.trace.run import Ending
-from asmtune.trace.writer import TraceWriter
+from asmtune.store.trace.run import Ending
+from asmtune.store.trace.writer import TraceWriter
 from tests.pinned import needs_shipped
 from tests.sample_kernels import scale, scale_problem
 from tests.trace_runs import ENDING, FAST, HEADER

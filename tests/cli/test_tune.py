@@ -20,7 +20,7 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.trace.run import Ending, Header
+from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from tests.trace_runs import write_run
 

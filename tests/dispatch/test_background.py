@@ -185,7 +185,7 @@ def test_a_neighbour_serves_meanwhile(host: Host, told: Told) -> None:
 
 def test_busy_is_asked_again(host: Host, told: Told) -> None:
     """A key that another process tunes is asked for again, and tuned when that lets it go."""
-    from asmtune.store.shelf import Shelf
+    from asmtune.store.safe_store import Shelf
     from asmtune.tuning.identity import provenance
 
     at = miss()

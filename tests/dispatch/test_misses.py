@@ -329,7 +329,7 @@ def test_busy_is_not_final(host: Host) -> None:
     at = miss()
     with store(host) as opened:
         opened.save(record(miss(1 << 20), SLOWEST))
-    from asmtune.store.shelf import Shelf
+    from asmtune.store.safe_store import Shelf
 
     shelf = Shelf(str(host.folder / "store.sqlite"))
     resolver = host.resolver(choices={"on_busy": "heuristic"})

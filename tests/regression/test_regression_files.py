@@ -25,7 +25,7 @@ from asmtune.regression.history import (
     write_history,
 )
 from asmtune.regression.run import Missed
-from asmtune.trace.forms import encoded
+from asmtune.store.trace.json_codec import encoded
 from tests.bench_runs import run_of, simulated, subject, timed
 
 RUN = replace(simulated(0, one=10.0, two=20.0), missed=(Missed(subject("three"), "failed", "no"),))

@@ -17,9 +17,9 @@ from asmtune.report.cells import changes, varying
 from asmtune.report.run_documents import run_json, runs_json
 from asmtune.report.run_facts import funnel_steps, seconds_by_stage
 from asmtune.report.runs import MOST_ROWS, NOT_ENDED, costs_table, run_report, runs_table
-from asmtune.trace.reader import read_summary, read_trace
-from asmtune.trace.run import Ending, Run
-from asmtune.trace.writer import TraceWriter
+from asmtune.store.trace.reader import read_summary, read_trace
+from asmtune.store.trace.run import Ending, Run
+from asmtune.store.trace.writer import TraceWriter
 from tests.trace_runs import (
     BROKEN,
     DEFAULT,

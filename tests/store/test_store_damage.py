@@ -19,12 +19,12 @@ from store_records import PROVENANCE, record
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import files, interchange, tables
-from asmtune.store.claims import Claim, Request
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.store.flights import Pace
+from asmtune.store.lease import Pace
+from asmtune.store.lease_row import Claim, Request
 from asmtune.store.lookup import StoreWarning
-from asmtune.store.shelf import Shelf
+from asmtune.store.safe_store import Shelf
 
 Damage = Callable[[bytes, st.DataObject], bytes]
 

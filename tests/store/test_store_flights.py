@@ -18,11 +18,12 @@ from store_records import PROVENANCE, record, timed
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import owners, tables
-from asmtune.store.claims import Claim
+from asmtune.store import process_ids as owners
+from asmtune.store import tables
 from asmtune.store.database import Store
-from asmtune.store.flights import Pace
-from asmtune.store.shelf import Shelf
+from asmtune.store.lease import Pace
+from asmtune.store.lease_row import Claim
+from asmtune.store.safe_store import Shelf
 
 KEY = record().key
 FAST = Pace(beat_s=0.1, stale_s=1.0, poll_s=0.02, poll_most_s=0.1)

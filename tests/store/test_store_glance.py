@@ -16,9 +16,10 @@ from store_records import PROVENANCE, record, records
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import glance, predictions
+from asmtune.store import fast_lookup as glance
+from asmtune.store import predictions
 from asmtune.store.database import Store
-from asmtune.store.glance import Glimpse, Seen
+from asmtune.store.fast_lookup import Glimpse, Seen
 from asmtune.store.lookup import Prediction
 
 KEY = record().key

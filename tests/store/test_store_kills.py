@@ -21,7 +21,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.database import Store
-from asmtune.store.shelf import Shelf
+from asmtune.store.safe_store import Shelf
 
 KILLS = 200
 KILLS_OF_A_STORE = 10

@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 
 from asmtune.base.errors import StoreError
 from asmtune.cli import cache
-from asmtune.store import places
+from asmtune.store import location as places
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
-from asmtune.store.shelf import Shelf
+from asmtune.store.safe_store import Shelf
 
 KEY = record().key
 

@@ -15,7 +15,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey
 from asmtune.store.database import Store
 from asmtune.store.lookup import Prediction, StoreWarning
-from asmtune.store.shelf import Shelf
+from asmtune.store.safe_store import Shelf
 
 KEY = record().key
 GUESS = Prediction(KEY, Config({"BLOCK_M": 32, "EVEN": True}, maxnreg=96), 6.25, PROVENANCE)

@@ -13,7 +13,8 @@ from sqlalchemy import URL, create_engine
 from sqlalchemy.pool import NullPool
 from store_records import PROVENANCE, record
 
-from asmtune.store import codec, glance, tables
+from asmtune.store import codec, tables
+from asmtune.store import fast_lookup as glance
 from asmtune.store.database import Store
 from asmtune.store.lookup import Prediction, Remembered
 

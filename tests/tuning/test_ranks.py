@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.trace.folder import run_files
+from asmtune.store.trace.folder import run_files
 from asmtune.tuning.identity import provenance
 from asmtune.tuning.watching import Nobody
 from tests.store.children import finish, memory_folder, say, start

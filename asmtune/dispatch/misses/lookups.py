@@ -14,7 +14,7 @@ from asmtune.core.records.tuned import Provenance
 from asmtune.core.space.own import own_config
 from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.neighbours import nearest
-from asmtune.store.glance import Glimpse, Seen, glance
+from asmtune.store.fast_lookup import Glimpse, Seen, glance
 from asmtune.store.layers import find_tuned
 from asmtune.store.shipped import shipped_lookup, shipped_of
 
@@ -41,7 +41,7 @@ class Lookup:
         if self._glimpse.sure:
             found = shipped_lookup(key, self.expected)
         else:
-            from asmtune.store.shelf import open_user_store
+            from asmtune.store.safe_store import open_user_store
 
             found = find_tuned(key, self.expected, open_user_store(self.settings))
         if found.outcome != "hit" or found.record is None:
@@ -53,7 +53,7 @@ class Lookup:
         """What an earlier process predicted for the key; with the space's own config."""
         seen = self._glimpse.seen
         if not self._glimpse.sure:
-            from asmtune.store.shelf import open_user_store
+            from asmtune.store.safe_store import open_user_store
 
             made = open_user_store(self.settings).predicted(self.miss.key, self.expected)
             seen = None if made is None else Seen(made.config, "predicted", made.predicted_us)
@@ -63,7 +63,7 @@ class Lookup:
 
     def nearest(self) -> Config | None:
         """The config of the nearest neighbour, of the user's store or among what is shipped."""
-        from asmtune.store.shelf import open_user_store
+        from asmtune.store.safe_store import open_user_store
 
         key = self.miss.key
         own = open_user_store(self.settings).records(key.kernel, key.device)

@@ -6,7 +6,7 @@ from typing import Final
 
 from asmtune.dispatch.misses.answers import Miss
 from asmtune.dispatch.options import DecoratorOptions
-from asmtune.store.glance import Seen
+from asmtune.store.fast_lookup import Seen
 
 HOST_LAUNCH_US: Final = 6.8
 """What a launch costs the host: `@triton.jit` without arguments on an H200 machine, where

@@ -13,9 +13,9 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.report.cells import dtype_words, words
 from asmtune.store import interchange
-from asmtune.trace.folder import find_run, names_run
-from asmtune.trace.reader import read_trace
-from asmtune.trace.run import Run
+from asmtune.store.trace.folder import find_run, names_run
+from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import Run
 
 
 @dataclass(frozen=True)

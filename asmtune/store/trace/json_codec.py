@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 from asmtune.base.errors import InputError
 from asmtune.core.config import OPTION_DEFAULTS, Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.trace.rows import Timed, Timing
-from asmtune.trace.run import Header
+from asmtune.store.trace.rows import Timed, Timing
+from asmtune.store.trace.run import Header
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ _FUNCTION: Final = "function"
 
 
 def encoded(record: Any) -> Any:
-    """A record of `asmtune.trace.run` as JSON values; what is None is left out.
+    """A record of `asmtune.store.trace.run` as JSON values; what is None is left out.
 
     Numbers keep 6 significant digits, and those that JSON does not have become null.
     """
@@ -77,7 +77,7 @@ def decoded_header(values: Mapping[str, Any], where: str) -> tuple[str, Header]:
 
 
 def decoded(kind: type[T], value: Any, where: str) -> T:
-    """A value of a type of `asmtune.trace.run` from JSON values.
+    """A value of a type of `asmtune.store.trace.run` from JSON values.
 
     Raises:
         InputError: it is not of that type; says where, and which field.

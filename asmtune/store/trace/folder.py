@@ -13,7 +13,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.records.values import to_json
-from asmtune.trace.run import Header
+from asmtune.store.trace.run import Header
 
 SUFFIX: Final = ".jsonl"
 MOST_RUNS: Final = 200

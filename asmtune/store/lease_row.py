@@ -9,7 +9,8 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, 
 
 from asmtune.base.fingerprint import digest
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.store import codec, owners, rows
+from asmtune.store import codec, rows
+from asmtune.store import process_ids as owners
 from asmtune.store.database import Store
 from asmtune.store.lookup import minor
 from asmtune.store.tables import flights

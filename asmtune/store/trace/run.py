@@ -12,7 +12,7 @@ from asmtune.base.fingerprint import versions
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
-from asmtune.trace.rows import Batch, Compiled, Cost, Foreseen, Timed, Timing, Trial
+from asmtune.store.trace.rows import Batch, Compiled, Cost, Foreseen, Timed, Timing, Trial
 
 
 def _now() -> str:

@@ -24,9 +24,9 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.store.claims import Request
 from asmtune.store.database import Store
-from asmtune.store.flights import Flight, Pace, Watch, fly
+from asmtune.store.lease import Flight, Pace, Watch, fly
+from asmtune.store.lease_row import Request
 from asmtune.store.lookup import Lookup, Prediction, Remembered, StoreWarning
 
 _T = TypeVar("_T")

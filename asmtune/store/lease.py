@@ -23,9 +23,9 @@ from typing import Protocol, Self, TypeVar
 
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import owners
-from asmtune.store.claims import Claim, Holder, Request
+from asmtune.store import process_ids as owners
 from asmtune.store.database import Store
+from asmtune.store.lease_row import Claim, Holder, Request
 
 _T = TypeVar("_T")
 

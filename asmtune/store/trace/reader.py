@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from asmtune.base.errors import InputError
-from asmtune.trace.forms import decoded, decoded_header
-from asmtune.trace.rows import Batch, Cost, Foreseen, Timed, Trial
-from asmtune.trace.run import Ending, Run, Summary
+from asmtune.store.trace.json_codec import decoded, decoded_header
+from asmtune.store.trace.rows import Batch, Cost, Foreseen, Timed, Trial
+from asmtune.store.trace.run import Ending, Run, Summary
 
 
 @dataclass(frozen=True)

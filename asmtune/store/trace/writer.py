@@ -15,10 +15,10 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.trace import folder as places
-from asmtune.trace.forms import encoded, encoded_header
-from asmtune.trace.rows import Compiled, Cost, Dropped, Prediction, Timed, Timing
-from asmtune.trace.run import Ending, Header
+from asmtune.store.trace import folder as places
+from asmtune.store.trace.json_codec import encoded, encoded_header
+from asmtune.store.trace.rows import Compiled, Cost, Dropped, Prediction, Timed, Timing
+from asmtune.store.trace.run import Ending, Header
 
 MOST_FORESEEN: Final = 300
 """Configs whose prediction is kept, the best by rank; of the rest their number."""
