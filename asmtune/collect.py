@@ -20,10 +20,10 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
-from asmtune.funnel.flow import Funnel
 from asmtune.measure.clock import GpuClock, Subject
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.race import Race
+from asmtune.predict.prune.flow import Funnel
 
 _EVERY_CONFIG: Final = TimingPolicy(
     coarse_rounds=5,

@@ -13,14 +13,14 @@ from asmtune.base.fingerprint import version_of
 from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import Oracle, Task
 from asmtune.core.records.verdicts import Verdict
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.error import ErrorTable, RankedTask
+from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.examples import Examples, TaskRows
+from asmtune.predict.score.learned import FEWEST, fit, rank
+from asmtune.predict.score.vectors import schema
 from asmtune.replay.judging import judged_moments
 from asmtune.replay.results import ScorerResult, TaskResult, kept_of
-from asmtune.score.error import ErrorTable, RankedTask
-from asmtune.score.error_file import Errors
-from asmtune.score.examples import Examples, TaskRows
-from asmtune.score.learned import FEWEST, fit, rank
-from asmtune.score.vectors import schema
 
 
 @dataclass(frozen=True)

@@ -30,15 +30,15 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.occupancy import occupancy
 from asmtune.core.oracle import load_oracle
-from asmtune.features.catalog import FEATURES
-from asmtune.features.profile import Profile, Segment
-from asmtune.features.reader import launch_features
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.profile import Profile, Segment
+from asmtune.predict.features.reader import launch_features
+from asmtune.predict.score.examples import TaskRows
+from asmtune.predict.score.learned import fit, rank
+from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.vectors import Scale, base_columns
 from asmtune.replay.results import CUTS, ScorerResult
 from asmtune.report.progress import ProgressBar
-from asmtune.score.examples import TaskRows
-from asmtune.score.learned import fit, rank
-from asmtune.score.scorers import make_scorer
-from asmtune.score.vectors import Scale, base_columns
 from asmtune.train import unseen_result
 from benchmarks.launches import Launch, Reader, TimedTask, read
 from benchmarks.provenance import RESULTS, write

@@ -24,7 +24,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.space.space import Space
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.score.learned import Learned
+from asmtune.predict.score.learned import Learned
 from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_trace
 from benchmarks.provenance import RESULTS, write

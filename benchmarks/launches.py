@@ -13,13 +13,13 @@ from asmtune.core.oracle import Oracle, Task
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
-from asmtune.features.profile import Profile
-from asmtune.funnel.flow import Funnel
-from asmtune.funnel.front import Front, Outcomes
-from asmtune.funnel.judge import Judge
 from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.profile import Profile
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import Front, Outcomes
+from asmtune.predict.prune.judge import Judge
+from asmtune.predict.score.learned import FEWEST
 from asmtune.replay.judging import judged
-from asmtune.score.learned import FEWEST
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
-from asmtune.score.scorers import make_scorer
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from benchmarks.provenance import RESULTS, write
 
 METRICS = {

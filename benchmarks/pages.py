@@ -15,11 +15,11 @@ from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.pruned import PruneReport
-from asmtune.funnel.flow import Funnel
-from asmtune.funnel.progress import NoProgress
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.progress import NoProgress
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code
-from asmtune.score.keep import Keep
-from asmtune.score.scorers import make_scorer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

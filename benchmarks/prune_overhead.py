@@ -60,10 +60,10 @@ def judged(scorer: str) -> dict[str, Any]:
     from asmtune.base.settings import Settings
     from asmtune.compile.toolchain import Toolchain
     from asmtune.core.hardware.shipped import load_target
-    from asmtune.funnel.flow import Funnel
     from asmtune.kernels import tiled_matmul as matmul
+    from asmtune.predict.prune.flow import Funnel
+    from asmtune.predict.score.scorers import make_scorer
     from asmtune.report.documents import report_json
-    from asmtune.score.scorers import make_scorer
 
     front_end, settings = Stopwatch(), Settings.from_environment()
     front_end.watch(Toolchain, "specialise")

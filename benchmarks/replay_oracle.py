@@ -18,10 +18,10 @@ from pathlib import Path
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import load_oracle
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer, scorer_names
 from asmtune.replay.flow import replay
 from asmtune.report.progress import ProgressBar
-from asmtune.score.scorers import make_scorer, scorer_names
 from benchmarks.provenance import RESULTS, write
 
 

@@ -20,11 +20,11 @@ from typing import Any
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import load_oracle
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.replay.plans import BUDGETS, Plan
 from asmtune.replay.strategies import NOISE, replay_strategies
 from asmtune.report.progress import ProgressBar
-from asmtune.score.scorers import make_scorer
 from asmtune.search.base import Limits, Pace
 from asmtune.search.strategies import strategy_names
 from asmtune.tuning.presets import EFFORTS, Effort

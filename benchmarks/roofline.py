@@ -17,12 +17,12 @@ from pathlib import Path
 from asmtune.base.settings import Settings
 from asmtune.cli.roofline_subjects import Wanted
 from asmtune.core.hardware.shipped import load_target
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.roofline_document import chart_json
 from asmtune.report.roofline_figure import draw
 from asmtune.roofline.clock import PairClock, check_gpu
 from asmtune.roofline.survey import Survey
-from asmtune.score.scorers import make_scorer
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = {

@@ -16,9 +16,9 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.features.launch import LaunchReading
-from asmtune.features.reader import ProfileReader
 from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.predict.features.launch import LaunchReading
+from asmtune.predict.features.reader import ProfileReader
 from tests.sample_kernels import tensor
 
 Launch = Callable[[Problem, Config, str], LaunchReading]

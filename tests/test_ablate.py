@@ -18,10 +18,10 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import load_oracle
-from asmtune.features.profile import Profile
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.features.profile import Profile
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.replay.results import CUTS
-from asmtune.score.scorers import make_scorer
 from asmtune.train import leave_one_kernel_out, task_rows
 from benchmarks import ablate
 from benchmarks.ablate import ABLATIONS, ablated, report, unseen

@@ -24,10 +24,10 @@ from asmtune.core.oracle import load_oracle
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
 from asmtune.measure.clock import Subject
 from asmtune.measure.policy import TimingPolicy
-from asmtune.score.scorers import make_scorer
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from tests.sample_kernels import scale, scale_problem
 
 DTYPES = {"fp16": torch.float16, "fp32": torch.float32}

@@ -17,10 +17,10 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.features import registry
-from asmtune.features.catalog import FEATURES, schema
-from asmtune.features.reader import ProfileReader
 from asmtune.ir.asm.cubin import read_cubin
+from asmtune.predict.features import registry
+from asmtune.predict.features.catalog import FEATURES, schema
+from asmtune.predict.features.reader import ProfileReader
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
 
 Compile = Callable[[Problem, Config, str], Artifact]

@@ -19,10 +19,10 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
-from asmtune.score.base import Candidate
-from asmtune.score.keep import Keep
-from asmtune.score.scorers import make_scorer
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import make_scorer
 from tests.sample_kernels import (
     described_sums,
     one_pointer,

@@ -26,10 +26,17 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.features import Features
 from asmtune.core.records.values import to_json
 from asmtune.core.space.space import Space
-from asmtune.funnel.caps import BEST_SHARE, LEAST_SHARE, MOST, CapSource, caps_of, derived_caps
-from asmtune.funnel.flow import Funnel
 from asmtune.ir.ttir.accumulators import accumulator_registers
-from asmtune.score.scorers import make_scorer
+from asmtune.predict.prune.caps import (
+    BEST_SHARE,
+    LEAST_SHARE,
+    MOST,
+    CapSource,
+    caps_of,
+    derived_caps,
+)
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from tests.sample_kernels import product_problem
 
 ORACLE = Path(__file__).parents[2] / "shared" / "oracle"

@@ -12,11 +12,11 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
-from asmtune.funnel.front import Front
-from asmtune.funnel.picking import COMPILES, SAMPLE, bytes_us, first_pick, small_pick
-from asmtune.score.roofline import LAUNCH_US
-from asmtune.score.scorers import make_scorer
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.picking import COMPILES, SAMPLE, bytes_us, first_pick, small_pick
+from asmtune.predict.score.roofline import LAUNCH_US
+from asmtune.predict.score.scorers import make_scorer
 from tests.tuning_support import problem, space
 
 WIDE = Space(

@@ -22,15 +22,15 @@ from asmtune.core.records.features import Features
 from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.funnel import judge
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune import judge
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score import keep as keep_module
+from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.error import ErrorTable, RankedTask
+from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.documents import report_csv, report_json
-from asmtune.score import keep as keep_module
-from asmtune.score.base import Candidate
-from asmtune.score.error import ErrorTable, RankedTask
-from asmtune.score.error_file import Errors
-from asmtune.score.keep import Keep
-from asmtune.score.scorers import make_scorer
 from tests.sample_kernels import product_problem, scale_problem
 
 BLOCKS = Space({"BLOCK": (64, 100, 128, 256, 512, 1024), "num_warps": (4, 8)})

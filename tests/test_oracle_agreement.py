@@ -18,7 +18,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.artifacts import Failure
-from asmtune.features.reader import ProfileReader
+from asmtune.predict.features.reader import ProfileReader
 
 ORACLE = Path(__file__).parents[2] / "shared" / "oracle"
 KERNELS = ("gemm", "softmax", "layernorm", "broadcast_relu", "gemm_bias_gelu", "attention")

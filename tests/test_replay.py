@@ -22,13 +22,13 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import Oracle, Row, Task, load_oracle
 from asmtune.core.records.features import Features
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.replay import judging
 from asmtune.replay.flow import replay
 from asmtune.replay.judging import judged_moments
 from asmtune.replay.results import CUTS, cut_sizes, geometric_mean, kept_of
-from asmtune.score.base import Candidate
-from asmtune.score.scorers import make_scorer
 
 DATA = Path(__file__).parent / "replay_data"
 TIMINGS = DATA / "timings.json"

@@ -13,10 +13,10 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import load_oracle
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.replay.plans import Mark, Plan, PlanResult, Replayed
 from asmtune.replay.strategies import RecordedTimer, replay_strategies
-from asmtune.score.scorers import make_scorer
 from asmtune.search.base import Limits, Pace
 from asmtune.search.strategies import strategy_names
 

@@ -14,11 +14,11 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_files import kernel_file
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.replay.flow import replay
 from asmtune.replay.results import ReplayReport
 from asmtune.replay.traces import recordings
-from asmtune.score.scorers import make_scorer
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import Header, Run
 from asmtune.store.trace.writer import TraceWriter

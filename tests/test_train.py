@@ -13,11 +13,11 @@ from asmtune.base.settings import Settings
 from asmtune.cli.app import run
 from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import load_oracle
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.examples import Examples
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.replay.results import CUTS
-from asmtune.score.error_file import Errors
-from asmtune.score.examples import Examples
-from asmtune.score.scorers import make_scorer
 from asmtune.train import (
     examples,
     leave_one_kernel_out,

@@ -7,5 +7,5 @@ import triton.language  # noqa: F401
 import asmtune.cli.app
 import asmtune.cli.tuning_queue
 import asmtune.dispatch
-import asmtune.funnel
+import asmtune.predict.prune
 import asmtune.tuning.session  # noqa: F401

@@ -22,11 +22,11 @@ ALSO: Final = {
         "asmtune.dispatch.reconfigure",
     ),
     "Offline": (
-        "asmtune.funnel.Funnel",
-        "asmtune.score.keep.Keep",
+        "asmtune.predict.prune.Funnel",
+        "asmtune.predict.score.keep.Keep",
         "asmtune.core.kernel_module.load_kernel_module",
-        "asmtune.features.registry.register",
-        "asmtune.features.registry.register_launch",
+        "asmtune.predict.features.registry.register",
+        "asmtune.predict.features.registry.register_launch",
     ),
     "Records": (
         "asmtune.core.records.PruneReport",

@@ -12,7 +12,7 @@ from website.blocks import ROOT
 from website.labels import ABLATED, CUT_HEADS, CUTS, GROUPS, OPERATIONS, REPLAYED, TASKS
 
 RESULTS: Final = ROOT / "benchmarks" / "results"
-FILES: Final = {"error": ROOT / "asmtune" / "score" / "data" / "error.json"}
+FILES: Final = {"error": ROOT / "asmtune" / "predict" / "score" / "data" / "error.json"}
 
 
 @cache

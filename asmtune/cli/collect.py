@@ -15,8 +15,8 @@ from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.funnel.flow import Funnel
-from asmtune.score.scorers import make_scorer
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 
 
 def collect(

@@ -35,7 +35,7 @@ def targets(json_: Json = False) -> None:
 
 def features(json_: Json = False) -> None:
     """List the features that are read off a compiled config."""
-    from asmtune.features.catalog import FEATURES
+    from asmtune.predict.features.catalog import FEATURES
 
     rows = [
         {"feature": f.name, "unit": f.unit, "group": f.group, "meaning": f.meaning}
@@ -46,7 +46,7 @@ def features(json_: Json = False) -> None:
 
 def rules(json_: Json = False) -> None:
     """List the rules, and which of them drop a config."""
-    from asmtune.score.rules import RULES
+    from asmtune.predict.score.rules import RULES
 
     rows = [
         {

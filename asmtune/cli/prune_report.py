@@ -17,16 +17,16 @@ from asmtune.cli.output import write_result
 from asmtune.cli.pages import measured_times, page_of
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.pruned import PruneReport
-from asmtune.funnel.flow import Funnel
-from asmtune.funnel.notes import DEFAULT_FAILS
-from asmtune.funnel.sketching import check_compile
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.notes import DEFAULT_FAILS
+from asmtune.predict.prune.sketching import check_compile
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.documents import report_csv, report_json
 from asmtune.report.explorer.page import report_html
 from asmtune.report.progress import ProgressBar
 from asmtune.report.saved import read_reports
 from asmtune.report.tables import prune_table
-from asmtune.score.keep import Keep
-from asmtune.score.scorers import make_scorer
 
 Subject = Annotated[
     str,

@@ -72,11 +72,11 @@ def roofline(
     machine, settings = load_target(target), Settings.from_environment()
     # Load Triton, which is not needed before the input was read.
     from asmtune.cli.roofline_subjects import Wanted
-    from asmtune.funnel.flow import Funnel
+    from asmtune.predict.prune.flow import Funnel
+    from asmtune.predict.score.scorers import make_scorer
     from asmtune.report.roofline_figure import check_figures
     from asmtune.roofline.clock import PairClock, check_gpu
     from asmtune.roofline.survey import Survey
-    from asmtune.score.scorers import make_scorer
 
     if {Format.svg, Format.png} & {form for form, _ in forms}:
         check_figures()

@@ -14,10 +14,10 @@ from asmtune.cli.output import write_result
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import Oracle, load_oracle
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import scorers_table
-from asmtune.score.scorers import make_scorer
 
 if TYPE_CHECKING:
     from asmtune.train import MomentRows, Unseen

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.features.execution import Run
 from asmtune.ir.asm.nvptx import OpClass, classify
 from asmtune.ir.asm.nvsass import classify_sass
 from asmtune.ir.asm.program import Program
+from asmtune.predict.features.execution import Run
 
 _KEPT: Final = (
     OpClass.TENSOR,

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from asmtune.core.oracle import Oracle
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.base import Candidate, Scorer, for_dtypes, moments_of, without_kernel
 from asmtune.replay.judging import Judged, judged_moments
 from asmtune.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult, kept_of
-from asmtune.score.base import Candidate, Scorer, for_dtypes, moments_of, without_kernel
 
 BEFORE: Final = "{}, before compiling"
 """Name of a scorer's result on sketches."""

@@ -13,7 +13,7 @@ from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.oracle import Oracle, Task
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Verdict
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from asmtune.core.oracle import Oracle, Row
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.base import Scorer, for_dtypes, without_kernel
 from asmtune.replay.judging import Judged, judged_moments
 from asmtune.replay.plans import Mark, Plan, PlanResult, Replayed
-from asmtune.score.base import Scorer, for_dtypes, without_kernel
 from asmtune.search.base import Insight, NoObserver
 from asmtune.search.loop import run
 from asmtune.search.state import State

@@ -10,13 +10,13 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.features.code import CodeView
 from asmtune.features.code_views import ptx_view, sass_view
-from asmtune.features.execution import Run, executions
-from asmtune.features.reader import ProfileReader
-from asmtune.funnel.judge import Judge
 from asmtune.ir.asm.inlined import relocated
 from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.ir.asm.sass import parse_sass
 from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.execution import Run, executions
+from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.prune.judge import Judge
 
 
 class CodeReader:

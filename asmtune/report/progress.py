@@ -18,7 +18,7 @@ from rich.progress import (
 class ProgressBar:
     """A bar with a rate and an estimate; silent where stderr is no terminal.
 
-    Use as a context manager; it is an `asmtune.funnel.Progress`.
+    Use as a context manager; it is an `asmtune.predict.prune.Progress`.
     """
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.core.records.features import Features
-from asmtune.features.catalog import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class TuningProgress:
 
     Where stderr is no terminal only the latter is shown. Use as a context manager, within which
     warnings take one line each; it is an `asmtune.tuning.watching.Audience` and an
-    `asmtune.funnel.Progress`.
+    `asmtune.predict.prune.Progress`.
 
     Args:
         problems: how many there are.

@@ -17,11 +17,11 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.timings import Outcome
 from asmtune.core.records.verdicts import Verdict
-from asmtune.funnel.front import Front
 from asmtune.measure.device import device_name
 from asmtune.measure.effects import Effects
 from asmtune.measure.policy import TimingPolicy
 from asmtune.measure.rehearsal import CheckOptions
+from asmtune.predict.prune.front import Front
 from asmtune.roofline.survey import Subject
 
 

@@ -14,9 +14,9 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.timings import Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
-from asmtune.funnel.front import Front
-from asmtune.funnel.picking import first_pick
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.picking import first_pick
 from asmtune.roofline.counts import Counts, Load
 from asmtune.roofline.points import Chart, Entry, Point
 from asmtune.roofline.roofs import roofs_of

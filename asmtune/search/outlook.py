@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.core.records.verdicts import Verdict
-from asmtune.score.base import Candidate, moments_of
-from asmtune.score.vectors import BASE, base_columns
+from asmtune.predict.score.base import Candidate, moments_of
+from asmtune.predict.score.vectors import BASE, base_columns
 from asmtune.search.axes import Axes
 from asmtune.search.base import Insight
 from asmtune.search.state import State

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 from asmtune.core.config import Config
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.funnel.flow import Funnel
-from asmtune.funnel.front import Front
-from asmtune.score.base import moments_of, ranked_by
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import Front
+from asmtune.predict.score.base import moments_of, ranked_by
 from asmtune.search.state import Known
 from asmtune.store.codec import config_text
 from asmtune.store.lookup import Remembered

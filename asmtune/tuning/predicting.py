@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.funnel.picking import first_pick, small_pick
 from asmtune.measure.preserve import preserved
+from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.store.lookup import Prediction
 from asmtune.tuning.options import TuneJob
 from asmtune.tuning.workshop import Workshop

@@ -17,11 +17,11 @@ from asmtune.core.config import Config
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
-from asmtune.funnel.front import Front
 from asmtune.measure.effects import Effects
 from asmtune.measure.preserve import preserved
-from asmtune.score.base import for_dtypes
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import Front
+from asmtune.predict.score.base import for_dtypes
 from asmtune.search.state import State
 from asmtune.store.lookup import Remembered
 from asmtune.store.safe_store import Shelf

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from asmtune.base.errors import CompileError, MeasureError
 from asmtune.core.records.verdicts import Verdict
-from asmtune.funnel.caps import caps_for
-from asmtune.funnel.flow import Funnel
-from asmtune.funnel.front import Front
 from asmtune.measure.statistics import prepare
+from asmtune.predict.prune.caps import caps_for
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import Front
 from asmtune.search.base import Ended, Insight
 from asmtune.search.loop import run
 from asmtune.search.state import State

@@ -17,8 +17,8 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.records.tuned import Provenance, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
-from asmtune.score.scorers import make_scorer
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.layers import find_tuned
 from asmtune.store.safe_store import Shelf, open_user_store
 from asmtune.tuning.experience import experience

@@ -20,8 +20,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.features.profile import Profile
-from asmtune.features.reader import ProfileReader
+from asmtune.predict.features.profile import Profile
+from asmtune.predict.features.reader import ProfileReader
 from benchmarks.ladder import gemm
 
 Size = Mapping[str, int]

@@ -33,7 +33,7 @@ def fitted(folder: Path) -> float:
     from dataclasses import replace
 
     from asmtune.base.settings import Settings
-    from asmtune.score.learned import Learned
+    from asmtune.predict.score.learned import Learned
 
     start = time.perf_counter()
     scorer = Learned(replace(Settings.from_environment(), cache_dir=folder))

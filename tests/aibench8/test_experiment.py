@@ -25,7 +25,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.measure.policy import TimingPolicy
-from asmtune.score.scorers import make_scorer
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.presets import EFFORTS
 from benchmarks.aibench8 import __main__ as command

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from command_lines import Commands
 
-from asmtune.features.catalog import FEATURES
-from asmtune.score.rules import RULES
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.score.rules import RULES
 
 REPOSITORY = Path(__file__).parents[2]
 TIMINGS = REPOSITORY / "tests" / "replay_data" / "timings.json"

@@ -21,7 +21,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure, Sketch
-from asmtune.features.sketch.reader import SketchReader
+from asmtune.predict.features.sketch.reader import SketchReader
 from tests.compile.readings import admit, whole
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
 

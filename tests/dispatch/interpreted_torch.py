@@ -122,7 +122,7 @@ def main() -> None:
     found["threads"], found["gradient"] = threads(), gradient()
     wrapped = torch.library.wrap_triton(asm_autotune(space=SPACE, key=["n"])(even(add)))
     found["wrapped"] = launch(wrapped)
-    heavy = ("sklearn", "sqlalchemy", "asmtune.tuning.session", "asmtune.funnel.flow")
+    heavy = ("sklearn", "sqlalchemy", "asmtune.tuning.session", "asmtune.predict.prune.flow")
     found["loaded"] = [name for name in heavy if name in sys.modules]
     print(json.dumps(found))  # noqa: T201
 

@@ -16,7 +16,7 @@ from asmtune.core.space.space import Space
 from asmtune.dispatch.misses import resolver as misses
 from asmtune.dispatch.misses.answers import Miss
 from asmtune.dispatch.misses.resolver import MissWarning, Resolver
-from asmtune.score.roofline import LAUNCH_US as LEAST_US
+from asmtune.predict.score.roofline import LAUNCH_US as LEAST_US
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.tuning.identity import provenance
@@ -217,8 +217,8 @@ def test_small_by_size_or_predicate(host: Host) -> None:
 
 def test_many_bytes_are_surely_not_small(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch that moves more bytes than its own launch allows is not sketched at all."""
-    from asmtune.funnel import picking
-    from asmtune.funnel.front import Front
+    from asmtune.predict.prune import picking
+    from asmtune.predict.prune.front import Front
 
     def sketched(*_: Any) -> Any:
         raise AssertionError("it was sketched")
@@ -235,7 +235,7 @@ def test_sketches_of_a_prediction_serve_the_tuning(
     """What was sketched to see whether a problem is small is not sketched again to tune it."""
     monkeypatch.setattr(misses, "HOST_LAUNCH_US", LEAST_US * 1.2)
     asked: list[dict[str, Any]] = []
-    from asmtune.funnel.front import Front
+    from asmtune.predict.prune.front import Front
 
     plain = Front.verdicts
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.features.chain import chain_cycles
-from asmtune.features.steps import BARRIER_LATENCY, PRODUCT_LATENCY, Action, Step
 from asmtune.kernels import tiled_matmul as matmul
+from asmtune.predict.features.chain import chain_cycles
+from asmtune.predict.features.steps import BARRIER_LATENCY, PRODUCT_LATENCY, Action, Step
 from tests.launch_kernels import Launch, pointers
 from tests.workload.workload_kernels import tma_gemm
 

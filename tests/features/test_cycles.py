@@ -9,12 +9,12 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.rates import MMA_SYNC_SHARE
 from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.core.problem import Problem
-from asmtune.features import locality
-from asmtune.features.catalog import FEATURES
-from asmtune.features.cycles import conflict_ways, program_cycles
-from asmtune.features.execution import executions
-from asmtune.features.reader import launch_features
 from asmtune.kernels import tiled_matmul as matmul
+from asmtune.predict.features import locality
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.cycles import conflict_ways, program_cycles
+from asmtune.predict.features.execution import executions
+from asmtune.predict.features.reader import launch_features
 from tests.launch_kernels import Launch, column_copy, looped, many_powers, pointers, two_loops
 from tests.sample_kernels import product_problem, scale_problem
 

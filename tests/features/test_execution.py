@@ -9,10 +9,10 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.features.execution import executions, match_loops
-from asmtune.features.launch import LaunchReading
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
+from asmtune.predict.features.execution import executions, match_loops
+from asmtune.predict.features.launch import LaunchReading
 from tests.launch_kernels import (
     Launch,
     causal_attention,

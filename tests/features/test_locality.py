@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.features.cycles import program_cycles
-from asmtune.features.execution import executions
-from asmtune.features.launch import LaunchReading
-from asmtune.features.locality import Locality
+from asmtune.predict.features.cycles import program_cycles
+from asmtune.predict.features.execution import executions
+from asmtune.predict.features.launch import LaunchReading
+from asmtune.predict.features.locality import Locality
 from tests.launch_kernels import Launch, column_copy, pointers
 from tests.sample_kernels import scale_problem
 

@@ -18,15 +18,15 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Sketch
-from asmtune.features.launch import LaunchReading
-from asmtune.features.profile import Profile
-from asmtune.features.reader import ProfileReader, launch_features
-from asmtune.features.sketch.reader import SketchReader
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.analysis import Call, analyse
 from asmtune.ir.ttir.work import Work
-from asmtune.score.roofline import predict
-from asmtune.score.vectors import base_columns
+from asmtune.predict.features.launch import LaunchReading
+from asmtune.predict.features.profile import Profile
+from asmtune.predict.features.reader import ProfileReader, launch_features
+from asmtune.predict.features.sketch.reader import SketchReader
+from asmtune.predict.score.roofline import predict
+from asmtune.predict.score.vectors import base_columns
 from tests.asm.fixture_kernels import fused_math, lock_add, nested, tma_gemm
 from tests.launch_kernels import looped, persistent, pointers
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor

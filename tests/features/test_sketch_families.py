@@ -15,9 +15,9 @@ from asmtune.compile.pool import sketch_one
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import from_python_module
 from asmtune.core.records.artifacts import Sketch
-from asmtune.features.reader import launch_features
-from asmtune.features.sketch.reader import SketchReader
 from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.predict.features.reader import launch_features
+from asmtune.predict.features.sketch.reader import SketchReader
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "families"
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if m.name[0] != "_")

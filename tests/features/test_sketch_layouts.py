@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.features.sketch.layouts import Basis, Layout, layout_of
+from asmtune.predict.features.sketch.layouts import Basis, Layout, layout_of
 
 POWERS = st.sampled_from([1, 2, 4, 8])
 MMA2 = "#ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [2, 2], instrShape = [16, 8]}>"  # noqa: E501

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from asmtune.features.chain import chain_cycles
-from asmtune.features.steps import COPY_LATENCY, LATENCY, Action, Step, steps_of
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.asm.program import Program
 from asmtune.ir.asm.ptx import parse_ptx
+from asmtune.predict.features.chain import chain_cycles
+from asmtune.predict.features.steps import COPY_LATENCY, LATENCY, Action, Step, steps_of
 from tests.asm.asm_dumps import fixture_listing, ptx_names
 
 

@@ -16,8 +16,8 @@ from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Artifact
-from asmtune.features.reader import ProfileReader
 from asmtune.kernels import tiled_matmul as matmul
+from asmtune.predict.features.reader import ProfileReader
 from asmtune.store.database import Store
 from asmtune.tuning.session import Session
 from tests.gpu import gpu_kernels

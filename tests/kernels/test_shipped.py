@@ -131,7 +131,7 @@ def test_first_launch_takes_what_is_shipped(tmp_path: Path) -> None:
     assert {name: launch[name] for name in wanted if name in launch} == wanted
     roots = {name.partition(".")[0] for name in found["loaded"]}
     assert "sklearn" not in roots
-    assert "asmtune.funnel" not in found["loaded"]
+    assert "asmtune.predict.prune" not in found["loaded"]
 
 
 def test_what_is_stale_goes(tmp_path: Path) -> None:

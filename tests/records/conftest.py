@@ -8,9 +8,9 @@ from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
-from asmtune.score.keep import Keep
-from asmtune.score.scorers import make_scorer
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import make_scorer
 from tests.sample_kernels import scale_problem
 
 

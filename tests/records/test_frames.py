@@ -15,7 +15,7 @@ from asmtune.base.errors import AsmtuneError
 from asmtune.core.config import Config
 from asmtune.core.records.features import Features
 from asmtune.core.records.pruned import PruneReport
-from asmtune.features.catalog import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.documents import report_csv
 
 UNIT_WORDS = {"B": "bytes", "cycle": "cycles", "FLOP": "flops", "4 B": "words"}

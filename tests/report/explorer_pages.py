@@ -18,13 +18,13 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
-from asmtune.funnel.progress import NoProgress
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.progress import NoProgress
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explorer.code import CodeMaker, carried_code
 from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import Timings
-from asmtune.score.keep import Keep
-from asmtune.score.scorers import make_scorer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

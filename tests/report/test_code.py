@@ -19,9 +19,9 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.features.code import NO_SOURCES, CodeView
-from asmtune.features.launch import LaunchReading
 from asmtune.ir.asm.groups import Group
 from asmtune.ir.asm.nvptx import OpClass
+from asmtune.predict.features.launch import LaunchReading
 from asmtune.report.code import CodeReader
 from tests import sample_kernels
 from tests.asm.fixture_kernels import nested

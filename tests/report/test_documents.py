@@ -13,7 +13,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.features import Features
 from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.features.catalog import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.documents import FORMAT, VERSION, report_csv, report_json
 
 

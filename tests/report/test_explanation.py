@@ -20,17 +20,17 @@ from asmtune.core.records.features import Features
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.features.catalog import FEATURES
-from asmtune.features.reader import ProfileReader
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.roofline import predict, terms_us
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code import CodeReader
 from asmtune.report.comparison import compared
 from asmtune.report.explained import Code, Explained, try_out
 from asmtune.report.explanation import explanation
 from asmtune.report.quantities import QUANTITIES, amount
-from asmtune.score.keep import Keep
-from asmtune.score.roofline import predict, terms_us
-from asmtune.score.scorers import make_scorer
 from tests.sample_kernels import product_problem, scale_problem
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}

@@ -21,12 +21,12 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.funnel.flow import Funnel
 from asmtune.measure.policy import TimingPolicy
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.roofline import clock as clocks
 from asmtune.roofline.clock import PairClock, check_gpu
 from asmtune.roofline.survey import Subject, Survey
-from asmtune.score.scorers import make_scorer
 from asmtune.store.lookup import Lookup
 from asmtune.store.shipped import shipped_records
 from asmtune.tuning.identity import key_of, provenance
@@ -217,8 +217,8 @@ def test_a_kernel_of_which_nothing_can_be_read(
     survey: Survey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither FLOPs nor bytes: there is no place for it, and that is said."""
-    from asmtune.funnel.front import Front
     from asmtune.ir.ttir.work import Work
+    from asmtune.predict.prune.front import Front
 
     monkeypatch.setattr(Front, "works", lambda *_: [Work.unread((1, 1, 1))])
     with pytest.raises(CompileError, match="add: its IR tells neither FLOPs nor bytes"):

@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 from asmtune.core.config import Config
 from asmtune.core.records.features import Features
 from asmtune.core.records.verdicts import Verdict
-from asmtune.features.catalog import FEATURES
-from asmtune.score.advice import FASTER, HELPS, SPILLS, SPILLS_FEED, changed, nearest, suggestions
-from asmtune.score.roofline import ADVICE
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.score.advice import (
+    FASTER,
+    HELPS,
+    SPILLS,
+    SPILLS_FEED,
+    changed,
+    nearest,
+    suggestions,
+)
+from asmtune.predict.score.roofline import ADVICE
 
 
 def verdict(

@@ -13,8 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.base.errors import ParseError
-from asmtune.score.error import COUNTS, FLOOR, GAPS, MOST, Cut, ErrorTable, RankedTask, gaps_of
-from asmtune.score.error_file import ERROR_FILE, Errors, shipped_errors
+from asmtune.predict.score.error import (
+    COUNTS,
+    FLOOR,
+    GAPS,
+    MOST,
+    Cut,
+    ErrorTable,
+    RankedTask,
+    gaps_of,
+)
+from asmtune.predict.score.error_file import ERROR_FILE, Errors, shipped_errors
 
 NUMBERS = st.floats(0.0, 3.0, allow_nan=False)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from asmtune.base.errors import ParseError
-from asmtune.score.forest import Forest, check_archive
+from asmtune.predict.score.forest import Forest, check_archive
 
 COLUMNS = 6
 

@@ -20,14 +20,14 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.features import Features
-from asmtune.features.catalog import FEATURES
-from asmtune.score import examples, learned
-from asmtune.score.base import Candidate, for_dtypes, notes_of, ranked_by, without_kernel
-from asmtune.score.examples import MOST_ROWS, Examples, TaskRows
-from asmtune.score.learned import DATA, Learned, fit, rank
-from asmtune.score.roofline import Roofline
-from asmtune.score.scorers import make_scorer
-from asmtune.score.vectors import schema
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.score import examples, learned
+from asmtune.predict.score.base import Candidate, for_dtypes, notes_of, ranked_by, without_kernel
+from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
+from asmtune.predict.score.learned import DATA, Learned, fit, rank
+from asmtune.predict.score.roofline import Roofline
+from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.vectors import schema
 
 
 def features(seed: int, count: int = 40) -> list[Features]:

@@ -15,11 +15,11 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.core.problem import Problem
 from asmtune.core.records.features import Features
-from asmtune.features.catalog import FEATURES
-from asmtune.features.reader import launch_features
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.score.base import Candidate
-from asmtune.score.roofline import (
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.reader import launch_features
+from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.roofline import (
     ADVICE,
     DRAM_SHARE,
     LAUNCH_US,
@@ -31,7 +31,7 @@ from asmtune.score.roofline import (
     predict,
     terms_us,
 )
-from asmtune.score.scorers import make_scorer
+from asmtune.predict.score.scorers import make_scorer
 from tests.launch_kernels import Launch, chain, many_powers, pointers
 from tests.sample_kernels import scale, tensor
 

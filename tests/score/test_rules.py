@@ -24,10 +24,10 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.features import Features
 from asmtune.core.records.verdicts import Reason
-from asmtune.features.catalog import FEATURES
 from asmtune.ir.ttir.dots import Dot, find_dots
-from asmtune.score.base import Candidate
-from asmtune.score.rules import RULES, Rule, broken_rules
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.rules import RULES, Rule, broken_rules
 from tests.sample_kernels import product, product_problem, scale_problem, tensor
 
 ORACLE = Path(__file__).parents[3] / "shared" / "oracle" / "h200.json.gz"

@@ -15,10 +15,10 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.features import Features
-from asmtune.features.catalog import FEATURES
-from asmtune.features.reader import ProfileReader
-from asmtune.score.base import Candidate
-from asmtune.score.scorers import make_scorer, scorer_names
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.scorers import make_scorer, scorer_names
 from tests.sample_kernels import product_problem
 
 

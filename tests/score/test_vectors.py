@@ -9,10 +9,10 @@ import pytest
 
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.features import Features
-from asmtune.features.catalog import FEATURES
-from asmtune.score import vectors as module
-from asmtune.score.roofline import predict
-from asmtune.score.vectors import (
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.score import vectors as module
+from asmtune.predict.score.roofline import predict
+from asmtune.predict.score.vectors import (
     BASE,
     LEAST_US,
     NAMES,

@@ -13,9 +13,9 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.features import Features
 from asmtune.core.records.verdicts import Verdict
-from asmtune.score.base import Candidate
-from asmtune.score.scorers import make_scorer
-from asmtune.score.vectors import features_read
+from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.vectors import features_read
 from asmtune.search.base import Insight, Limits, Pace
 from asmtune.search.loop import run
 from asmtune.search.outlook import Outlook

@@ -12,7 +12,7 @@ import pytest
 from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
-from asmtune.funnel.progress import NoProgress
+from asmtune.predict.prune.progress import NoProgress
 from asmtune.tuning import compiling
 from asmtune.tuning.compiling import BackgroundCompiler, Pulse
 

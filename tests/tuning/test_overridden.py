@@ -18,7 +18,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.space.space import Space
-from asmtune.funnel.picking import first_pick, small_pick
+from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.store.database import Store
 from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_trace

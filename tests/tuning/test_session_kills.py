@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from asmtune.funnel.flow import Funnel
+from asmtune.predict.prune.flow import Funnel
 from asmtune.search.base import Pace
 from asmtune.store.database import Store
 from asmtune.tuning.identity import provenance

@@ -17,8 +17,8 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.features.code import CodeView
-from asmtune.funnel.progress import Progress
 from asmtune.ir.asm.groups import Group
+from asmtune.predict.prune.progress import Progress
 from asmtune.report.code import CodeReader
 from asmtune.report.explorer.packing import packed
 from asmtune.report.explorer.sources import pieces

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
-from asmtune.features.catalog import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.explorer.code import CarriedCode
 from asmtune.report.explorer.timings import Launch, Timings
 from asmtune.report.tables import worth

@@ -1,0 +1,260 @@
+"""Every feature. To add one, add a line here: listing, reports and docs follow.
+
+Counts are static, one for each instruction of the PTX, not weighted by how
+often it runs. "Hot" means the hottest loop: the deepest, with tensor
+instructions if there is one; the whole kernel where it has no loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from asmtune.ir.asm.counts import Counts
+from asmtune.ir.asm.memory import Direction, Space
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.predict.features.launch import LaunchReading
+from asmtune.predict.features.registry import FEATURES, Reading, register, register_launch, schema
+
+# Complete once this module is imported: take them from here.
+__all__ = ["FEATURES", "schema"]
+
+
+def _launch() -> None:
+    def option(name: str, default: float = 0.0) -> Callable[[Reading], float]:
+        return lambda r: float(r.artifact.metadata.get(name) or default)
+
+    group = "launch"
+    register("num_warps", "1", group, "Warps a program, producers included.", option("num_warps"))
+    register("num_stages", "1", group, "Depth of software pipelining.", option("num_stages"))
+    register("num_ctas", "1", group, "Programs a cluster.", option("num_ctas", 1.0))
+    register("maxnreg", "1", group, "Cap on registers a thread; 0 for none.", option("maxnreg"))
+
+
+def _resources() -> None:
+    group = "resources"
+    register(
+        "regs_per_thread",
+        "1",
+        group,
+        "Registers a thread, as ptxas allocates them.",
+        lambda r: r.resources.regs_per_thread,
+    )
+    register(
+        "spill_words",
+        "4 B",
+        group,
+        "Words a thread keeps in local memory for want of registers.",
+        lambda r: r.resources.spill_words,
+    )
+    register(
+        "stack_bytes",
+        "B",
+        group,
+        "Local memory a thread, with the functions it calls.",
+        lambda r: r.resources.stack_bytes,
+    )
+    register(
+        "shared_bytes",
+        "B",
+        group,
+        "Shared memory a program, as launched.",
+        lambda r: r.artifact.shared_bytes,
+    )
+    register(
+        "code_bytes", "B", group, "Machine code of the kernel.", lambda r: r.resources.code_bytes
+    )
+
+
+def _occupancy() -> None:
+    group = "occupancy"
+    register(
+        "programs_per_sm",
+        "1",
+        group,
+        "Programs that fit on an SM at once.",
+        lambda r: r.occupancy.programs_per_sm,
+    )
+    register(
+        "programs_per_sm_by_registers",
+        "1",
+        group,
+        "Programs that an SM's registers allow.",
+        lambda r: r.occupancy.limit_registers,
+    )
+    register(
+        "programs_per_sm_by_shared",
+        "1",
+        group,
+        "Programs that an SM's shared memory allows.",
+        lambda r: r.occupancy.limit_shared,
+    )
+    register(
+        "occupancy",
+        "1",
+        group,
+        "Resident warps over those that an SM can hold.",
+        lambda r: r.occupancy.fraction,
+    )
+
+
+def _text() -> None:
+    names = {
+        "mma_sync": "mma.sync",
+        "wgmma": "wgmma.mma_async",
+        "tcgen05_mma": "tcgen05.mma",
+        "cp_async": "cp.async",
+        "cp_async_bulk": "cp.async.bulk",
+        "bar_sync": "bar.sync",
+        "bra": "bra",
+        "ret": "ret",
+    }
+
+    def occurrences(mnemonic: str) -> Callable[[Reading], float]:
+        return lambda r: r.text[mnemonic]
+
+    for name, mnemonic in names.items():
+        meaning = f"Occurrences of {mnemonic} in the whole PTX, with all its forms."
+        register(f"text_{name}", "1", "text", meaning, occurrences(mnemonic))
+
+
+def _instructions() -> None:
+    def every(counts: Counts) -> float:
+        return sum(counts.instructions.values())
+
+    def in_loops(kind: OpClass) -> Callable[[Reading], float]:
+        return lambda r: sum(n for d, n in r.counts.by_class.get(kind, {}).items() if d)
+
+    def total(kind: OpClass) -> Callable[[Reading], float]:
+        return lambda r: r.counts.total(kind)
+
+    def hot(kind: OpClass) -> Callable[[Reading], float]:
+        return lambda r: r.hot.total(kind)
+
+    group = "instructions"
+    register("instructions", "1", group, "Instructions of the kernel.", lambda r: every(r.counts))
+    register(
+        "instructions_hot", "1", group, "Instructions of the hot loop.", lambda r: every(r.hot)
+    )
+    register("loops", "1", group, "Loops that work.", lambda r: _loops(r))
+    register("loop_depth", "1", group, "Depth of the deepest loop.", lambda r: _depth(r))
+    for kind in OpClass:
+        word = kind.value.replace("_", " ")
+        register(f"{kind}_all", "1", group, f"{word.capitalize()} instructions.", total(kind))
+        register(
+            f"{kind}_in_loops", "1", group, f"Of these, inside loops ({word}).", in_loops(kind)
+        )
+        register(f"{kind}_hot", "1", group, f"Of these, in the hot loop ({word}).", hot(kind))
+
+
+def _loops(reading: Reading) -> float:
+    return sum(loop.role == "work" for loop in reading.program.loops)
+
+
+def _depth(reading: Reading) -> float:
+    return max(reading.program.block_depths, default=0)
+
+
+def _work() -> None:
+    def flops(counts: Counts) -> float:
+        return sum(sum(depths.values()) for depths in counts.cta_flops.values())
+
+    def moved(space: Space, direction: Direction) -> Callable[[Reading], float]:
+        return lambda r: sum(r.hot.thread_bytes.get((space, direction), {}).values())
+
+    group = "work"
+    register(
+        "tensor_flops",
+        "FLOP",
+        group,
+        "Tensor arithmetic of one pass over the kernel's text by a program.",
+        lambda r: flops(r.counts),
+    )
+    register(
+        "tensor_flops_hot",
+        "FLOP",
+        group,
+        "Tensor arithmetic of one trip of the hot loop by a program.",
+        lambda r: flops(r.hot),
+    )
+    spaces: tuple[Space, ...] = ("global", "shared")
+    directions: tuple[Direction, ...] = ("load", "store")
+    for space in spaces:
+        for direction in directions:
+            register(
+                f"{space}_{direction}_bytes_hot",
+                "B",
+                group,
+                f"Bytes of {space} memory a thread {direction}s in one trip of the hot loop.",
+                moved(space, direction),
+            )
+
+
+def _grid() -> None:
+    group = "grid"
+    register_launch("programs", "1", group, "Programs of the launch.", lambda r: r.work.programs)
+    register_launch(
+        "waves", "1", group, "Programs over those that the machine holds.", lambda r: r.waves
+    )
+    register_launch(
+        "tail", "1", group, "Share of the last wave's places that stay empty.", lambda r: r.tail
+    )
+    register_launch(
+        "trips", "1", group, "Runs of the most often run code, a program.", lambda r: r.cycles.trips
+    )
+    register_launch(
+        "unique_bytes",
+        "B",
+        group,
+        "Different bytes that the launch reads and writes.",
+        lambda r: r.unique_bytes,
+    )
+
+
+def _cycles() -> None:
+    def cycles(name: str) -> Callable[[LaunchReading], float]:
+        return lambda r: getattr(r.cycles, name)
+
+    group = "cycles"
+    units = {
+        "tensor": "the tensor cores",
+        "issue": "issue slots",
+        "shared": "shared memory",
+        "l1": "L1 and the load-store units",
+        "special": "the special function units",
+    }
+    for name, unit in units.items():
+        meaning = f"Cycles of {unit} of an SM that one program takes."
+        register_launch(f"{name}_cycles", "cycle", group, meaning, cycles(name))
+    register_launch(
+        "latency_cycles",
+        "cycle",
+        group,
+        "Cycles of one program's chain of latencies, were it alone on an SM.",
+        cycles("latency"),
+    )
+    register_launch(
+        "longest_cycles",
+        "cycle",
+        group,
+        "The same for the program whose loops take most trips.",
+        cycles("longest"),
+    )
+    totals = {
+        "l2_bytes": ("B", "Bytes between an SM and L2, a program."),
+        "spill_bytes": ("B", "Bytes of spilled registers through L1, a program."),
+        "flops": ("FLOP", "Tensor arithmetic of one program, as the assembly has it."),
+        "instructions": ("1", "Warp instructions of one program, weighted by execution."),
+        "barriers": ("1", "Barriers that one warp meets, weighted by execution."),
+    }
+    for name, (unit, meaning) in totals.items():
+        register_launch(f"program_{name}", unit, "program", meaning, cycles(name))
+
+
+_launch()
+_resources()
+_occupancy()
+_text()
+_instructions()
+_work()
+_grid()
+_cycles()

@@ -1,0 +1,199 @@
+"""The chain of latencies of a stretch of code: how long one warp takes, alone on an SM.
+
+A walk along the instructions in the text's order. Each starts when what it reads is
+ready; waits, barriers and memory order hold back what follows; nothing else does,
+since ptxas schedules freely within a block. Asynchronous copies and products end
+later, and only a wait for their group feels it, so that the depth of a pipeline
+shows as it is. A loop is walked several times: what a trip takes once the first
+ones are through is what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE, tensor_rate
+from asmtune.ir.asm.memory import access
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.partitions import block_threads
+from asmtune.ir.asm.program import Program
+from asmtune.ir.asm.tensor import tensor_ops
+from asmtune.predict.features.steps import (
+    ACCESSES,
+    BARRIER_LATENCY,
+    COPIES,
+    LINKED,
+    PRODUCT_LATENCY,
+    Action,
+    Step,
+    steps_of,
+)
+
+_FILLING: Final = 5
+_PIPELINED: Final = 12
+"""Trips of a pipelined loop that are not counted, and that are: each waits for one of
+the trips before it, so that they come in bursts."""
+
+_LINKED_CLASSES: Final = frozenset({OpClass.GLOBAL, OpClass.ASYNC_COPY, OpClass.ATOMIC})
+_COMPUTE: Final = Action.COMPUTE
+_NEVER: Final = float("-inf")
+
+
+class _Walk:
+    """A warp on its way, and what is still under way beside it."""
+
+    def __init__(self, warps: int, stages: int) -> None:
+        self.barrier = BARRIER_LATENCY if warps > 1 else 0.0
+        self.stages = max(1, stages)
+        self.ready: dict[str, float] = {}
+        self.floor = self.memory = self.last = self.issued = 0.0
+        self.tensor_free = self.link_free = _NEVER
+        self.copies: list[float] = []
+        self.copying = self.multiplying = _NEVER
+        self.products: list[float] = []
+        self.bulks: list[float] = []
+        self.bulk = _NEVER
+
+    def trip(self, steps: Sequence[Step]) -> float:
+        """Walks once; returns when the last instruction starts."""
+        self.bulk = _NEVER
+        ready, last = self.ready, self.last
+        for step in steps:
+            action, reads, writes, latency, _, _ = step
+            start = self.floor
+            for name in reads:
+                at = ready.get(name, _NEVER)
+                if at > start:
+                    start = at
+            if action is _COMPUTE:
+                done = start + latency
+            else:
+                start, done = self._take(step, start)
+            if start > last:
+                last = start
+            for name in writes:
+                ready[name] = done
+        self.bulks.append(self.bulk)
+        # The next trip is issued after this one.
+        self.floor = self.last = last
+        return last
+
+    def _take(self, step: Step, start: float) -> tuple[float, float]:
+        """When a step that is no plain arithmetic starts, and when its result is there."""
+        action = step.action
+        if action in ACCESSES:
+            return self._access(step, start)
+        if action is Action.BARRIER:
+            start = max(start, self.issued, self.memory)
+            self.memory = start + self.barrier
+        elif action is Action.MMA:
+            start = max(start, self.tensor_free)
+            self.tensor_free = start + step.busy
+            return start, self.tensor_free + step.latency
+        elif action is Action.PRODUCT:
+            self.tensor_free = max(start, self.tensor_free) + step.busy
+            self.multiplying = self.tensor_free + PRODUCT_LATENCY
+        elif action is Action.PRODUCT_COMMIT:
+            self.products.append(self.multiplying)
+            self.multiplying = _NEVER
+        elif action is Action.COPY_COMMIT:
+            self.copies.append(self.copying)
+            self.copying = _NEVER
+        else:
+            start = max(start, self._awaited(action, step.still))
+            self.floor = start
+        return start, start
+
+    def _access(self, step: Step, start: float) -> tuple[float, float]:
+        action = step.action
+        start = max(start, self.memory)
+        self.issued = max(self.issued, start)
+        done = start + step.latency
+        if action in LINKED:
+            # In order: a load may read what was stored before, so that ptxas keeps both.
+            self.link_free = max(start, self.link_free) + step.busy
+            done = self.link_free + step.latency
+        if action is Action.COPY:
+            self.copying = max(self.copying, done)
+        elif action is Action.BULK:
+            self.bulk = max(self.bulk, done)
+        return start, done
+
+    def _awaited(self, action: Action, still: int) -> float:
+        """When the groups that a wait is for are done."""
+        if action is Action.BULK_WAIT:
+            trips = [*self.bulks, self.bulk]
+            place = len(trips) - self.stages
+            return trips[place] if place >= 0 else _NEVER
+        groups = self.copies if action is Action.COPY_WAIT else self.products
+        done = groups[: max(0, len(groups) - still)]
+        latest = max(done, default=_NEVER)
+        del groups[: len(done)]
+        return latest
+
+
+def chain_cycles(steps: Sequence[Step], warps: int, stages: int, repeats: bool) -> float:
+    """Cycles of one pass over a stretch by one warp, the SM being its own.
+
+    Args:
+        steps: the stretch.
+        warps: of the program.
+        stages: depth of pipelines whose waits do not tell, those of bulk copies.
+        repeats: whether it is a loop's body, of which a late trip counts.
+    """
+    walk = _Walk(warps, stages)
+    if not repeats:
+        return walk.trip(steps)
+    pipelined = any(step.action in COPIES for step in steps)
+    first, counted = (_FILLING, _PIPELINED) if pipelined else (1, 2)
+    ends = [walk.trip(steps) for _ in range(first + counted)]
+    return (ends[-1] - ends[-1 - counted]) / counted
+
+
+def program_chains(
+    program: Program, target: Target, warps: int, stages: int
+) -> dict[int | None, float]:
+    """Cycles of one pass over each loop's own code, by position; None for what is outside all.
+
+    Args:
+        program: a kernel.
+        target: the machine.
+        warps: of a program, as compiled.
+        stages: depth of software pipelining, as compiled.
+    """
+    blocks: dict[int | None, list[int]] = {}
+    for block, loop in enumerate(program.innermost_loops):
+        # Where code polls a barrier, the loop around it waits.
+        while loop is not None and program.loops[loop].role == "wait":
+            loop = program.loops[loop].parent
+        blocks.setdefault(loop, []).append(block)
+    busy = _busy(program, target)
+    return {
+        loop: chain_cycles(
+            steps_of((item for block in own for item in program.body(block)), busy),
+            warps,
+            stages,
+            repeats=loop is not None,
+        )
+        for loop, own in blocks.items()
+    }
+
+
+def _busy(program: Program, target: Target) -> dict[int, float]:
+    """Cycles of the tensor cores, or of the way to L2, that all warps of a program take."""
+    threads = block_threads(program)
+    found: dict[int, float] = {}
+    for item in program.instructions:
+        if classify(item.opcode) in _LINKED_CLASSES:
+            moved = access(item)
+            running = threads[program.block_of(item.index)] or target.warp_size
+            found[item.index] = (moved.bytes or 0) * running / L2_BYTES_PER_CYCLE if moved else 0.0
+    for index, op in tensor_ops(program).items():
+        running = threads[program.block_of(index)] or target.warp_size
+        cycles = (op.flops_per_cta(running) or 0) / tensor_rate(target, op.kind, op.a_type or "f16")
+        # A warp's mma.sync runs on one of the SM's four tensor cores.
+        idle = 4 * target.warp_size / running if op.kind in ("mma.sync", "wmma") else 1.0
+        found[index] = cycles * max(1.0, idle)
+    return found

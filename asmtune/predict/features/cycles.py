@@ -1,0 +1,194 @@
+"""Cycles of one program on one SM: each unit's throughput, and the chain of latencies.
+
+What the assembly does, weighted by how often it runs, over what the target's SM
+can do a cycle. Constants of the hardware that no datasheet gives come from
+microbenchmarks (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
+Architecture", 2024, arXiv 2402.13499, for sm_80 to sm_90) or were measured on an
+H200 over the recorded timings; each says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.rates import tensor_rate
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.execution import Run
+from asmtune.predict.features.locality import Locality
+from asmtune.predict.features.profile import Profile, Segment, Traffic
+
+DRAIN_LATENCY: Final = 400.0
+"""Cycles from a program's last instruction until its stores are through (measured)."""
+
+DEPENDENT_ISSUE: Final = 2.7
+"""Cycles between two instructions of one warp, for want of independent ones (measured)."""
+
+SPILL_LATENCY: Final = 20.0
+"""Cycles that a spilled word adds to a trip (measured)."""
+
+SHARED_SHARE: Final = 0.72
+"""Share of shared memory's peak that tensor operands reach (measured)."""
+
+CROSSED_COPY: Final = 16.0
+"""Ways of the banks' conflict where narrow copies transpose an operand (measured: tf32)."""
+
+_NOT_ISSUED: Final = frozenset({OpClass.MOVE, OpClass.CONSTANT})
+"""ptxas renames registers, and reads parameters as operands: no slots of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """One program's demands, in cycles of one SM unless it says otherwise.
+
+    Attributes:
+        tensor, issue, shared, l1, special: of the SM's units.
+        l2_bytes: bytes between the SM and L2.
+        latency: of the longest chain, were the program alone and all units free.
+        spill_bytes: through local memory.
+        flops: of its tensor instructions.
+        instructions: warp instructions.
+        barriers: executions of a barrier, a warp.
+        trips: executions of its hottest segment.
+        longest: of the chain of the program with most trips.
+    """
+
+    tensor: float
+    issue: float
+    shared: float
+    l1: float
+    special: float
+    l2_bytes: float
+    latency: float
+    spill_bytes: float
+    flops: float
+    instructions: float
+    barriers: float
+    trips: float
+    longest: float
+
+
+def program_cycles(profile: Profile, runs: Sequence[Run], work: Work, target: Target) -> Cycles:
+    """Demands of one program of a launch.
+
+    Args:
+        profile: the compiled config.
+        runs: executions of its segments, as `executions` gives.
+        work: of the launch.
+        target: the machine.
+    """
+    sums = _Sums(profile, target, Locality.of(profile, runs, work, target))
+    for segment, run in zip(profile.segments, runs, strict=True):
+        sums.add(segment, run)
+    return sums.total(max(run.times for run in runs))
+
+
+class _Sums:
+    """Adds segments up."""
+
+    def __init__(self, profile: Profile, target: Target, lines: Locality) -> None:
+        self.profile, self.target, self.lines = profile, target, lines
+        self.threads = profile.num_warps * target.warp_size
+        self.spilled = profile.static["spill_words"]
+        self.tensor = self.wavefronts = self.latency = self.longest = 0.0
+        self.flops = self.instructions = self.special = self.barriers = 0.0
+        self.shared = self.l2_bytes = lines.unseen_bytes
+
+    def add(self, segment: Segment, run: Run) -> None:
+        """Counts one segment, as often as it runs."""
+        times = run.times
+        issued = sum(n for kind, n in segment.classes.items() if kind not in _NOT_ISSUED)
+        self.instructions += issued * times
+        self.special += segment.classes.get(OpClass.SPECIAL, 0) * times
+        self.barriers += segment.classes.get(OpClass.BARRIER, 0) * times
+        self.tensor += self._tensor(segment) * times
+        self.flops += sum(segment.flops.values()) * times
+        self.shared += segment.operand_bytes * times / SHARED_SHARE
+        self.l2_bytes += segment.tma_bytes * times
+        self.shared += segment.tma_bytes * times
+        crossed = conflict_ways(segment)
+        for traffic, count in segment.traffic.items():
+            self._move(segment, traffic, count * times * crossed.get(traffic, 1.0))
+        # Where a warp has few others beside it, what ptxas cannot fill stays empty.
+        stalls = issued * DEPENDENT_ISSUE + self.spilled * SPILL_LATENCY
+        self.latency += (segment.chain + stalls) * times
+        self.longest += (segment.chain + stalls) * run.longest
+
+    def _tensor(self, segment: Segment) -> float:
+        return sum(
+            flops / tensor_rate(self.target, kind, operand)
+            for (kind, operand), flops in segment.flops.items()
+        )
+
+    def _move(self, segment: Segment, traffic: Traffic, times: float) -> None:
+        size = traffic.bytes * self.threads
+        if traffic.space == "shared":
+            self.shared += max(traffic.bytes, 4) * self.threads * times
+            return
+        if traffic.space != "global":
+            return
+        lanes = self.target.warp_size
+        stride = self.lines.strides.get(traffic.line, 1)
+        share = self.lines.shares.get(traffic.line, 1.0)
+        # Memory would allow wide pieces: narrow ones go along another axis than it does.
+        # A warp's bytes come in 32-byte sectors, and leave L1 128 bytes at a time.
+        sectors = max(1.0, traffic.bytes * lanes / 32)
+        narrow = traffic.line in self.lines.wide and traffic.bytes < 16
+        if stride > 1 or (narrow and traffic.bytes <= 2 and not self.lines.wide[traffic.line]):
+            sectors = float(lanes) * max(1.0, traffic.bytes / 32)
+        # Threads without an element of their own load nevertheless, but do not store.
+        kept = share if traffic.direction == "store" else 1.0
+        self.wavefronts += max(1.0, sectors / 4) * self.profile.num_warps * times * kept
+        cached = traffic.direction == "load" and not traffic.copies
+        missed = 1.0 - self.lines.hits.get(traffic.line, 0.0) if cached else 1.0
+        moved = max(size, sectors * 32 * self.profile.num_warps)
+        self.l2_bytes += moved * times * share * missed
+        if traffic.copies:
+            crossed = CROSSED_COPY if narrow and segment.operand_bytes else 1.0
+            self.shared += size * times * share * crossed
+
+    def total(self, trips: float) -> Cycles:
+        """The sums as cycles."""
+        target, warps = self.target, self.profile.num_warps
+        spill_bytes = self.spilled * 4 * self.threads * 3 * trips
+        spills = self.spilled * 2 * trips
+        return Cycles(
+            tensor=self.tensor,
+            issue=(self.instructions + spills) * warps / target.issue_slots_per_clock_per_sm,
+            shared=self.shared / target.shared_bytes_per_clock_per_sm,
+            l1=self.wavefronts + spill_bytes / 64,
+            special=self.special * self.threads / target.special_functions_per_clock_per_sm,
+            l2_bytes=self.l2_bytes + 0.3 * spill_bytes,
+            latency=self.latency + DRAIN_LATENCY,
+            spill_bytes=spill_bytes,
+            flops=self.flops,
+            instructions=self.instructions * warps,
+            barriers=self.barriers,
+            trips=trips,
+            longest=self.longest + DRAIN_LATENCY,
+        )
+
+
+def conflict_ways(segment: Segment) -> dict[Traffic, float]:
+    """How many ways the banks conflict, by store that transposes an operand; none for others.
+
+    Threads that loaded several neighbours at once, and store them one by one where
+    only a tensor instruction reads them, write along the other axis: each 16-byte
+    column of a 128-byte row is swizzled by the row's number modulo 8, so that a
+    warp whose rows are `pieces` apart meets 8 / pieces columns, each by one bank.
+    """
+    loaded: dict[int, int] = {}
+    for traffic in segment.traffic:
+        if traffic.space == "global" and traffic.direction == "load" and not traffic.copies:
+            loaded[traffic.line] = max(loaded.get(traffic.line, 0), traffic.bytes)
+    shared = [traffic for traffic in segment.traffic if traffic.space == "shared"]
+    read = {traffic.line for traffic in shared if traffic.direction == "load"}
+    ways = {}
+    for traffic in shared:
+        pieces = loaded.get(traffic.line, 0) // max(1, traffic.bytes)
+        if traffic.direction == "store" and traffic.line not in read and pieces > 1:
+            ways[traffic] = min(32.0, 4.0 * pieces)
+    return ways

@@ -1,0 +1,234 @@
+"""How often each segment of the assembly runs: PTX loops matched to the IR's loops.
+
+The IR says what the trips of its loops are; the compiler keeps most loops,
+unrolls, peels or drops some. A loop of the PTX belongs to the loop of the IR
+whose source lines it shares, in the same nesting. Where it multiplies matrices
+its executions follow from the FLOPs, which also tells unrolled and peeled loops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from asmtune.ir.ttir.work import Access, DotWork, LoopWork, Work
+from asmtune.predict.features.profile import Profile, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How one program runs a segment.
+
+    Attributes:
+        times: executions, on average.
+        longest: executions by the program with most trips.
+        stages: depth of software pipelining.
+    """
+
+    times: float
+    longest: float
+    stages: int
+
+
+def executions(profile: Profile, work: Work) -> tuple[Run, ...]:
+    """How one program runs each segment of a profile."""
+    matched = match_loops(profile.segments, work)
+    times = _times(profile, work, matched)
+    stages = [
+        profile.num_stages if loop is None or loop.num_stages is None else loop.num_stages
+        for loop in matched
+    ]
+    longest = [n * _stretch(loop, work) for n, loop in zip(times, matched, strict=True)]
+    return tuple(map(Run, times, longest, stages))
+
+
+def _stretch(loop: LoopWork | None, work: Work) -> float:
+    """Trips of the program with most over those of all, through the loops around one.
+
+    A loop entered more than once may differ from entry to entry in any one program.
+    """
+    ratio = 1.0
+    while loop is not None:
+        once = loop.entries <= 1 and 0 < loop.trips < loop.most
+        ratio *= loop.most / loop.trips if once else 1.0
+        loop = None if loop.parent is None else work.loops[loop.parent]
+    return ratio
+
+
+def _times(profile: Profile, work: Work, matched: Sequence[LoopWork | None]) -> list[float]:
+    segments = profile.segments
+    runs = [1.0] * len(segments)
+    for position, segment in enumerate(segments):
+        if segment.parent is None:
+            continue
+        loop = matched[position]
+        if loop is None:
+            # A loop that only waits, or that the IR does not have, such as the
+            # retries of a compare-and-swap, runs about once an entry.
+            runs[position] = runs[segment.parent]
+            continue
+        main = _main_part(segments, matched, position)
+        unroll = loop.unroll_factor or 1
+        if position == main:
+            by_flops = _by_flops(profile, position, work, loop)
+            plain = loop.iterations if unroll == 1 else loop.entries * (loop.trips // unroll)
+            runs[position] = plain if by_flops is None else by_flops
+        elif unroll == 1 and segments[main].flops and not segment.flops:
+            # Another partition of the warps: it copies what the main one multiplies.
+            runs[position] = loop.iterations
+        else:
+            runs[position] = loop.entries * (loop.trips % unroll)
+    return runs
+
+
+def _main_part(
+    segments: Sequence[Segment], matched: Sequence[LoopWork | None], position: int
+) -> int:
+    """Of the loops that one loop of the IR became, the one that does most."""
+    parts = [
+        i
+        for i, loop in enumerate(matched)
+        if loop is matched[position] and segments[i].parent == segments[position].parent
+    ]
+    return max(parts, key=lambda i: (sum(segments[i].flops.values()), _size(segments[i]), -i))
+
+
+def _size(segment: Segment) -> int:
+    return sum(segment.classes.values())
+
+
+def _by_flops(profile: Profile, position: int, work: Work, loop: LoopWork) -> float | None:
+    """Executions at which the loop's FLOPs, with those peeled off it, are the IR's.
+
+    Where warps outnumber the rows of a tile, several compute the same product: a trip
+    then has more FLOPs than the IR's, though it stands once in the text.
+    """
+    segments, unroll = profile.segments, loop.unroll_factor or 1
+    whole = 1.0 - loop.trips % unroll / loop.trips if unroll > 1 and loop.trips else 1.0
+    asked = sum(dot.flops for dot in work.dots if dot.loop == loop.id) * whole
+    per_run = sum(segments[position].flops.values())
+    if not asked or not per_run:
+        return None
+    parent = segments[position].parent or 0
+    around = sum(dot.flops for dot in work.dots if dot.loop == loop.parent)
+    entries = max(loop.entries, 1.0)
+    peeled = max(0.0, sum(segments[parent].flops.values()) * entries - around)
+    copies = per_run * loop.iterations * whole / asked
+    if abs(copies - round(copies)) > _INEXACT:
+        asked *= copies / unroll
+    else:
+        asked *= copies / min(copies, _copies_loaded(profile, position, work, loop))
+    left = asked - min(peeled, asked)
+    return left / per_run
+
+
+def _copies_loaded(profile: Profile, position: int, work: Work, loop: LoopWork) -> float:
+    """Trips that may stand side by side in a loop's body: no more than any line loads.
+
+    What several threads load in common counts for each, so that it is a bound only.
+    """
+    threads = profile.num_warps * _WARP
+    moved: dict[int, float] = {}
+    for traffic, count in profile.segments[position].traffic.items():
+        if traffic.space == "global" and traffic.direction == "load":
+            moved[traffic.line] = moved.get(traffic.line, 0.0) + traffic.bytes * count * threads
+    asked: dict[int, float] = {}
+    for item in work.accesses:
+        if item.loop == loop.id and item.kind == "read" and item.line in moved:
+            asked[item.line] = asked.get(item.line, 0.0) + item.bytes
+    bounds = [moved[line] * loop.iterations / size for line, size in asked.items() if size]
+    return max(1.0, float(round(min(bounds)))) if bounds else math.inf
+
+
+_WARP: Final = 32
+_INEXACT: Final = 0.1
+"""Off a whole number, copies of a loop's body are no unrolling."""
+
+
+def match_loops(segments: Sequence[Segment], work: Work) -> list[LoopWork | None]:
+    """For each segment the loop of the IR that it comes from."""
+    lines = _lines_of(work)
+    matched: list[LoopWork | None] = [None] * len(segments)
+    for position, segment in enumerate(segments):
+        if segment.parent is None or not segment.is_work:
+            continue
+        around = matched[segment.parent]
+        children = [child for child in segments if child.parent == position and child.is_work]
+        alike = [
+            loop
+            for loop in work.loops
+            if _is_within(loop, around, work) and _share(segment, lines[loop.id])
+        ]
+        matched[position] = max(
+            alike,
+            key=lambda loop: _likeness(segment, children, lines[loop.id], loop, matched),
+            default=None,
+        )
+    _match_by_order(segments, work, matched)
+    return matched
+
+
+def _likeness(
+    segment: Segment,
+    children: Sequence[Segment],
+    own: frozenset[int],
+    loop: LoopWork,
+    matched: Sequence[LoopWork | None],
+) -> tuple[float, bool, bool, float]:
+    """Share of the loop's own lines that the segment has; then ties.
+
+    New loops come first, then those that are not peeled, then those that run
+    most. A segment has what its own blocks do, without inner loops: where it has
+    the lines of two nested loops, the compiler has fused them; or, if one of its
+    children has the inner one's lines as well, peeled trips off the inner one.
+    """
+    shared = _share(segment, own)
+    peeled = any(_share(child, own) >= shared for child in children)
+    return shared, loop not in matched, not peeled, loop.iterations
+
+
+def _share(segment: Segment, own: frozenset[int]) -> float:
+    return len(own & segment.lines) / len(own) if own else 0.0
+
+
+def _lines_of(work: Work) -> list[frozenset[int]]:
+    """Source lines of what each loop does itself: its accesses, products and header."""
+    found: list[set[int]] = [set() for _ in work.loops]
+    parts: tuple[Access | DotWork, ...] = (*work.accesses, *work.dots)
+    for part in parts:
+        if part.loop is not None and part.line:
+            found[part.loop].add(part.line)
+    for loop in work.loops:
+        if not found[loop.id] and loop.line:
+            found[loop.id].add(loop.line)
+    return [frozenset(lines) for lines in found]
+
+
+def _is_within(loop: LoopWork, around: LoopWork | None, work: Work) -> bool:
+    """Whether the loop is inside another, at any depth; None stands for the kernel."""
+    parent = loop.parent
+    while parent is not None:
+        if around is not None and parent == around.id:
+            return True
+        parent = work.loops[parent].parent
+    return around is None
+
+
+def _match_by_order(
+    segments: Sequence[Segment], work: Work, matched: list[LoopWork | None]
+) -> None:
+    """Where lines tell nothing, loops of equal number under one parent pair up in order."""
+    for parent in range(len(segments)):
+        children = [i for i, s in enumerate(segments) if s.parent == parent and s.is_work]
+        open_children = [i for i in children if matched[i] is None]
+        around = matched[parent]
+        siblings = [
+            loop
+            for loop in work.loops
+            if loop.parent == (None if around is None else around.id) and loop not in matched
+        ]
+        if open_children and len(open_children) == len(siblings):
+            for position, loop in zip(open_children, siblings, strict=True):
+                matched[position] = loop

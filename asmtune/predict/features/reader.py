@@ -1,0 +1,77 @@
+"""From an artifact to a profile, and from a profile and a launch to features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from asmtune.core.hardware.model import Target
+from asmtune.core.occupancy import occupancy
+from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.features import Features
+from asmtune.ir.asm.counts import count, hottest_loop, mnemonic_counts
+from asmtune.ir.asm.cubin import read_cubin
+from asmtune.ir.asm.ptx import parse_ptx
+from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.chain import program_chains
+from asmtune.predict.features.launch import LaunchReading
+from asmtune.predict.features.profile import Profile, segments
+from asmtune.predict.features.registry import Reading
+
+
+@dataclass(frozen=True)
+class ProfileReader:
+    """Reads artifacts for one target; can be sent to a worker process."""
+
+    target: Target
+
+    def __call__(self, artifact: Artifact) -> Profile:
+        """What an artifact is made of, whatever launches it.
+
+        Raises:
+            ParseError: the PTX or the cubin is damaged.
+        """
+        reading = self.reading(artifact)
+        static = {
+            name: float(feature.read(reading))
+            for name, feature in FEATURES.items()
+            if feature.moment == "assembly"
+        }
+        warps = int(artifact.metadata["num_warps"])
+        stages = int(artifact.metadata["num_stages"])
+        chains = program_chains(reading.program, self.target, warps, stages)
+        return Profile(segments(reading.program, chains), warps, stages, static)
+
+    def reading(self, artifact: Artifact) -> Reading:
+        """The parsed assembly that features are taken from."""
+        resources = read_cubin(artifact.cubin)
+        listing = parse_ptx(artifact.outputs["ptx"])
+        program = listing.entry
+        counts = count(program)
+        loop = hottest_loop(program)
+        return Reading(
+            artifact=artifact,
+            target=self.target,
+            resources=resources,
+            occupancy=occupancy(
+                self.target,
+                int(artifact.metadata["num_warps"]),
+                resources.regs_per_thread,
+                artifact.shared_bytes,
+            ),
+            program=program,
+            counts=counts,
+            hot=counts if loop is None else count(program, loop.blocks),
+            text=mnemonic_counts(listing),
+        )
+
+
+def launch_features(profile: Profile, work: Work, target: Target) -> Features:
+    """All features of a compiled config in one launch."""
+    reading = LaunchReading.of(profile, work, target)
+    weighed = {
+        name: float(feature.read(reading))
+        for name, feature in FEATURES.items()
+        if feature.moment == "launch"
+    }
+    return Features({**profile.static, **weighed})

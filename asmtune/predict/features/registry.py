@@ -1,0 +1,108 @@
+"""The feature registry: names, units, meanings, and how each is read.
+
+It is the one source for the command line's listing, the reports' columns, the
+documentation and the learned scorer's schema. A feature is added in
+`asmtune.predict.features.catalog`, in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from asmtune.base.fingerprint import digest
+from asmtune.core.hardware.model import Target
+from asmtune.core.occupancy import Occupancy
+from asmtune.core.records.artifacts import Artifact
+from asmtune.ir.asm.counts import Counts
+from asmtune.ir.asm.cubin import Resources
+from asmtune.ir.asm.program import Program
+from asmtune.predict.features.launch import LaunchReading
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that is known of one compiled config, parsed once for all features.
+
+    Attributes:
+        artifact: the compiler's outputs.
+        target: the machine.
+        resources: of the cubin.
+        occupancy: programs that fit on an SM.
+        program: the kernel's instructions, blocks and loops.
+        counts: over the whole kernel.
+        hot: over its hottest loop; over the whole kernel where it has no loop.
+        text: mnemonics over the whole PTX, device functions included.
+    """
+
+    artifact: Artifact
+    target: Target
+    resources: Resources
+    occupancy: Occupancy
+    program: Program
+    counts: Counts
+    hot: Counts
+    text: dict[str, int]
+
+
+Moment = Literal["assembly", "launch"]
+"""What a feature needs: the compiled config alone, or a launch of it."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One number of a compiled config.
+
+    Attributes:
+        name: identifier, as reports and scorers use it.
+        unit: "1" for counts and ratios.
+        group: heading that listings put it under.
+        meaning: one sentence.
+        moment: whether it needs a launch, or the compiled config alone.
+        read: takes it from a `Reading` or a `LaunchReading`.
+    """
+
+    name: str
+    unit: str
+    group: str
+    meaning: str
+    moment: Moment
+    read: Callable[[Any], float]
+
+
+FEATURES: Final[dict[str, Feature]] = {}
+"""Every feature by name, in the order of listings."""
+
+
+def register(
+    name: str, unit: str, group: str, meaning: str, read: Callable[[Reading], float]
+) -> None:
+    """Adds a feature of the compiled config alone.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    _add(Feature(name, unit, group, meaning, "assembly", read))
+
+
+def register_launch(
+    name: str, unit: str, group: str, meaning: str, read: Callable[[LaunchReading], float]
+) -> None:
+    """Adds a feature of a launch.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    _add(Feature(name, unit, group, meaning, "launch", read))
+
+
+def _add(feature: Feature) -> None:
+    if feature.name in FEATURES:
+        raise ValueError(f"feature {feature.name!r} is registered twice")
+    FEATURES[feature.name] = feature
+
+
+def schema() -> str:
+    """Digest of the features' names and units; rows of another schema do not compare."""
+    return digest(*(f"{feature.name} {feature.unit}" for feature in FEATURES.values()))

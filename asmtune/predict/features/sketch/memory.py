@@ -1,0 +1,134 @@
+"""Memory operations of TTGIR: instructions and bytes a thread, by space and width."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.ttir.tree import Node
+from asmtune.predict.features.profile import Traffic
+from asmtune.predict.features.sketch.demand import Run
+from asmtune.predict.features.sketch.encodings import kind_of, number, parent_of
+from asmtune.predict.features.sketch.layouts import Layout
+from asmtune.predict.features.sketch.sums import Sums
+from asmtune.predict.features.sketch.values import Kind, Values
+
+WIDEST: Final = 16
+"""Bytes that one memory instruction of a thread moves at most."""
+
+ROUND: Final = 4
+"""Bytes of a shared memory word."""
+
+_CONTIGUITY: Final = re.compile(r"contiguity = (\d+)").search
+_BYTES: Final = re.compile(r", (\d+)\b").search
+
+
+def vector_of(values: Values, node: Node) -> Run:
+    """Axis and elements that one instruction of a global access moves.
+
+    Triton lays threads along the contiguous axis and gives each as many neighbours as
+    addresses are known to be aligned, so that the layout tells.
+    """
+    kind = values.kind(node.operands[0])
+    if not kind.shape:
+        return (-1, 1)
+    layout, bits = values.layout(node.operands[0]), memory_bits(values, node)
+    widest = max(1, WIDEST * 8 // bits)
+    run = min(layout.width, widest)
+    if match := _CONTIGUITY(node.text):
+        run = min(run, max(1, int(match[1])))
+    return (layout.fast, run)
+
+
+def memory_bits(values: Values, node: Node) -> int:
+    """Bits of one element in memory."""
+    element = values.kind(node.operands[0]).element
+    match = re.match(r"!tt\.ptr<(.*)>", element)
+    inner = (match[1] if match else element).partition(",")[0]
+    found = re.search(r"\d+", inner)
+    bits = int(found[0]) if found and not inner.startswith("!tt.ptr") else 64
+    return max(8, bits)
+
+
+def add_access(sums: Sums, values: Values, node: Node, run: Run, line: int) -> None:
+    """Loads, stores, asynchronous copies and atomics of global memory."""
+    kind = values.kind(node.operands[0])
+    bits = memory_bits(values, node)
+    axes = frozenset(range(len(kind.shape)))
+    times = float(values.layout(node.operands[0]).distinct(axes, run)) if kind.shape else 1.0
+    size = max(1, bits * run[1] // 8)
+    if node.name.startswith("tt.atomic"):
+        sums.move(Traffic("global", "atomic", max(1, bits // 8), copies=False, line=line), times)
+    elif node.name == "tt.store":
+        sums.move(Traffic("global", "store", size, copies=False, line=line), times)
+        if bits < 32 and run[1] * bits >= 32:
+            sums.add({OpClass.MOVE: times * size / ROUND})
+    else:
+        copies = node.name != "tt.load"
+        sums.move(Traffic("global", "load", size, copies=copies, line=line), times)
+        if copies:
+            sums.add({OpClass.INTEGER: 0.5 * times})
+        elif bits < 32:
+            sums.add({OpClass.MOVE: times * run[1]})
+
+
+def add_shared(
+    sums: Sums, direction: str, layout: Layout, kind: Kind, width: int, line: int
+) -> None:
+    """A tile between registers and shared memory.
+
+    Args:
+        sums: of the segment.
+        direction: "load" or "store".
+        layout: of the tile's registers.
+        kind: of the tile.
+        width: bytes of one instruction of a thread, at most.
+        line: of the source.
+    """
+    held = layout.distinct(frozenset(range(len(kind.shape)))) * max(8, kind.bits) // 8
+    size = max(1, min(width, held))
+    sums.touch(direction)
+    sums.move(Traffic("shared", direction, size, copies=False, line=line), max(1.0, held / size))
+
+
+def shared_width(kind: Kind, layout: Layout, buffer: str) -> int:
+    """Bytes of one instruction between registers of a layout and a buffer.
+
+    ldmatrix and stmatrix move 16 bytes a thread of 16-bit elements in the order of a
+    tensor instruction's operand; else a thread's neighbours along the fast axis.
+    """
+    own = kind_of(kind.encoding)
+    size = max(1, kind.bits // 8)
+    if own == "dot_op" and kind_of(parent_of(kind.encoding)) == "nvidia_mma":
+        return WIDEST if kind.bits == 16 or _along_k(kind, buffer) else ROUND
+    if own == "nvidia_mma" and kind.bits == 16:
+        return WIDEST
+    axis = _fast_axis(buffer, len(kind.shape))
+    return min(WIDEST, size * layout.run(axis))
+
+
+def _along_k(kind: Kind, buffer: str) -> bool:
+    """Whether an operand's K axis is the buffer's fast one, as ldmatrix needs it."""
+    index = number(kind.encoding, "opIdx", 0)
+    k = len(kind.shape) - (1 if index == 0 else 2)
+    return _fast_axis(buffer, len(kind.shape)) == k
+
+
+def _fast_axis(buffer: str, rank: int) -> int:
+    if match := re.search(r"order = \[(\d+)", buffer):
+        return min(int(match[1]), rank - 1)
+    return max(0, rank - 2) if "transposed = true" in buffer else rank - 1
+
+
+def expected_bytes(node: Node) -> int:
+    """Bytes that a barrier of TMA copies is told to wait for."""
+    match = _BYTES(node.text)
+    return int(match[1]) if match else 0
+
+
+def convert_kind(source: Layout, target: Layout) -> str:
+    """How registers get from one layout to another: "none", "shuffle" or "shared"."""
+    if source.warps == target.warps:
+        return "none" if source.lanes == target.lanes else "shuffle"
+    return "shared"

@@ -1,0 +1,200 @@
+"""From a sketch to a profile: what `ProfileReader` makes of an artifact, before there is one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from asmtune.core.hardware.model import Target
+from asmtune.core.occupancy import Occupancy, occupancy
+from asmtune.core.records.artifacts import Sketch
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.predict.features.profile import Profile, Segment
+from asmtune.predict.features.sketch.kernel import SketchedKernel
+from asmtune.predict.features.sketch.registers import live_registers
+
+_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)').search
+_CAP: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
+_BASE: Final = 12.0
+"""Registers that every kernel needs beside its values (measured over the recordings)."""
+
+_UNIT: Final = 8
+"""ptxas gives registers in units of this many."""
+
+_SLACK: Final = 0.2
+"""Share of the cap by which ptxas makes do with fewer registers before it spills (measured)."""
+
+_SPILLED: Final = 1.4
+"""Words in local memory for each register beyond that (measured)."""
+
+_TEXT: Final = {
+    "text_mma_sync": "mma.sync",
+    "text_wgmma": "wgmma",
+    "text_tcgen05_mma": "tcgen05",
+}
+_INSTRUCTION_BYTES: Final = 16
+_MACHINE_SHARE: Final = 1.3
+"""Machine instructions over those of PTX."""
+
+
+@dataclass(frozen=True)
+class SketchReader:
+    """Reads sketches for one target; can be sent to a worker process.
+
+    A profile of it has every feature that one of an artifact has. Exact are the options,
+    shared memory, and tensor FLOPs; estimated are registers, spills and what follows from
+    them, instructions and bytes. `stack_bytes` is the spilled words' alone.
+    """
+
+    target: Target
+
+    def __call__(self, sketch: Sketch) -> Profile:
+        """What a config will be made of, whatever launches it.
+
+        Raises:
+            ParseError: the TTGIR cannot be read.
+        """
+        match = _WARPS(sketch.ttgir)
+        warps = int(sketch.metadata["num_warps"])
+        stages = int(sketch.metadata["num_stages"])
+        text = _CAP.sub("", sketch.ttgir, count=1)
+        partition = int(match[1]) if match else warps
+        segments, wanted = _read(text, partition, (warps, stages), self.target)
+        registers, spilled = self._allocated(wanted, warps, sketch.metadata.get("maxnreg"))
+        fits = occupancy(self.target, warps, registers, sketch.shared_bytes)
+        static = {
+            **_launch(sketch.metadata),
+            **_resources(registers, spilled, sketch.shared_bytes, segments),
+            **_occupancy(fits),
+            **_text(segments),
+            **_instructions(segments),
+        }
+        return Profile(segments, warps, stages, static)
+
+    def _allocated(self, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
+        """Registers as allocated, and words that do not fit."""
+        target = self.target
+        per_thread = target.registers_per_sm // (warps * target.warp_size) // _UNIT * _UNIT
+        most = min(target.max_registers_per_thread, max(_UNIT, per_thread))
+        if cap:
+            most = min(most, int(cap))
+        units = -(-int(wanted) // _UNIT) * _UNIT
+        return min(units, most), max(0.0, wanted - most * (1.0 + _SLACK)) * _SPILLED
+
+
+@lru_cache(maxsize=1)
+def _read(
+    ttgir: str, num_warps: int, compiled_with: tuple[int, int], target: Target
+) -> tuple[tuple[Segment, ...], float]:
+    """Segments, and the registers wanted; configs beside each other may differ in the cap alone."""
+    kernel = SketchedKernel(ttgir, num_warps, target)
+    segments = tuple(sums.segment(*compiled_with) for sums in kernel.sums)
+    return segments, _BASE + live_registers(kernel)
+
+
+def _launch(metadata: Mapping[str, object]) -> dict[str, float]:
+    def option(name: str, default: float = 0.0) -> float:
+        return float(metadata.get(name) or default)  # type: ignore[arg-type]
+
+    names = ("num_warps", "num_stages", "maxnreg")
+    return {**{name: option(name) for name in names}, "num_ctas": option("num_ctas", 1.0)}
+
+
+def _resources(
+    registers: int, spilled: float, shared: int, segments: tuple[Segment, ...]
+) -> dict[str, float]:
+    instructions = sum(sum(segment.classes.values()) for segment in segments)
+    return {
+        "regs_per_thread": float(registers),
+        "spill_words": float(round(spilled)),
+        "stack_bytes": 4.0 * round(spilled),
+        "shared_bytes": float(shared),
+        "code_bytes": float(round(instructions * _MACHINE_SHARE)) * _INSTRUCTION_BYTES,
+    }
+
+
+def _occupancy(fits: Occupancy) -> dict[str, float]:
+    return {
+        "programs_per_sm": float(fits.programs_per_sm),
+        "programs_per_sm_by_registers": float(fits.limit_registers),
+        "programs_per_sm_by_shared": float(fits.limit_shared),
+        "occupancy": fits.fraction,
+    }
+
+
+def _text(segments: tuple[Segment, ...]) -> dict[str, float]:
+    classes = _total(segments)
+    kinds = {kind for segment in segments for kind, _ in segment.flops}
+    of = {"wgmma", "tcgen05", "mma.sync"} & kinds
+    tensor = {
+        name: float(sum(s.classes.get(OpClass.TENSOR, 0) for s in segments if _is_of(s, kind)))
+        for name, kind in _TEXT.items()
+        if kind in of
+    }
+    copies = classes[OpClass.ASYNC_COPY]
+    return {
+        **dict.fromkeys(_TEXT, 0.0),
+        **tensor,
+        "text_cp_async": float(copies + (classes[OpClass.ASYNC_WAIT] if copies else 0)),
+        "text_cp_async_bulk": float(classes[OpClass.BULK_COPY]),
+        "text_bar_sync": float(classes[OpClass.BARRIER]),
+        "text_bra": float(classes[OpClass.BRANCH]),
+        "text_ret": 1.0,
+    }
+
+
+def _is_of(segment: Segment, kind: str) -> bool:
+    return any(name == kind for name, _ in segment.flops)
+
+
+def _total(segments: tuple[Segment, ...]) -> Counter[OpClass]:
+    classes: Counter[OpClass] = Counter()
+    for segment in segments:
+        classes.update(segment.classes)
+    return classes
+
+
+def _instructions(segments: tuple[Segment, ...]) -> dict[str, float]:
+    everything, hot_ones = _total(segments), _hot(segments)
+    in_loops, hot = _total(segments[1:]), _total(hot_ones)
+    found = {
+        "instructions": float(everything.total()),
+        "instructions_hot": float(hot.total()),
+        "loops": float(len(segments) - 1),
+        "loop_depth": float(max(segment.depth for segment in segments)),
+    }
+    for kind in OpClass:
+        found[f"{kind}_all"] = float(everything[kind])
+        found[f"{kind}_in_loops"] = float(in_loops[kind])
+        found[f"{kind}_hot"] = float(hot[kind])
+    found["tensor_flops"] = float(sum(sum(s.flops.values()) for s in segments))
+    found["tensor_flops_hot"] = float(sum(sum(s.flops.values()) for s in hot_ones))
+    for space in ("global", "shared"):
+        for direction in ("load", "store"):
+            found[f"{space}_{direction}_bytes_hot"] = float(
+                sum(
+                    moved.bytes * times
+                    for segment in hot_ones
+                    for moved, times in segment.traffic.items()
+                    if (moved.space, moved.direction) == (space, direction)
+                )
+            )
+    return found
+
+
+def _hot(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """The hottest loop as `asmtune.ir.asm.counts.hottest_loop` has it: the deepest; all without."""
+    loops = range(1, len(segments))
+    if not loops:
+        return segments
+
+    def rank(position: int) -> tuple[int, bool, int]:
+        segment = segments[position]
+        classes = segment.classes
+        return segment.depth, OpClass.TENSOR in classes, sum(classes.values())
+
+    return (segments[max(loops, key=rank)],)

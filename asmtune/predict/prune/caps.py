@@ -1,0 +1,155 @@
+"""Caps on registers, read off what was compiled: those at which one more program fits on an SM.
+
+Registers limit a config where shared memory, warps and blocks would allow more programs. Another
+`maxnreg` makes room for one, at the price of spills if it is too low; where it pays is for the
+scorer to say, of artifacts like all others. The bounds are from recordings on an H200 (51 tasks
+of the oracle and 11 of three more kernels), in which 3,109 configs stand beside the same one
+without a cap that is of this kind: 855 are within all bounds, 263 of them more than 3% faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.occupancy import register_cap_for
+from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Reason, Verdict
+from asmtune.ir.ttir.accumulators import accumulator_registers
+from asmtune.predict.score.base import Candidate, Scorer
+
+RULE: Final = "derived_cap"
+"""Name of the remark that tells a derived cap."""
+
+LEAST_SHARE: Final = 0.6
+"""A cap's least share of the registers that its config takes without one.
+
+Of 1,417 recorded caps below it, 26 made their config more than 3% faster, and none came within
+5% of its task's best config; of 1,692 above it 286 did, and 12.
+"""
+
+BEST_SHARE: Final = 0.25
+"""Share of the configs that can run, best first, whose caps are worth a compile."""
+
+MOST: Final = 32
+"""Derived configs at most: a compile each, though those of one tile share their PTX."""
+
+
+@dataclass(frozen=True)
+class CapSource:
+    """What caps are derived with.
+
+    Attributes:
+        target: the machine.
+        scorer: says which configs are worth it.
+        cache: holds the artifacts of what was judged.
+    """
+
+    target: Target
+    scorer: Scorer
+    cache: ArtifactCache
+
+
+def with_caps(
+    verdicts: Sequence[Verdict],
+    source: CapSource,
+    judge: Callable[[Sequence[Config]], Iterable[Verdict]],
+) -> list[Verdict]:
+    """Verdicts, and after them those on the caps derived from them, each with a remark.
+
+    Configs with a cap of their own say that the user chose the caps: then there are none.
+    """
+    if any(verdict.config.maxnreg is not None for verdict in verdicts):
+        return list(verdicts)
+    derived = derived_caps(verdicts, source)
+    judged = judge(list(derived)) if derived else ()
+    remarked = (replace(v, reasons=(*v.reasons, derived[v.config])) for v in judged)
+    return [*verdicts, *remarked]
+
+
+def derived_caps(verdicts: Sequence[Verdict], source: CapSource) -> dict[Config, Reason]:
+    """Configs that differ from judged ones in `maxnreg` alone, with why; best parents first."""
+    running = [v for v in verdicts if v.kept and v.features is not None]
+    candidates = [Candidate(v.config, source.target, features=v.features) for v in running]
+    scores = source.scorer.score(candidates)
+    best_first = sorted(range(len(running)), key=lambda i: -scores[i])
+    parents = [running[index] for index in best_first[: math.ceil(len(running) * BEST_SHARE)]]
+    return caps_for(parents, source, MOST)
+
+
+def caps_for(parents: Iterable[Verdict], source: CapSource, most: int) -> dict[Config, Reason]:
+    """Derived configs of chosen parents alone, with why, in the order of the parents.
+
+    Args:
+        parents: compiled, without a cap of their own, best first.
+        source: holds their artifacts.
+        most: derived configs at most.
+    """
+    found: dict[Config, Reason] = {}
+    for verdict in parents:
+        for config, reason in _of_one(verdict, source):
+            if len(found) == most:
+                return found
+            found[config] = reason
+    return found
+
+
+def cap_notes(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """What a report says of derived caps, if there are any."""
+    count = sum(reason.rule == RULE for verdict in verdicts for reason in verdict.reasons)
+    if not count:
+        return ()
+    return (
+        f"configs added with a maxnreg at which one more program fits on an SM: {count}; "
+        "caps=False (--no-caps) leaves them out",
+    )
+
+
+def caps_of(features: Features, target: Target) -> dict[int, int]:
+    """Caps of one config, the loosest first, and the programs that each leaves room for.
+
+    There are none where the launch has no further program to put on an SM, or where shared
+    memory, warps or blocks allow none.
+
+    Args:
+        features: of the config without a cap.
+        target: the machine.
+    """
+    now = int(features["programs_per_sm"])
+    if features["programs"] <= now * target.sms:
+        # Of 694 recorded ones within the other bounds none came within 5% of its task's best.
+        return {}
+    warps, used = int(features["num_warps"]), int(features["regs_per_thread"])
+    caps: dict[int, int] = {}
+    for programs in range(now + 1, int(features["programs_per_sm_by_shared"]) + 1):
+        cap = register_cap_for(target, warps, programs)
+        if cap is None or cap < LEAST_SHARE * used:
+            break
+        if cap < used:
+            caps[cap] = programs  # one cap may make room for several at once: the most
+    return caps
+
+
+def _of_one(verdict: Verdict, source: CapSource) -> Iterator[tuple[Config, Reason]]:
+    features, config = verdict.features, verdict.config
+    # A hand-edited file says itself how many registers it may have.
+    edited = config.ir_override is not None
+    caps = {} if features is None or edited else caps_of(features, source.target)
+    artifact = source.cache.get(verdict.artifact or "") if caps else None
+    if features is None or not isinstance(artifact, Artifact):
+        return
+    needed = accumulator_registers(artifact.outputs["ttgir"])
+    used, now = features["regs_per_thread"], features["programs_per_sm"]
+    for cap, programs in caps.items():
+        if cap >= needed:
+            text = (
+                f"maxnreg {cap} makes room for {programs} programs on an SM; "
+                f"without it {used:.0f} registers a thread leave room for {now:.0f}"
+            )
+            yield config.with_cap(cap), Reason(RULE, text)

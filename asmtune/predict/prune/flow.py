@@ -1,0 +1,193 @@
+"""The funnel: from a space to a report of what is worth timing, and why.
+
+    configs --rules--> front end --rules--> back end --> features --rules--> score --> keep
+
+Each stage is cheaper per config than the next and passes on fewer. What it
+drops carries a reason with numbers. With a budget of compiles, sketches stand
+between front end and back end, and the same scorer chooses what to compile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from asmtune.base.errors import CompileError
+from asmtune.base.fingerprint import versions
+from asmtune.base.settings import Settings
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.workers import Workers
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
+from asmtune.ir.ttir.analysis import Kernel
+from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
+from asmtune.predict.prune.front import Front, Outcomes
+from asmtune.predict.prune.notes import default_notes, guess_notes
+from asmtune.predict.prune.persistence import Detection, Searched
+from asmtune.predict.prune.progress import NoProgress, Progress
+from asmtune.predict.prune.ranking import Ranker, ranked
+from asmtune.predict.prune.sketching import Shortlist, check_compile, shortlisted
+from asmtune.predict.score.base import Scorer, for_dtypes, notes_of
+from asmtune.predict.score.keep import Keep
+
+
+@dataclass(frozen=True)
+class Funnel:
+    """How to prune.
+
+    Attributes:
+        target: the machine to judge for.
+        scorer: ranks what can run.
+        settings: limits of a compile, workers, folders.
+        keep: how many to keep, besides the default; None for all that can run.
+        progress: told how far it is.
+        known: outcomes of compiles by digest, shared between problems.
+        kernels: TTIR already parsed, likewise.
+        caps: whether to add configs whose `maxnreg` is read off the artifacts, where the
+            space has none.
+        tiles: whether to search a persistent kernel's tile axes.
+        compile: how many to compile, by the scorer's prediction before it; None for all.
+        sketches: like `known`, of what is made to predict before compiling.
+    """
+
+    target: Target
+    scorer: Scorer
+    settings: Settings
+    keep: Keep | None = None
+    progress: Progress = field(default_factory=NoProgress)
+    known: Outcomes = field(default_factory=dict)
+    kernels: MutableMapping[str, Kernel] = field(default_factory=dict)
+    caps: bool = True
+    tiles: bool = False
+    compile: Keep | None = None
+    sketches: Outcomes = field(default_factory=dict)
+
+    def prune(self, problem: Problem, space: Space) -> PruneReport:
+        """Judges every config of a space on a problem.
+
+        Raises:
+            SpaceError: the space has no feasible point, or names what is not there.
+            ProblemError: the configs do not fit the kernel.
+            CompileError: no config can run; gives the commonest reason.
+            InputError: `keep` or `compile` is auto, and the scorer's error is not known; or
+                `compile` is given, and it cannot rank before compiling.
+            StoreError: the artifacts' folder cannot be written.
+        """
+        able = for_dtypes(self.scorer, problem.dtypes.values())
+        if able is not self.scorer:
+            return replace(self, scorer=able).prune(problem, space)
+        self._check()
+        clock = _Clock()
+        with clock.stage("generate"):
+            default = space.first(**problem.shape)
+            searched = self.searched(problem, space)
+            configs = searched.configs(default, problem.shape)
+        front = self.front(problem)
+        compiled = partial(front.verdicts, moment="assembly", known=self.known)
+        chosen = Shortlist(tuple(configs))
+        if self.compile is not None:
+            with clock.stage("sketch"):
+                chosen = self._shortlist(front, configs, self.compile, default)
+        with clock.stage("compile"):
+            verdicts = [*compiled(chosen.configs), *chosen.dropped]
+        if all(verdict.dropped_at for verdict in verdicts):
+            raise CompileError(_nothing_runs(problem, self.target, verdicts))
+        if self.caps and "maxnreg" not in space.axes:
+            with clock.stage("caps"):
+                verdicts = with_caps(verdicts, self.cap_source(), compiled)
+        with clock.stage("score"):
+            ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, default)
+        return PruneReport(
+            kernel=problem.name,
+            shape=problem.shape,
+            dtypes=problem.dtypes,
+            target=self.target.name,
+            scorer=self.scorer.name,
+            verdicts=ranking.verdicts,
+            seconds=clock.seconds,
+            versions=versions(),
+            selection=ranking.selection,
+            compiled=chosen.selection,
+            notes=(
+                *default_notes(ranking.verdicts, default),
+                *searched.notes,
+                *cap_notes(ranking.verdicts),
+                *guess_notes(front.works([v.config for v in ranking.verdicts if v.kept])),
+                *notes_of(self.scorer, self.target),
+            ),
+        )
+
+    def judge(self, problem: Problem, configs: Sequence[Config]) -> list[Verdict]:
+        """Verdicts of rules and compiler, not yet scored, in the order of `configs`."""
+        return self.front(problem).verdicts(configs, "assembly", self.known)
+
+    def searched(self, problem: Problem, space: Space) -> Searched:
+        """What of a space is searched: all, but a persistent kernel's tiles unless asked for.
+
+        Raises:
+            SpaceError: the space has no feasible point, or names what is not there.
+            ProblemError: arguments and config do not fit the kernel.
+        """
+        limit_s = self.settings.compile_timeout_s
+        detection = Detection(problem, self.target, limit_s, self.kernels)
+        return detection.searched(space, space.first(**problem.shape), tiles=self.tiles)
+
+    def cap_source(self) -> CapSource:
+        """What caps on registers are derived with."""
+        return CapSource(self.target, self.scorer, ArtifactCache.of(self.settings))
+
+    def front(self, problem: Problem) -> Front:
+        """The front end of a problem, for verdicts before compiling and after.
+
+        Compiles run where `joblib.parallel_config` says in the thread that calls this.
+        """
+        workers = Workers(self.settings.jobs)
+        return Front(problem, self.target, self.settings, self.progress, self.kernels, workers)
+
+    def _check(self) -> None:
+        if self.keep is not None:
+            self.keep.check(self.scorer.name)
+        if self.compile is not None:
+            check_compile(self.compile, self.scorer)
+
+    def _shortlist(
+        self, front: Front, configs: Sequence[Config], budget: Keep, default: Config
+    ) -> Shortlist:
+        sketched = front.verdicts(configs, "sketch", self.sketches)
+        return shortlisted(sketched, Ranker(self.scorer, self.target, "sketch"), budget, default)
+
+
+class _Clock:
+    """Wall-clock seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = round(time.perf_counter() - start, 3)
+
+
+def _nothing_runs(problem: Problem, target: Target, verdicts: Sequence[Verdict]) -> str:
+    tried = [verdict for verdict in verdicts if verdict.dropped_at != "sketch"]
+    reasons = Counter(verdict.reasons[0] for verdict in tried)
+    (reason, count) = reasons.most_common(1)[0]
+    worst = next(v for v in tried if v.reasons[0] == reason)
+    detail = worst.failure.detail.strip() if worst.failure else reason.text
+    left = len(verdicts) - len(tried)
+    compiled = " that was compiled" if left else ""
+    more = f"; {left} were not compiled: compile more" if left else ""
+    return (
+        f"no config of {problem.name}{compiled} can run on {target.name}: "
+        f"{count} of {len(tried)} fail with {reason.rule}, such as {worst.config}: {detail}{more}"
+    )

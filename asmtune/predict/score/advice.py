@@ -1,0 +1,132 @@
+"""What to try against a bottleneck, and which config of the space does so.
+
+Which config follows from what was read off it, not from the names of its axes: "fewer warps" is
+one whose feature `num_warps` is smaller, whatever else it changes. It must be predicted faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from asmtune.core.config import Config
+from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Verdict
+from asmtune.predict.score.roofline import ADVICE
+
+FASTER: Final = 0.01
+"""Of the predicted time: the least gain for which a config is named."""
+
+Helps = Callable[[Features, Features], bool]
+"""Whether features of another config do what an advice says, against one's own."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """One thing to try.
+
+    Attributes:
+        words: in general.
+        verdict: of the config that does it with fewest changes, and of these the fastest; None
+            where no ranked one does it and is predicted faster, or where no config can.
+        possible: whether a config can do it at all, such as no narrower dtype.
+    """
+
+    words: str
+    verdict: Verdict | None
+    possible: bool
+
+
+def suggestions(own: Verdict, verdicts: Iterable[Verdict]) -> tuple[Suggestion, ...]:
+    """Two things to try against a config's bottleneck; none where it was not predicted.
+
+    Args:
+        own: the config.
+        verdicts: of the space; those that were ranked are looked at.
+    """
+    if own.bottleneck is None or own.features is None or own.predicted_us is None:
+        return ()
+    limit = own.predicted_us * (1 - FASTER)
+    faster = [
+        v for v in verdicts if v.rank is not None and v.predicted_us and v.predicted_us < limit
+    ]
+    made: list[Suggestion] = []
+    for words, helps in _advice(own.bottleneck, own.features):
+        named = [s.verdict for s in made]
+        doing = [] if helps is None else [v for v in faster if _does(helps, v, own.features)]
+        free = [verdict for verdict in doing if verdict not in named]
+        made.append(Suggestion(words, nearest(own.config, free), helps is not None))
+    return tuple(made)
+
+
+def _advice(bottleneck: str, own: Features) -> tuple[tuple[str, Helps | None], ...]:
+    """What to try, with what tells a config that does so."""
+    usual = tuple(zip(ADVICE[bottleneck], HELPS[bottleneck], strict=True))
+    if own["spill_words"] and bottleneck in SPILLS_FEED:
+        return (SPILLS, usual[0])
+    return usual
+
+
+def nearest(config: Config, verdicts: Iterable[Verdict]) -> Verdict | None:
+    """Of other configs that with fewest changes; of these the one predicted fastest."""
+
+    def place(verdict: Verdict) -> tuple[int, float]:
+        return changed(config, verdict.config), verdict.predicted_us or 0.0
+
+    return min((v for v in verdicts if v.config != config), key=place, default=None)
+
+
+def changed(one: Config, other: Config) -> int:
+    """How many axes two configs differ in."""
+    mine, its = one.to_dict(), other.to_dict()
+    return sum(mine.get(name) != its.get(name) for name in {**mine, **its})
+
+
+def _does(helps: Helps, verdict: Verdict, own: Features) -> bool:
+    return verdict.features is not None and helps(verdict.features, own)
+
+
+def _less(name: str) -> Helps:
+    return lambda its, own: its[name] < own[name]
+
+
+def _less_in_all(name: str) -> Helps:
+    return lambda its, own: its[name] * its["programs"] < own[name] * own["programs"]
+
+
+def _hides_more(its: Features, own: Features) -> bool:
+    deeper = its["num_stages"] > own["num_stages"]
+    return deeper or its["programs_per_sm"] > own["programs_per_sm"]
+
+
+def _smaller_tiles(its: Features, own: Features) -> bool:
+    return its["programs"] > own["programs"]
+
+
+_LARGER_TILES: Final = _less("programs")
+_FEWER_WARPS: Final = _less("num_warps")
+
+HELPS: Final[Mapping[str, tuple[Helps | None, Helps | None]]] = {
+    "tensor": (None, _less("tail")),
+    "issue": (_less_in_all("program_instructions"), _FEWER_WARPS),
+    "shared": (_less_in_all("shared_cycles"), _FEWER_WARPS),
+    "L1": (None, _less_in_all("l1_cycles")),
+    "special": (None, None),
+    "L2": (_less_in_all("program_l2_bytes"), None),
+    "DRAM": (None, None),
+    "start": (_LARGER_TILES, None),
+    "latency": (_hides_more, _smaller_tiles),
+    "launch": (None, None),
+}
+"""Of each piece of `ADVICE`, in its order, what tells a config that follows it; None where none
+can, since it asks for another kernel, dtype or layout."""
+
+SPILLS: Final = (
+    "fewer spilled registers: a looser maxnreg, a smaller tile or more warps",
+    _less("spill_words"),
+)
+"""What goes first where registers spill, and spilling takes part in the bottleneck."""
+
+SPILLS_FEED: Final = frozenset({"issue", "L1", "latency"})
+"""Bottlenecks that loads and stores of spilled words add to."""

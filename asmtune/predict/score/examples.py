@@ -1,0 +1,198 @@
+"""Training rows: measured candidates as the learned scorer's columns, in .npz files.
+
+A file holds numbers and text alone; nothing in it can execute when it is read.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import ParseError
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.features import Features
+from asmtune.predict.score.forest import UNREADABLE, check_archive
+from asmtune.predict.score.vectors import BASE, Scale, base_columns, schema, vectors
+
+MOST_ROWS: Final = 220
+"""Of a task: its fastest third, and a choice of the rest."""
+
+_MOST_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class TaskRows:
+    """Measured candidates of one kernel on one shape.
+
+    Attributes:
+        kernel, shape, dtype: the task.
+        base: `vectors.BASE` columns, a row a candidate.
+        scale: of all the task's candidates, of which the rows may be a part.
+        slowdown: logarithm of the time over the task's best.
+    """
+
+    kernel: str
+    shape: Mapping[str, Any]
+    dtype: str
+    base: NDArray[np.float32]
+    scale: Scale
+    slowdown: NDArray[np.float32]
+
+    @classmethod
+    def of(
+        cls,
+        task: tuple[str, Mapping[str, Any], str],
+        features: Sequence[Features],
+        milliseconds: Sequence[float],
+        target: Target,
+    ) -> TaskRows:
+        """Of all measured candidates of a task: its kernel, shape and dtype."""
+        base = base_columns(features, target)
+        times = np.asarray(milliseconds, dtype=np.float64)
+        slowdown = np.log(times / times.min()).astype(np.float32)
+        return cls(*task, base, Scale.of(base), slowdown)
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """What the learned scorer is fitted on."""
+        return vectors(self.base, self.scale)
+
+    def thinned(self) -> TaskRows:
+        """At most `MOST_ROWS` of the rows; the same ones each time."""
+        count = len(self.slowdown)
+        if count <= MOST_ROWS:
+            return self
+        order = np.argsort(self.slowdown, kind="stable")
+        fast, rest = order[: MOST_ROWS // 3], order[MOST_ROWS // 3 :]
+        chosen = np.random.default_rng(0).choice(rest, MOST_ROWS - len(fast), replace=False)
+        rows = np.sort(np.concatenate([fast, chosen]))
+        task = (self.kernel, self.shape, self.dtype)
+        return TaskRows(*task, self.base[rows], self.scale, self.slowdown[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Training rows of one file or of several.
+
+    Attributes:
+        tasks: the rows.
+        target: name of the target they were measured on.
+        schema: of the columns.
+        provenance: device, versions and what else is known of where they are from.
+    """
+
+    tasks: tuple[TaskRows, ...]
+    target: str
+    schema: str
+    provenance: Mapping[str, Any]
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Kernels with rows, in the file's order."""
+        return tuple(dict.fromkeys(task.kernel for task in self.tasks))
+
+    def save(self, path: Path) -> None:
+        """Writes a file; the same rows give the same bytes.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        tasks = [
+            {"kernel": t.kernel, "shape": dict(t.shape), "dtype": t.dtype, "rows": len(t.slowdown)}
+            for t in self.tasks
+        ]
+        about = {
+            "schema": self.schema,
+            "columns": BASE,
+            "target": self.target,
+            "provenance": dict(self.provenance),
+            "tasks": tasks,
+        }
+        text = json.dumps(about, sort_keys=True, indent=1).encode()
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+            _put(archive, "about", np.frombuffer(text, dtype=np.uint8))
+            for name, array in _arrays(self.tasks).items():
+                _put(archive, name, array.astype(np.float16))
+        write_whole(path, packed.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> Examples:
+        """Reads what `save` wrote.
+
+        Raises:
+            ParseError: there is no such file, it is damaged, or it has other columns.
+        """
+        try:
+            check_archive(path, _MOST_BYTES)
+            with np.load(path, allow_pickle=False) as file:
+                about = json.loads(file["about"].tobytes())
+                names = ("base", "least", "median", "slowdown")
+                arrays = {name: np.asarray(file[name], dtype=np.float32) for name in names}
+            made = cls(
+                tasks=tuple(_tasks(about["tasks"], arrays)),
+                target=str(about["target"]),
+                schema=str(about["schema"]),
+                provenance=dict(about["provenance"]),
+            )
+        except UNREADABLE as error:
+            raise ParseError(f"training rows {path}: {error}") from error
+        if made.schema != schema():
+            raise ParseError(f"training rows {path}: made with other features; run asmtune train")
+        return made
+
+
+def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
+    data = io.BytesIO()
+    np.save(data, np.ascontiguousarray(array), allow_pickle=False)
+    # A fixed date, so that equal rows make equal files.
+    info = zipfile.ZipInfo(f"{name}.npy", (2026, 1, 1, 0, 0, 0))
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(info, data.getvalue())
+
+
+def _arrays(tasks: Sequence[TaskRows]) -> dict[str, NDArray[np.float32]]:
+    return {
+        "base": np.concatenate([task.base for task in tasks]),
+        "least": np.stack([task.scale.least for task in tasks]),
+        "median": np.stack([task.scale.median for task in tasks]),
+        "slowdown": np.concatenate([task.slowdown for task in tasks]),
+    }
+
+
+def _tasks(
+    about: Sequence[Mapping[str, Any]], arrays: Mapping[str, NDArray[np.float32]]
+) -> Iterable[TaskRows]:
+    """The tasks' own parts of a file's arrays."""
+    counts = [int(task["rows"]) for task in about]
+    columns = arrays["base"].shape[-1]
+    if (
+        arrays["base"].ndim != 2
+        or len(arrays["base"]) != sum(counts)
+        or arrays["slowdown"].shape != (sum(counts),)
+        or any(arrays[name].shape != (len(counts), columns) for name in ("least", "median"))
+        or min(counts, default=0) < 1
+        or not all(np.isfinite(array).all() for array in arrays.values())
+    ):
+        raise ValueError("its arrays do not fit each other")
+    end = 0
+    for number, (task, count) in enumerate(zip(about, counts, strict=True)):
+        start, end = end, end + count
+        scale = Scale(arrays["least"][number], arrays["median"][number])
+        yield TaskRows(
+            kernel=str(task["kernel"]),
+            shape=dict(task["shape"]),
+            dtype=str(task["dtype"]),
+            base=arrays["base"][start:end],
+            scale=scale,
+            slowdown=arrays["slowdown"][start:end],
+        )

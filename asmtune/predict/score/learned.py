@@ -1,0 +1,200 @@
+"""`learned`: a forest that predicts how far a candidate is behind the task's best.
+
+It is fitted on timings of many kernels that ship with the package, on first
+use, and kept in the user's cache as plain arrays. What it sees are ratios to
+the target's limits and to the task's other candidates, never a kernel's name.
+Where it cannot be used, `roofline` ranks, and a note says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from asmtune.base.errors import ParseError, ProblemError
+from asmtune.base.fingerprint import digest, version_of
+from asmtune.base.settings import Settings
+from asmtune.core.dtypes import canonical_dtype
+from asmtune.core.hardware.model import Target
+from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.examples import Examples, TaskRows
+from asmtune.predict.score.forest import Forest
+from asmtune.predict.score.roofline import Roofline
+from asmtune.predict.score.vectors import NAMES, Scale, base_columns, schema, vectors
+
+DATA: Final = Path(__file__).with_name("data")
+"""The training rows that ship with the package."""
+
+TREES: Final = 48
+LEAST_IN_LEAF: Final = 3
+COLUMNS_TRIED: Final = 0.33
+MOST_SLOWDOWN: Final = 1.5
+"""Logarithm of the slowdown beyond which all is equally bad."""
+
+SLOW_WEIGHT: Final = 1.5
+"""How fast a row's weight falls with its slowdown: the best must be told apart."""
+
+ROOFLINE_SHARE: Final = 0.6
+"""Of the roofline's prediction, added to the forest's: it steadies unseen kernels."""
+
+FEWEST: Final = 5
+"""Of so few candidates none is typical; `roofline` ranks them."""
+
+MOST_FORESTS: Final = 4
+"""Kept in the cache, some 12 MiB each."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Ranks by predicted slowdown; the score is minus its logarithm.
+
+    Attributes:
+        settings: where the fitted forest is kept, and how many processors fit it.
+        sources: files of training rows.
+        except_kernel: kernel whose rows are left out, so that it counts as never seen.
+        unseen_dtype: of the problem's, one that no row has; `roofline` then ranks.
+    """
+
+    settings: Settings = field(default_factory=Settings.from_environment)
+    sources: tuple[Path, ...] = tuple(sorted(DATA.glob("*.npz")))
+    except_kernel: str | None = None
+    unseen_dtype: str | None = None
+
+    name = "learned"
+    draws = 1
+    moments = ("sketch", "assembly")
+
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
+        """Minus the predicted slowdown; one that was not compiled comes last."""
+        compiled = [c.features for c in candidates if c.features is not None]
+        if len(compiled) < FEWEST or self._model is None:
+            return Roofline().score(candidates, draw)
+        base = base_columns(compiled, candidates[0].target)
+        scores = iter(rank(self._model, base).tolist())
+        return [float("-inf") if c.features is None else next(scores) for c in candidates]
+
+    @property
+    def ranked_by(self) -> str:
+        """Name of the scorer whose scores it gives."""
+        return Roofline.name if self._model is None else self.name
+
+    def notes(self, target: Target) -> tuple[str, ...]:
+        """What a reader must know of a ranking for a target."""
+        if isinstance(self._examples, str):
+            return (f"ranked by roofline, since learned cannot be used: {self._examples}",)
+        trained = list(dict.fromkeys(part.target for part in self._examples))
+        if target.name in trained:
+            return ()
+        known = ", ".join(trained)
+        return (
+            f"learned was trained on timings of an {known}, and only the {known} has been "
+            f"checked; {target.name} is ranked by the same ratios to the machine's limits",
+        )
+
+    def for_kernel(self, kernel: str) -> Learned:
+        """The scorer as it were without a kernel's rows; itself where it has none."""
+        if isinstance(self._examples, str):
+            return self
+        if not any(kernel in part.kernels for part in self._examples):
+            return self
+        return Learned(self.settings, self.sources, kernel)
+
+    def for_dtypes(self, dtypes: Collection[str]) -> Learned:
+        """The scorer for a problem with tensors of these dtypes."""
+        if isinstance(self._examples, str):
+            return self
+        trained = {_number(task.dtype) for part in self._examples for task in part.tasks}
+        unseen = sorted(dtype for dtype in dtypes if _number(dtype) not in {"", *trained})
+        return replace(self, unseen_dtype=unseen[0]) if unseen else self
+
+    @cached_property
+    def _examples(self) -> tuple[Examples, ...] | str:
+        """The training rows, or why there are none."""
+        if self.unseen_dtype is not None:
+            return f"none of its training rows are of {self.unseen_dtype}"
+        if not self.sources:
+            return "no training rows are installed"
+        try:
+            return tuple(Examples.load(path) for path in self.sources)
+        except ParseError as error:
+            return str(error)
+
+    @cached_property
+    def _model(self) -> Forest | None:
+        """The forest, from the cache or fitted anew."""
+        if isinstance(self._examples, str):
+            return None
+        tasks = [task for part in self._examples for task in part.tasks]
+        tasks = [task for task in tasks if task.kernel != self.except_kernel]
+        if not tasks:
+            return None
+        if self.except_kernel is not None:
+            # Many megabytes a kernel, for a replay alone: not worth keeping.
+            return fit(tasks, self.settings.jobs, "")
+        identity = self._identity()
+        path = self.settings.cache_dir / "models" / f"{identity}.npz"
+        with contextlib.suppress(ParseError):
+            return Forest.load(path, len(NAMES), identity)
+        forest = fit(tasks, self.settings.jobs, identity)
+        with contextlib.suppress(OSError):  # It is fitted again in the next process.
+            forest.save(path)
+            _trim(path.parent)
+        return forest
+
+    def _identity(self) -> str:
+        """Digest of all that the forest depends on."""
+        how = (TREES, LEAST_IN_LEAF, COLUMNS_TRIED, MOST_SLOWDOWN, SLOW_WEIGHT)
+        rows = [path.read_bytes() for path in self.sources]
+        versions = [f"{name} {version_of(name)}" for name in ("scikit-learn", "numpy")]
+        return digest(schema(), repr(how), *versions, *rows)
+
+
+def _number(dtype: str) -> str:
+    """What makes one dtype as fast as another; "" for integers, which are indices mostly.
+
+    A recording may call its tasks' dtypes as it likes; what is none counts as an integer.
+    """
+    with contextlib.suppress(ProblemError):
+        dtype = canonical_dtype(dtype)
+    if dtype.startswith("fp8"):
+        return "fp8"
+    return dtype if dtype.startswith(("fp", "bf")) else ""
+
+
+def _trim(folder: Path) -> None:
+    """Deletes the oldest forests, of other versions or rows."""
+    forests = sorted(folder.glob("*.npz"), key=lambda path: -path.stat().st_mtime)
+    for path in forests[MOST_FORESTS:]:
+        path.unlink(missing_ok=True)
+
+
+def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest:
+    """A forest fitted on tasks; the same for the same tasks, whatever the number of jobs."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    rows = np.concatenate([task.vectors for task in tasks])
+    slowdown = np.concatenate([task.slowdown for task in tasks])
+    model = ExtraTreesRegressor(
+        TREES,
+        min_samples_leaf=LEAST_IN_LEAF,
+        max_features=COLUMNS_TRIED,
+        n_jobs=jobs,
+        random_state=0,
+    )
+    weights = np.exp(-SLOW_WEIGHT * np.minimum(slowdown, 3.0))
+    model.fit(rows, np.minimum(slowdown, MOST_SLOWDOWN), sample_weight=weights)
+    return Forest.of(model.estimators_, rows.shape[1], identity)
+
+
+def rank(forest: Forest, base: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Scores of all candidates of a task, from their `vectors.base_columns`."""
+    scale = Scale.of(base)
+    roofline = base[:, 0] - scale.least[0]
+    return np.asarray(-forest.predict(vectors(base, scale)) - ROOFLINE_SHARE * roofline)
