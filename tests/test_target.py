@@ -16,14 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune import targets
+import asmtune
 from asmtune.base.errors import InputError, TargetError
+from asmtune.core.hardware import devices
 from asmtune.core.hardware.descriptor import KINDS, parse_target
 from asmtune.core.hardware.model import Figure, Target
 from asmtune.core.hardware.shipped import load_target, match_device, target_names
 
 NAMES = ("A100", "B200", "H100", "H200", "L4", "RTX4090", "RTX5090")
-FOLDER = Path(targets.__file__).parent
+FOLDER = Path(devices.__file__).parent
+PACKAGE = Path(asmtune.__file__).parent
 NUMERIC = [
     f.name
     for f in dataclasses.fields(Target)
@@ -447,8 +449,9 @@ def run_python(code: str, path: Path) -> str:
 def test_import_is_light() -> None:
     """Importing the module reads no descriptor and loads nothing heavy."""
     heavy = ("torch", "triton", "importlib.resources", "difflib", "asmtune.core.hardware.devices")
-    code = f"import sys, asmtune.core.hardware.shipped; print([m for m in {heavy} if m in sys.modules])"
-    assert run_python(code, FOLDER.parent.parent) == "[]"
+    code = "import sys, asmtune.core.hardware.shipped; "
+    code += f"print([m for m in {heavy} if m in sys.modules])"
+    assert run_python(code, PACKAGE.parent) == "[]"
 
 
 def test_loads_from_a_zip_file(tmp_path: Path) -> None:
@@ -456,12 +459,12 @@ def test_loads_from_a_zip_file(tmp_path: Path) -> None:
     archive = tmp_path / "asmtune.zip"
     with zipfile.ZipFile(archive, "w") as z:
         z.writestr("asmtune/__init__.py", "")
-        for path in [*FOLDER.glob("*.json"), FOLDER / "__init__.py"]:
-            z.write(path, f"asmtune/core/hardware/devices/{path.name}")
-        package = FOLDER.parent
-        for module in (package / "errors.py", *(package / "target").glob("*.py")):
-            z.write(module, f"asmtune/{module.relative_to(package)}")
-    code = "from asmtune.core.hardware import shipped as t; print(t.load_target('h200').sms, t.__file__)"
+        hardware = PACKAGE / "core" / "hardware"
+        modules = [PACKAGE / "core" / "__init__.py", *hardware.rglob("*.py")]
+        for path in [*modules, *(PACKAGE / "base").glob("*.py"), *FOLDER.glob("*.json")]:
+            z.write(path, f"asmtune/{path.relative_to(PACKAGE)}")
+    code = "from asmtune.core.hardware import shipped as t; "
+    code += "print(t.load_target('h200').sms, t.__file__)"
     sms, where = run_python(code, archive).split(maxsplit=1)
     assert sms == "132"
     assert ".zip" in where

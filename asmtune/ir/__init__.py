@@ -1,1 +1,4 @@
-"""Text to data: `asm` reads PTX, SASS and cubins, `ttir` reads Triton's first IR. Pure, without IO."""
+"""Text to data: `asm` reads PTX, SASS and cubins, `ttir` reads Triton's first IR.
+
+Pure: nothing here reads a file, runs a tool or needs a GPU.
+"""
