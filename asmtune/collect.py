@@ -20,9 +20,9 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
-from asmtune.measure.clock import GpuClock, Subject
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.race import Race
+from asmtune.measure.timing.clock import GpuClock, Subject
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.race import Race
 from asmtune.predict.prune.flow import Funnel
 
 _EVERY_CONFIG: Final = TimingPolicy(

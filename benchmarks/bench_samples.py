@@ -23,7 +23,7 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.cli.bench_processes import Collected, Processes
 from asmtune.cli.bench_rows import Asked, Wanted
-from asmtune.measure.device import device_name
+from asmtune.measure.timing.device import device_name
 from asmtune.regression.files import run_to_json
 from benchmarks.provenance import RESULTS, provenance
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from scipy.stats import mannwhitneyu
 
-from asmtune.measure.statistics import holm
+from asmtune.measure.timing.statistics import holm
 from asmtune.regression.compare import compare
 from asmtune.regression.files import run_from_json
 from asmtune.regression.findings import Terms

@@ -28,9 +28,9 @@ def first_process() -> list[dict[str, Any]]:
     import torch
 
     from asmtune.kernels import tiled_matmul as matmul
-    from asmtune.measure.clock import GpuClock, Subject
-    from asmtune.measure.policy import TimingPolicy
-    from asmtune.measure.race import Race
+    from asmtune.measure.timing.clock import GpuClock, Subject
+    from asmtune.measure.timing.policy import TimingPolicy
+    from asmtune.measure.timing.race import Race
 
     rows = []
     for M, N, K in SHAPES:

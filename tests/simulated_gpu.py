@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.clock import Subject
+from asmtune.measure.timing.clock import Subject
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class SimulatedMark:
 
 @dataclass
 class SimulatedGpu:
-    """What `asmtune.measure.cuda.Device` asks for, over one queue that is worked off in order.
+    """What `asmtune.measure.timing.cuda.Device` asks for, over one queue that is worked off in order.
 
     The host takes `call_us` for each call, and after it `stall` microseconds more:
     another thread has the interpreter. The GPU begins what is queued as soon as it is

@@ -24,8 +24,8 @@ from asmtune.core.oracle import load_oracle
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.measure.clock import Subject
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.clock import Subject
+from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from tests.sample_kernels import scale, scale_problem

@@ -75,7 +75,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     made = Bench()
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(add, "run", made.run)
-    monkeypatch.setattr("asmtune.measure.device.device_name", lambda: DEVICE)
+    monkeypatch.setattr("asmtune.measure.timing.device.device_name", lambda: DEVICE)
     monkeypatch.setattr(workshop, "match_device", lambda _: load_target("H200"))
 
     def run(self: Session, *arguments: Any) -> TuneResult:
@@ -361,7 +361,7 @@ def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 def test_device_without_a_target(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that no descriptor knows is named, with what to do."""
     monkeypatch.undo()
-    monkeypatch.setattr("asmtune.measure.device.device_name", lambda: DEVICE)
+    monkeypatch.setattr("asmtune.measure.timing.device.device_name", lambda: DEVICE)
     with pytest.raises(InputError, match=f"no target describes the device '{DEVICE}'"):
         tuned()[(4,)](tensor(), tensor(), 8)
 

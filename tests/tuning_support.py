@@ -16,17 +16,17 @@ import triton
 import triton.language as tl
 
 from asmtune.base.settings import Settings
-from asmtune.bench.base import BenchSetup
-from asmtune.bench.distinct import Distinct
-from asmtune.bench.local import LocalBench
 from asmtune.compile.load import Binary, Launch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.measure.clock import Subject
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.bench.base import BenchSetup
+from asmtune.measure.bench.dedup import Distinct
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.timing.clock import Subject
+from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.store.safe_store import Shelf
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions

@@ -96,7 +96,7 @@ def _device(kernels: Sequence[str]) -> str:
     if not torch.cuda.is_available():
         typer.echo("asmtune: bench needs a CUDA GPU; PyTorch finds none on this machine", err=True)
         raise typer.Exit(NO_GPU)
-    from asmtune.measure.device import device_name
+    from asmtune.measure.timing.device import device_name
 
     return device_name()
 

@@ -18,13 +18,13 @@ import torch
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.base.processes import die_with_parent, own_stdout
 from asmtune.base.settings import Settings
-from asmtune.bench.machine import DeviceLostError
 from asmtune.cli.bench_rows import problem_of
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.nvml import read_clocks
+from asmtune.measure.bench.gpu import DeviceLostError
+from asmtune.measure.timing.nvml import read_clocks
 from asmtune.regression.environment import environment_here
 from asmtune.regression.timing import timed
 from asmtune.store.trace.json_codec import encoded

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from asmtune.base.errors import MeasureError
-from asmtune.bench.process import Child, ChildGoneError, Started
 from asmtune.cli.bench_rows import Wanted, wanted_to_json
+from asmtune.measure.bench.process import Child, ChildGoneError, Started
 from asmtune.regression.run import BenchRun, Environment, Missed, Process, Timed
 from asmtune.regression.timing import timing_words
 from asmtune.store.trace.json_codec import decoded

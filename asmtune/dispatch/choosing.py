@@ -209,7 +209,7 @@ class Chooser:
     def _miss(
         self, call: Call, values: Mapping[str, Any], space: Space, device: str | None = None
     ) -> Miss:
-        from asmtune.measure.device import device_name
+        from asmtune.measure.timing.device import device_name
 
         shape = numbers(call.arguments)
         given = {**call.placed, **call.kwargs}

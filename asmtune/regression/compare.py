@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.measure.statistics import chances, holm
+from asmtune.measure.timing.statistics import chances, holm
 from asmtune.regression.environment import obstacles, remarks
 from asmtune.regression.findings import Check, Finding, Terms
 from asmtune.regression.history import LEAST_RUNS, Entry, band_of, comparable

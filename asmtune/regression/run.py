@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.config import Config
-from asmtune.measure.statistics import summarise
+from asmtune.measure.timing.statistics import summarise
 
 Why = Literal["failed", "unknown"]
 

@@ -7,8 +7,6 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from asmtune.base.settings import Settings
-from asmtune.bench.base import BenchSetup, Entrant
-from asmtune.bench.local import LocalBench
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
@@ -17,9 +15,11 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
 from asmtune.ir.ttir.analysis import Call, analyse
-from asmtune.measure.effects import Effects
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.rehearsal import CheckOptions
+from asmtune.measure.bench.base import BenchSetup, Entrant
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.timing.policy import TimingPolicy
 
 POLICY: Final = TimingPolicy()
 """L2 cold, events, 20 samples of a config and up to 60 where they are not steady."""

@@ -7,8 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from asmtune.base.errors import InputError
-from asmtune.bench.base import Bench, BenchSetup, Entrant
-from asmtune.bench.opening import open_bench
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.core.failures import guarded
@@ -17,10 +15,12 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.timings import Outcome
 from asmtune.core.records.verdicts import Verdict
-from asmtune.measure.device import device_name
-from asmtune.measure.effects import Effects
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.rehearsal import CheckOptions
+from asmtune.measure.bench.base import Bench, BenchSetup, Entrant
+from asmtune.measure.bench.opening import open_bench
+from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.timing.device import device_name
+from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.front import Front
 from asmtune.roofline.survey import Subject
 

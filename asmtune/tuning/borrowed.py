@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.bench.hooks import TunerHooks
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.rehearsal import CheckOptions
+from asmtune.measure.bench.hooks import TunerHooks
+from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.timing.policy import TimingPolicy
 
 if TYPE_CHECKING:
-    from asmtune.bench.given import DoBench
+    from asmtune.measure.bench.user_timer import DoBench
 
 _US: Final = 1e3
 _SWITCHES: Final = ("use_cuda_graph", "cache_results")

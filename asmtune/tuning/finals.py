@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.base.errors import MeasureError
-from asmtune.bench.base import Outcome
 from asmtune.core.config import Config
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.race import winner
+from asmtune.measure.bench.base import Outcome
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.race import winner
 from asmtune.tuning.objective import Costs, Objective
 
 _WARP_SIZE: Final = 32

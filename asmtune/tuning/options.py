@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from asmtune.base.errors import InputError
-from asmtune.bench.hooks import PostHook, PreHook, TunerHooks
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.measure.rehearsal import CheckOptions
+from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
+from asmtune.measure.checks.checker import CheckOptions
 from asmtune.tuning.borrowed import checks_of, do_bench_of, hooks_of, policy_of
 from asmtune.tuning.objective import Costs, Objective
 from asmtune.tuning.presets import Effort, effort_of
 
 if TYPE_CHECKING:
-    from asmtune.bench.given import DoBench
+    from asmtune.measure.bench.user_timer import DoBench
 
 OnBusy = Literal["wait", "heuristic"]
 

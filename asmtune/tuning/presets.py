@@ -7,7 +7,7 @@ from typing import Final
 
 from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.search.base import Limits, Pace
 
 

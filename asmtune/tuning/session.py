@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 
-from asmtune.bench.base import Bench, BenchSetup
-from asmtune.bench.opening import open_bench
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.measure.effects import Effects
-from asmtune.measure.preserve import preserved
+from asmtune.measure.bench.base import Bench, BenchSetup
+from asmtune.measure.bench.opening import open_bench
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.preserve import preserved
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.score.base import for_dtypes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from asmtune.base.errors import CompileError, MeasureError
 from asmtune.core.records.verdicts import Verdict
-from asmtune.measure.statistics import prepare
+from asmtune.measure.timing.statistics import prepare
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front

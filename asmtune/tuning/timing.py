@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from asmtune.bench.base import Bench, Entrant, Outcome
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.verdicts import Verdict
+from asmtune.measure.bench.base import Bench, Entrant, Outcome
 
 
 class BenchTimer:

@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from asmtune.base.settings import Settings
-from asmtune.bench.base import Outcome
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.records.verdicts import Verdict
+from asmtune.measure.bench.base import Outcome
 from asmtune.search.state import State
 from asmtune.store.safe_store import Shelf
 from asmtune.store.trace.rows import Cost

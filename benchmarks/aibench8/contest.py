@@ -18,9 +18,9 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
-from asmtune.measure.clock import Clock, Subject
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.race import Race
+from asmtune.measure.timing.clock import Clock, Subject
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.race import Race
 from tests.kernels.tolerances import excess
 
 

@@ -12,8 +12,8 @@ import torch
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
-from asmtune.measure.clock import GpuClock
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.clock import GpuClock
+from asmtune.measure.timing.policy import TimingPolicy
 from benchmarks.aibench8.baselines import baseline_of, exact
 from benchmarks.aibench8.contest import Entrant, compiled, plain, race
 from benchmarks.aibench8.summary import BASELINE

@@ -29,8 +29,8 @@ from asmtune.core.failures import guarded
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.dispatch.reconfiguring import autotuners, reconfigure
-from asmtune.measure.device import device_name
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.device import device_name
+from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.tuning.presets import EFFORTS
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.identities import kernel_modules, source_of

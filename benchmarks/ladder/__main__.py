@@ -24,10 +24,10 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.timings import Measurement
-from asmtune.measure.clock import GpuClock, Subject
-from asmtune.measure.device import device_name
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.race import Race
+from asmtune.measure.timing.clock import GpuClock, Subject
+from asmtune.measure.timing.device import device_name
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.race import Race
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, Size, assembly
 from benchmarks.provenance import RESULTS, write

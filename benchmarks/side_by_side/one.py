@@ -86,9 +86,9 @@ def retimed(
     problem: Problem, chosen: dict[str, dict[str, Any]], target: Target, settings: Settings
 ) -> dict[str, float]:
     """Microseconds of each choice, timed anew in interleaved rounds; equal choices once."""
-    from asmtune.measure.clock import GpuClock, Subject
-    from asmtune.measure.policy import TimingPolicy
-    from asmtune.measure.race import Race
+    from asmtune.measure.timing.clock import GpuClock, Subject
+    from asmtune.measure.timing.policy import TimingPolicy
+    from asmtune.measure.timing.race import Race
 
     lowering = Lowering(problem, target, settings.compile_timeout_s)
     policy = TimingPolicy(fine_rounds=60)

@@ -14,9 +14,6 @@ import torch
 
 from asmtune.base.errors import MeasureError
 from asmtune.base.settings import Settings
-from asmtune.bench.base import BenchSetup
-from asmtune.bench.distinct import Distinct
-from asmtune.bench.local import LocalBench
 from asmtune.compile.load import Launch
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
@@ -24,7 +21,10 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.bench.base import BenchSetup
+from asmtune.measure.bench.dedup import Distinct
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.presets import EFFORTS

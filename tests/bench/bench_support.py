@@ -11,15 +11,15 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.bench.base import BenchSetup, Entrant
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.measure.effects import Effects
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.rehearsal import CheckOptions
+from asmtune.measure.bench.base import BenchSetup, Entrant
+from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.timing.policy import TimingPolicy
 
 CHILD = (sys.executable, str(Path(__file__).with_name("cpu_child.py")))
 

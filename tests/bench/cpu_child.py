@@ -16,7 +16,7 @@ if WISH == "die":
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from asmtune.base.errors import MeasureError  # noqa: E402
-from asmtune.bench.child import run  # noqa: E402
+from asmtune.measure.bench.child_main import run  # noqa: E402
 from tests.bench.cpu_machine import CpuMachine  # noqa: E402
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from asmtune.compile.load import Binary, Launch
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.clock import Subject
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.clock import Subject
+from asmtune.measure.timing.policy import TimingPolicy
 
 
 class CpuMachine:

@@ -12,14 +12,14 @@ import triton
 import triton.language as tl
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.bench.distinct import Distinct, binary_digest
-from asmtune.bench.local import LocalBench
-from asmtune.bench.opening import open_bench
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
+from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
+from asmtune.measure.bench.dedup import Distinct, binary_digest
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.opening import open_bench
 from tests.bench.bench_support import artifact, entrant, problem, setup
 from tests.bench.cpu_machine import CpuMachine
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from asmtune.core.hardware.model import Target
-from asmtune.measure.effects import Effects
+from asmtune.measure.checks.effects import Effects
 from tests.gpu import fault_kernels as kernels
 from tests.gpu.fault_kernels import FAULT, HANG, NOTHING, SMASH, WRONG
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import InputError
-from asmtune.bench.hooks import TunerHooks
-from asmtune.bench.local import LocalBench
-from asmtune.bench.machine import DeviceLostError
-from asmtune.bench.remote import ChildBench
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
+from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.gpu import DeviceLostError
+from asmtune.measure.bench.hooks import TunerHooks
+from asmtune.measure.bench.local import LocalBench
 from tests.bench.bench_support import CHILD, entrant, setup
 from tests.bench.cpu_machine import CpuMachine
 

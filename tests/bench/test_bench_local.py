@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from asmtune.base.errors import MeasureError
-from asmtune.bench.base import Entrant
-from asmtune.bench.local import LocalBench
-from asmtune.bench.machine import DeviceLostError
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
+from asmtune.measure.bench.base import Entrant
+from asmtune.measure.bench.gpu import DeviceLostError
+from asmtune.measure.bench.local import LocalBench
 from tests.bench.bench_support import entrant, setup
 from tests.bench.cpu_machine import CpuMachine
 

@@ -14,11 +14,6 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.bench import messages
-from asmtune.bench.base import BenchSetup
-from asmtune.bench.hooks import TunerHooks
-from asmtune.bench.roster import Roster
-from asmtune.bench.wire import Opaque
 from asmtune.compile.load import Binary, handle, launch_values
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
@@ -26,9 +21,14 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.timings import Measurement
-from asmtune.measure.effects import Effects
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.rehearsal import CheckOptions
+from asmtune.measure.bench import messages
+from asmtune.measure.bench.argument_codec import Opaque
+from asmtune.measure.bench.base import BenchSetup
+from asmtune.measure.bench.hooks import TunerHooks
+from asmtune.measure.bench.roster import Roster
+from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.timing.policy import TimingPolicy
 from tests.bench.bench_support import entrant, problem, setup
 from tests.gpu import argument_kernels
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.bench.team import Team
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
+from asmtune.measure.bench.team import Team
 from tests.bench.bench_support import CHILD, entrant, setup
 
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.bench import parcel as parcels
-from asmtune.bench.parcel import Parcel, unpack
-from asmtune.bench.wire import Opaque
+from asmtune.measure.bench import shared_arguments as parcels
+from asmtune.measure.bench.argument_codec import Opaque
+from asmtune.measure.bench.shared_arguments import Parcel, unpack
 from tests.sample_kernels import scale
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int64, torch.bool]

@@ -15,11 +15,11 @@ import pytest
 import triton
 import triton.language as tl
 
-from asmtune.bench.base import BenchSetup
-from asmtune.bench.distinct import Distinct
-from asmtune.bench.local import LocalBench
 from asmtune.compile.load import Binary, Launch
 from asmtune.core.config import Config
+from asmtune.measure.bench.base import BenchSetup
+from asmtune.measure.bench.dedup import Distinct
+from asmtune.measure.bench.local import LocalBench
 from asmtune.tuning.presets import EFFORTS
 from asmtune.tuning.workshop import Workshop
 from tests.dispatch.case_kernels import copy_as, fill_either, increment, staged
@@ -119,7 +119,7 @@ def host_gpu(folder: Path, patch: pytest.MonkeyPatch) -> HostGpu:
     """A machine whose GPU is the host; its store lies in a folder."""
     made = HostGpu()
     patch.setenv("ASMTUNE_CACHE_DIR", str(folder))
-    patch.setattr("asmtune.measure.device.device_name", lambda: DEVICE)
+    patch.setattr("asmtune.measure.timing.device.device_name", lambda: DEVICE)
     for kernel in KERNELS:
         patch.setattr(kernel, "run", made.runs(kernel))
     opened = Workshop.open.__func__  # type: ignore[attr-defined]

@@ -50,7 +50,7 @@ class Imagined:
             patch.setattr(kernel, "run", self.run)
         # A PyTorch with CUDA has a current device, and fails to give it where there is no GPU.
         patch.setattr(autotuner, "machine", lambda: Machine(lambda: -1, lambda _: 0))
-        patch.setattr("asmtune.measure.device.device_name", lambda: DEVICE)
+        patch.setattr("asmtune.measure.timing.device.device_name", lambda: DEVICE)
         patch.setattr(workshop, "match_device", lambda _: load_target("H200"))
         patch.setattr(Session, "run", lambda _, *arguments: self.tune(*arguments))
         patch.setattr("torch.utils._triton.has_triton", lambda: True)

@@ -12,7 +12,6 @@ import triton
 import triton.language as tl
 
 from asmtune.base.settings import Settings
-from asmtune.bench.base import BenchSetup, Entrant
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
@@ -21,9 +20,10 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.ttir.analysis import Call, analyse
 from asmtune.ir.ttir.work import Work
-from asmtune.measure.effects import Effects
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.rehearsal import CheckOptions
+from asmtune.measure.bench.base import BenchSetup, Entrant
+from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.timing.policy import TimingPolicy
 
 FAULT, HANG, NOTHING, WRONG, LOUD, SMASH = 1, 2, 3, 4, 5, 6
 

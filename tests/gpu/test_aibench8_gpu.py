@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from asmtune.core.config import Config
-from asmtune.measure.clock import GpuClock
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.clock import GpuClock
+from asmtune.measure.timing.policy import TimingPolicy
 from benchmarks.aibench8.contest import race
 from benchmarks.aibench8.experiment import untuned
 from benchmarks.aibench8.summary import BASELINE

@@ -9,16 +9,16 @@ import pytest
 import torch
 import triton
 
-from asmtune.bench.base import Bench
-from asmtune.bench.local import LocalBench
-from asmtune.bench.opening import open_bench
-from asmtune.bench.remote import ChildBench
-from asmtune.bench.team import Team
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.timings import Measurement
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.rehearsal import CheckOptions
+from asmtune.measure.bench.base import Bench
+from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.opening import open_bench
+from asmtune.measure.bench.team import Team
+from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.timing.policy import TimingPolicy
 from tests.gpu import argument_kernels, fault_kernels
 
 BOTH = pytest.mark.parametrize("kind", [LocalBench, ChildBench])

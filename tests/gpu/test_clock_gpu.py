@@ -15,11 +15,11 @@ import triton
 from asmtune import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
-from asmtune.measure.clock import GpuClock, Subject
-from asmtune.measure.energy import energy_mj
-from asmtune.measure.nvml import read_clocks
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.race import Race
+from asmtune.measure.timing.clock import GpuClock, Subject
+from asmtune.measure.timing.energy import energy_mj
+from asmtune.measure.timing.nvml import read_clocks
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.race import Race
 from tests.gpu import gpu_kernels
 
 ROUNDS = 21

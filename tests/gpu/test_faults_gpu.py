@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from asmtune.bench.base import Entrant, Outcome
-from asmtune.bench.local import LocalBench
-from asmtune.bench.opening import open_bench
-from asmtune.bench.remote import ChildBench
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
+from asmtune.measure.bench.base import Entrant, Outcome
+from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.opening import open_bench
 from tests.gpu import fault_kernels as kernels
 from tests.gpu.fault_kernels import FAULT, HANG, LOUD, NOTHING, SMASH, WRONG, Prepared
 
@@ -166,7 +166,7 @@ def test_a_fault_here_is_told(tmp_path: Path, say: Say) -> None:
     script = tmp_path / "local.py"
     script.write_text(
         "import torch\n"
-        "from asmtune.bench import LocalBench\n"
+        "from asmtune.measure.bench import LocalBench\n"
         "from asmtune.base.errors import MeasureError\n"
         "from asmtune.core.hardware import load_target, match_device\n"
         "from tests.gpu import fault_kernels as kernels\n"

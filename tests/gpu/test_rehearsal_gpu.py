@@ -11,8 +11,8 @@ import torch
 import triton
 from torch import Tensor
 
-from asmtune.measure.effects import Effects
-from asmtune.measure.rehearsal import CheckOptions, Rehearsal
+from asmtune.measure.checks.checker import CheckOptions, Rehearsal
+from asmtune.measure.checks.effects import Effects
 from tests.measure import effect_kernels
 from tests.workload import workload_kernels
 from tests.workload.workload_lowering import work

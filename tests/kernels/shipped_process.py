@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from asmtune.dispatch.reconfiguring import autotuners
-from asmtune.measure import device as devices
+from asmtune.measure.timing import device as devices
 from benchmarks.kernels.identities import DEVICE
 from benchmarks.kernels.plan import Plan
 from tests.kernels.accuracy import module_of

@@ -15,7 +15,7 @@ import torch
 
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.policy import TimingPolicy
 from benchmarks.ladder import __main__ as command
 from benchmarks.ladder import gemm
 from benchmarks.ladder.document import DOCUMENT, document

@@ -18,8 +18,8 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Outcome
 from asmtune.kernels import gelu
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.statistics import summarise
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.statistics import summarise
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.entry import Entry

@@ -13,8 +13,8 @@ from typing import Any
 import effect_kernels as kernels
 import torch
 
-from asmtune.measure.effects import Effects
-from asmtune.measure.rehearsal import CheckOptions, Rehearsal
+from asmtune.measure.checks.checker import CheckOptions, Rehearsal
+from asmtune.measure.checks.effects import Effects
 
 N, BLOCK = 1000, 64
 GRID = (-(-N // BLOCK),)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.brisk import brisk_threads
-from asmtune.measure.clock import GpuClock, Subject
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.clock import GpuClock, Subject
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.switch_interval import brisk_threads
 from tests.simulated_gpu import SimulatedGpu
 
 EVENTS = TimingPolicy()

@@ -11,7 +11,7 @@ import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.ir.ttir.work import Work
-from asmtune.measure.effects import Effects, tensor_parts
+from asmtune.measure.checks.effects import Effects, tensor_parts
 from tests.workload.workload_lowering import F32, I32, I64, pointer, work
 
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from asmtune.core.config import Config
-from asmtune.measure import energy
-from asmtune.measure.clock import GpuClock, Subject
-from asmtune.measure.energy import energy_mj
-from asmtune.measure.nvml import THROTTLES, read_clocks
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing import energy
+from asmtune.measure.timing.clock import GpuClock, Subject
+from asmtune.measure.timing.energy import energy_mj
+from asmtune.measure.timing.nvml import THROTTLES, read_clocks
+from asmtune.measure.timing.policy import TimingPolicy
 from tests.simulated_gpu import SimulatedGpu
 
 UUID = "c5b8d0a2-7a1e-4b52-9a4f-0d4b1f5a8e11"

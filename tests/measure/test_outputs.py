@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from asmtune.measure import magnitude
-from asmtune.measure.magnitude import Magnitude, pieces
-from asmtune.measure.outputs import Output, fill_poison, poison, tolerance_of
-from asmtune.measure.slots import Slot, slots_of
+from asmtune.measure.checks import magnitude
+from asmtune.measure.checks.compare import Output, fill_poison, poison, tolerance_of
+from asmtune.measure.checks.magnitude import Magnitude, pieces
+from asmtune.measure.checks.tensors import Slot, slots_of
 
 F8, F8E5 = torch.float8_e4m3fn, torch.float8_e5m2
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, F8, F8E5]

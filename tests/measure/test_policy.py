@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import InputError
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.policy import TimingPolicy
 
 
 @pytest.mark.parametrize(

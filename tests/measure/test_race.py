@@ -15,10 +15,10 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
-from asmtune.measure.clock import Subject
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.race import Race, winner
-from asmtune.measure.statistics import summarise
+from asmtune.measure.timing.clock import Subject
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.race import Race, winner
+from asmtune.measure.timing.statistics import summarise
 from tests.simulated_gpu import SimulatedClock, subjects_of
 
 Noise = Callable[[random.Random, int], float]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from asmtune.measure import slots
-from asmtune.measure.regions import Copy, regions_of
-from asmtune.measure.slots import Slot, overlap, slots_of
+from asmtune.measure.checks import tensors as slots
+from asmtune.measure.checks.regions import Copy, regions_of
+from asmtune.measure.checks.tensors import Slot, overlap, slots_of
 
 BYTES = 256
 

@@ -24,9 +24,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure import regions
-from asmtune.measure.effects import Effects
-from asmtune.measure.rehearsal import CheckOptions, Rehearsal
+from asmtune.measure.checks import regions
+from asmtune.measure.checks.checker import CheckOptions, Rehearsal
+from asmtune.measure.checks.effects import Effects
 from tests.workload.workload_lowering import pointer, work
 
 Run = Callable[[], None]
@@ -569,7 +569,7 @@ def test_a_gpu_that_takes_no_work_is_said_so(monkeypatch: pytest.MonkeyPatch) ->
     def broken(_: object) -> NoReturn:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr("asmtune.measure.rehearsal.settle", broken)
+    monkeypatch.setattr("asmtune.measure.checks.checker.settle", broken)
     with pytest.raises(MeasureError, match=r"contents back \(.*illegal memory access.*make them"):
         rehearsed.close()
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
-from asmtune.measure.statistics import chances, holm, quantile, slower, summarise
+from asmtune.measure.timing.statistics import chances, holm, quantile, slower, summarise
 
 CONFIG = Config({"BLOCK": 64})
 samples = st.lists(st.floats(0.1, 1e6, allow_nan=False), min_size=1, max_size=60)

@@ -11,9 +11,6 @@ import torch
 
 from asmtune.base.errors import CompileError, InputError, MeasureError
 from asmtune.base.settings import Settings
-from asmtune.bench.base import BenchSetup
-from asmtune.bench.distinct import Distinct
-from asmtune.bench.local import LocalBench
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
@@ -21,7 +18,10 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.bench.base import BenchSetup
+from asmtune.measure.bench.dedup import Distinct
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.roofline import clock as clocks

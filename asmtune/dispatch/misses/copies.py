@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.bench.wire import Memory, Packing, Region, restore
+from asmtune.measure.bench.argument_codec import Memory, Packing, Region, restore
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
 _MEMORY: Final = frozenset({"tensor", "wrapper", "descriptor"})

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from asmtune.measure.regions import Copy, regions_of, settle
-from asmtune.measure.slots import slots_of
+from asmtune.measure.checks.regions import Copy, regions_of, settle
+from asmtune.measure.checks.tensors import slots_of
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from asmtune.core.dtypes import dtype_of
-from asmtune.measure.magnitude import Magnitude, Piece, pieces, widened
-from asmtune.measure.slots import Slot, integers
+from asmtune.measure.checks.magnitude import Magnitude, Piece, pieces, widened
+from asmtune.measure.checks.tensors import Slot, integers
 
 # What configs that are all right may differ by where numbers of that type are multiplied, or
 # stored on the way: another order of summation, roundings of intermediate results that change

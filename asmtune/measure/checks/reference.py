@@ -7,8 +7,8 @@ from typing import Any
 
 from asmtune.base.errors import InputError
 from asmtune.core.failures import required
-from asmtune.measure.effects import tensor_parts
-from asmtune.measure.slots import Slot
+from asmtune.measure.checks.effects import tensor_parts
+from asmtune.measure.checks.tensors import Slot
 
 Reference = Callable[[Mapping[str, Any]], Any]
 

@@ -17,9 +17,9 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement, Outcome
-from asmtune.measure.clock import Clock, Subject
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.statistics import ENOUGH, slower, summarise
+from asmtune.measure.timing.clock import Clock, Subject
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.statistics import ENOUGH, slower, summarise
 
 _LONG_US: Final = 5_000.0
 _LONG_FACTOR: Final = 5.0

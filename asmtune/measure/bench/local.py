@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from asmtune.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
-from asmtune.bench.trials import Candidate, trials_on
 from asmtune.compile.load import Binary, Launch, launch_values
 from asmtune.compile.lower import HOOKS
 from asmtune.core.records.artifacts import Failure
-from asmtune.launch.memory import allocating
-from asmtune.measure.rehearsal import Rehearsal
+from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
+from asmtune.measure.bench.gpu import CudaMachine, DeviceLostError, Machine
+from asmtune.measure.bench.trials import Candidate, trials_on
+from asmtune.measure.checks.checker import Rehearsal
+from asmtune.measure.timing.scratch_memory import allocating
 
 T = TypeVar("T")
 

@@ -9,13 +9,13 @@ from typing import Any
 from asmtune.base.errors import MeasureError
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.effects import Effects
-from asmtune.measure.expectation import Expectation
-from asmtune.measure.outputs import fill_poison, tolerance_of
-from asmtune.measure.reference import ask
-from asmtune.measure.regions import Copy, regions_of, settle
-from asmtune.measure.roles import CheckOptions, Roles, check_names
-from asmtune.measure.slots import Slot, slots_of
+from asmtune.measure.checks.compare import fill_poison, tolerance_of
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.expected import Expectation
+from asmtune.measure.checks.reference import ask
+from asmtune.measure.checks.regions import Copy, regions_of, settle
+from asmtune.measure.checks.roles import CheckOptions, Roles, check_names
+from asmtune.measure.checks.tensors import Slot, slots_of
 
 __all__ = ["CheckOptions", "Rehearsal"]
 

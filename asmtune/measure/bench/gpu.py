@@ -10,10 +10,10 @@ from asmtune.compile.load import Binary, Launch, launch_of
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.clock import Clock, GpuClock, Subject
-from asmtune.measure.device import device_name
-from asmtune.measure.energy import energy_mj
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.clock import Clock, GpuClock, Subject
+from asmtune.measure.timing.device import device_name
+from asmtune.measure.timing.energy import energy_mj
+from asmtune.measure.timing.policy import TimingPolicy
 
 
 class Machine(Protocol):

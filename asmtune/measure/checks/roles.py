@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from asmtune.base.errors import InputError
-from asmtune.measure.effects import Effects, is_part, tensor_parts
-from asmtune.measure.reference import Reference
-from asmtune.measure.slots import Slot, overlap
+from asmtune.measure.checks.effects import Effects, is_part, tensor_parts
+from asmtune.measure.checks.reference import Reference
+from asmtune.measure.checks.tensors import Slot, overlap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class CheckOptions:
         restore_value: names of arguments that hold the same at the start of every run.
         reset_to_zero: names of those that hold zeros then.
         tolerance: how far elements may be apart, relative to their magnitude, whatever their
-            dtype; see `asmtune.measure.outputs`.
+            dtype; see `asmtune.measure.checks.compare`.
     """
 
     check: bool = True

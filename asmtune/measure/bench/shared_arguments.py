@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.errors import MeasureError
-from asmtune.bench.wire import Memory, Packing, Region, describe_all, restore
+from asmtune.measure.bench.argument_codec import Memory, Packing, Region, describe_all, restore
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
 

@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.brisk import brisk_threads
-from asmtune.measure.cuda import CudaDevice, Device, Mark
-from asmtune.measure.nvml import read_clocks
-from asmtune.measure.policy import TimingPolicy
+from asmtune.measure.timing.cuda import CudaDevice, Device, Mark
+from asmtune.measure.timing.nvml import read_clocks
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.switch_interval import brisk_threads
 
 _RETAKES: Final = 3
 _BATCH: Final = 64

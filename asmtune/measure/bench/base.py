@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from asmtune.bench.given import DoBench
-from asmtune.bench.hooks import TunerHooks
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.timings import Outcome
-from asmtune.measure.effects import Effects
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.rehearsal import CheckOptions
+from asmtune.measure.bench.hooks import TunerHooks
+from asmtune.measure.bench.user_timer import DoBench
+from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.timing.policy import TimingPolicy
 
 __all__ = ["Bench", "BenchSetup", "Entrant", "Outcome", "TimingPlan"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from asmtune.bench import messages
-from asmtune.bench.base import Entrant
-from asmtune.bench.parcel import Parcel
 from asmtune.compile.load import Binary
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
+from asmtune.measure.bench import messages
+from asmtune.measure.bench.base import Entrant
+from asmtune.measure.bench.shared_arguments import Parcel
 
 
 class Roster:

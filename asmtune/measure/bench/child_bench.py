@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from asmtune.bench import messages
-from asmtune.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.bench.conversation import Death
-from asmtune.bench.parcel import Parcel
-from asmtune.bench.succession import COMMAND, Succession
 from asmtune.compile.lower import HOOKS
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
-from asmtune.measure.effects import tensor_parts
+from asmtune.measure.bench import messages
+from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
+from asmtune.measure.bench.child_supervisor import COMMAND, Succession
+from asmtune.measure.bench.conversation import Death
+from asmtune.measure.bench.shared_arguments import Parcel
+from asmtune.measure.checks.effects import tensor_parts
 
 
 class ChildBench:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.bench.base import Bench, Entrant, Outcome
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.timings import Measurement
+from asmtune.measure.bench.base import Bench, Entrant, Outcome
 
 # What of the metadata the launch itself depends on; the rest is in the machine code.
 _LAUNCH: Final = (

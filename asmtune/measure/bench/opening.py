@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from asmtune.base.errors import InputError
-from asmtune.bench.base import Bench, BenchSetup
-from asmtune.bench.distinct import Distinct
-from asmtune.bench.local import LocalBench
-from asmtune.bench.remote import ChildBench
-from asmtune.bench.team import Team
+from asmtune.measure.bench.base import Bench, BenchSetup
+from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.dedup import Distinct
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.team import Team
 
 
 def open_bench(

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.bench.remote import ChildBench, pack
-from asmtune.bench.succession import COMMAND
+from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
+from asmtune.measure.bench.child_bench import ChildBench, pack
+from asmtune.measure.bench.child_supervisor import COMMAND
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.bench.machine import Machine, Survival
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement, Outcome
-from asmtune.measure.brisk import brisk_threads
-from asmtune.measure.clock import Subject
+from asmtune.measure.bench.gpu import Machine, Survival
+from asmtune.measure.timing.clock import Subject
+from asmtune.measure.timing.switch_interval import brisk_threads
 
 DoBench = Callable[..., Any]
 """Called as `do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))`; gives milliseconds: the median,

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from asmtune.bench.base import Outcome, TimingPlan
-from asmtune.bench.given import GivenClock
-from asmtune.bench.machine import Machine, Survival, WatchedClock
 from asmtune.compile.load import Launch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.clock import Subject
-from asmtune.measure.race import Race
-from asmtune.measure.rehearsal import Rehearsal
+from asmtune.measure.bench.base import Outcome, TimingPlan
+from asmtune.measure.bench.gpu import Machine, Survival, WatchedClock
+from asmtune.measure.bench.user_timer import GivenClock
+from asmtune.measure.checks.checker import Rehearsal
+from asmtune.measure.timing.clock import Subject
+from asmtune.measure.timing.race import Race
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from asmtune.core.dtypes import TORCH_NAMES, dtype_of, torch_dtype
-from asmtune.measure.effects import tensor_parts
+from asmtune.measure.checks.effects import tensor_parts
 
 # Beyond this much work (NumPy's own measure) two views count as overlapping.
 _OVERLAP_WORK: Final = 10_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.bench.process import Child, ChildGoneError, Started
 from asmtune.core.records.artifacts import Failure
+from asmtune.measure.bench.process import Child, ChildGoneError, Started
 
 _START_S: Final = 120.0  # importing PyTorch takes 2 s, and a minute on a cold network disk
 _PATIENCE_S: Final = 5.0

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.bench import messages
-from asmtune.bench.base import BenchSetup
-from asmtune.bench.conversation import Conversation, Death
-from asmtune.bench.parcel import Parcel
-from asmtune.bench.process import Started
-from asmtune.bench.roster import Roster
 from asmtune.core.records.artifacts import Failure
+from asmtune.measure.bench import messages
+from asmtune.measure.bench.base import BenchSetup
+from asmtune.measure.bench.conversation import Conversation, Death
+from asmtune.measure.bench.process import Started
+from asmtune.measure.bench.roster import Roster
+from asmtune.measure.bench.shared_arguments import Parcel
 
-COMMAND: Final = (sys.executable, "-m", "asmtune.bench.child")
+COMMAND: Final = (sys.executable, "-m", "asmtune.measure.bench.child_main")
 
 _USER_S: Final = 120.0  # for the user's own reference or clock, which may run on the host
 _COPY_BYTES_PER_S: Final = 200e6  # far below what any bus does

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from asmtune.measure.slots import Slot
+from asmtune.measure.checks.tensors import Slot
 
 _ALIGNMENT: Final = 16  # bytes; no element is wider
 _HEADROOM: Final = 1 << 30  # bytes of the device left free for kernels' and checks' own use

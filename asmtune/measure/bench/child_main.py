@@ -1,6 +1,6 @@
 """The process that times: requests on stdin, outcomes on stdout, one JSON a line.
 
-Run as `python -m asmtune.bench.child` and kept. It never imports the user's
+Run as `python -m asmtune.measure.bench.child_main` and kept. It never imports the user's
 kernel: binaries and the bytes of the arguments come from its parent. Before a
 config runs it says which one, so that the one that never returned is known.
 """
@@ -15,18 +15,18 @@ from typing import Any, TextIO
 
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.base.processes import die_with_parent, own_stdout
-from asmtune.bench import messages
-from asmtune.bench.hooks import TunerHooks
-from asmtune.bench.machine import CudaMachine, DeviceLostError, Machine
-from asmtune.bench.parcel import unpack
-from asmtune.bench.trials import Candidate, Trials, trials_on
 from asmtune.compile.load import Launch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.launch.memory import allocating
-from asmtune.measure.rehearsal import Rehearsal
-from asmtune.measure.statistics import prepare
+from asmtune.measure.bench import messages
+from asmtune.measure.bench.gpu import CudaMachine, DeviceLostError, Machine
+from asmtune.measure.bench.hooks import TunerHooks
+from asmtune.measure.bench.shared_arguments import unpack
+from asmtune.measure.bench.trials import Candidate, Trials, trials_on
+from asmtune.measure.checks.checker import Rehearsal
+from asmtune.measure.timing.scratch_memory import allocating
+from asmtune.measure.timing.statistics import prepare
 
 
 class Service:

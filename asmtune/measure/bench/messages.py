@@ -14,18 +14,18 @@ from typing import Any, Final
 import cloudpickle  # type: ignore[import-untyped]
 
 from asmtune.base.errors import InputError
-from asmtune.bench.base import BenchSetup, TimingPlan
-from asmtune.bench.hooks import TunerHooks
-from asmtune.bench.wire import Packing, describe_all, restore
 from asmtune.compile.load import Binary, launch_values
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement
-from asmtune.measure.effects import Effects
-from asmtune.measure.policy import TimingPolicy
-from asmtune.measure.rehearsal import CheckOptions
+from asmtune.measure.bench.argument_codec import Packing, describe_all, restore
+from asmtune.measure.bench.base import BenchSetup, TimingPlan
+from asmtune.measure.bench.hooks import TunerHooks
+from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.checks.effects import Effects
+from asmtune.measure.timing.policy import TimingPolicy
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")

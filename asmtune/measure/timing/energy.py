@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from asmtune.measure.clock import Subject
-from asmtune.measure.nvml import Nvml
+from asmtune.measure.timing.clock import Subject
+from asmtune.measure.timing.nvml import Nvml
 
 _BURST_S: Final = 0.005
 _PATIENCE_S: Final = 2.0

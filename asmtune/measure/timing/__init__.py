@@ -1,0 +1,1 @@
+"""The clock, the race between configs and the statistics of their samples."""
