@@ -25,9 +25,9 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.replay.plans import BUDGETS, Plan
 from asmtune.replay.strategies import NOISE, replay_strategies
 from asmtune.report.progress import ProgressBar
-from asmtune.search.base import Limits, Pace
 from asmtune.search.strategies import strategy_names
 from asmtune.tuning.presets import EFFORTS, Effort
+from asmtune.tuning.search.base import Limits, Pace
 from benchmarks.provenance import RESULTS, write
 
 FINE = Pace(first=32, batch=16, trial=16, gain=0.001)

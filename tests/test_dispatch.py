@@ -32,7 +32,7 @@ from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.dispatch.decorator import asm_autotune
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
-from asmtune.tuning import workshop
+from asmtune.tuning import tuner as workshop
 from asmtune.tuning.identity import provenance
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.session import Session

@@ -17,8 +17,8 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.replay.plans import Mark, Plan, PlanResult, Replayed
 from asmtune.replay.strategies import RecordedTimer, replay_strategies
-from asmtune.search.base import Limits, Pace
 from asmtune.search.strategies import strategy_names
+from asmtune.tuning.search.base import Limits, Pace
 
 DATA = Path(__file__).parent / "replay_data"
 ORACLE = load_oracle(DATA / "timings.json")

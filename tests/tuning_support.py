@@ -31,7 +31,7 @@ from asmtune.store.safe_store import Shelf
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions
 from asmtune.tuning.presets import EFFORTS
-from asmtune.tuning.workshop import Workshop
+from asmtune.tuning.tuner import Workshop
 
 DEVICE = "NVIDIA H200"
 DEFAULT = Config({"BLOCK": 256, "FLAW": 0}, num_warps=4)

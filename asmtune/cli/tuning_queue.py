@@ -17,7 +17,7 @@ from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.report.tuning_progress import TuningProgress
 from asmtune.tuning.api import gpu_of
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.workshop import Workshop
+from asmtune.tuning.tuner import Workshop
 
 
 @dataclass(frozen=True)

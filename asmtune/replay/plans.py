@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from asmtune.core.oracle import Task
 from asmtune.replay.results import geometric_mean
-from asmtune.search.base import Limits, Pace
+from asmtune.tuning.search.base import Limits, Pace
 
 BUDGETS: Final = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Compiles, or timings, that a curve is read off at."""

@@ -21,10 +21,10 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.base import Scorer, for_dtypes, without_kernel
 from asmtune.replay.judging import Judged, judged_moments
 from asmtune.replay.plans import Mark, Plan, PlanResult, Replayed
-from asmtune.search.base import Insight, NoObserver
-from asmtune.search.loop import run
-from asmtune.search.state import State
 from asmtune.search.strategies import make_strategy
+from asmtune.tuning.search.base import Insight, NoObserver
+from asmtune.tuning.search.loop import run
+from asmtune.tuning.search.state import State
 
 NOISE: Final = 0.02
 """Standard deviation of a trial's timing, relative. Two recordings of one config, each the

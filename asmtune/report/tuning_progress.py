@@ -19,8 +19,8 @@ from asmtune.report.tuning import result_line
 from asmtune.store.trace.run import Ending, Header
 
 if TYPE_CHECKING:
-    from asmtune.search.state import State
     from asmtune.tuning.options import TuneResult
+    from asmtune.tuning.search.state import State
 
 
 class Clock:
@@ -82,7 +82,7 @@ class TuningProgress:
     """A line of progress, and a line for each problem that is done.
 
     Where stderr is no terminal only the latter is shown. Use as a context manager, within which
-    warnings take one line each; it is an `asmtune.tuning.watching.Audience` and an
+    warnings take one line each; it is an `asmtune.tuning.run_log.Audience` and an
     `asmtune.predict.prune.Progress`.
 
     Args:

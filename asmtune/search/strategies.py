@@ -7,31 +7,31 @@ from typing import Final
 
 from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
-from asmtune.search.base import Insight, Pace, Strategy
+from asmtune.tuning.search.base import Insight, Pace, Strategy
 
 _Make = Callable[[Insight | None, Pace, int], Strategy]
 
 
 def _model(insight: Insight | None, pace: Pace, seed: int) -> Strategy:
-    from asmtune.search.model import Model
+    from asmtune.tuning.search.model import Model
 
     return Model(insight, pace, seed)
 
 
 def _exhaustive(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.search.exhaustive import Exhaustive
+    from asmtune.tuning.search.exhaustive import Exhaustive
 
     return Exhaustive(pace)
 
 
 def _random(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.search.sampling import Sampling
+    from asmtune.tuning.search.sampling import Sampling
 
     return Sampling(pace, seed)
 
 
 def _hierarchical(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.search.hierarchical import Hierarchical
+    from asmtune.tuning.search.hierarchical import Hierarchical
 
     return Hierarchical(pace)
 

@@ -12,7 +12,7 @@ from asmtune.core.space.space import Space
 from asmtune.measure.timing.device import device_name
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.workshop import Workshop
+from asmtune.tuning.tuner import Workshop
 
 
 @overload

@@ -10,7 +10,7 @@ from asmtune.measure.checks.preserve import preserved
 from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.store.lookup import Prediction
 from asmtune.tuning.options import TuneJob
-from asmtune.tuning.workshop import Workshop
+from asmtune.tuning.tuner import Workshop
 
 
 def predict(workshop: Workshop, job: TuneJob, space: Space) -> Prediction:

@@ -8,7 +8,7 @@ from typing import Final
 from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.search.base import Limits, Pace
+from asmtune.tuning.search.base import Limits, Pace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,18 +22,18 @@ from asmtune.measure.checks.preserve import preserved
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.score.base import for_dtypes
-from asmtune.search.state import State
 from asmtune.store.lookup import Remembered
 from asmtune.store.safe_store import Shelf
 from asmtune.store.trace.run import Ending, Header
-from asmtune.tuning.compiling import Pulse
-from asmtune.tuning.experience import Experience
+from asmtune.tuning.background_compiler import Pulse
 from asmtune.tuning.finals import Decision
-from asmtune.tuning.foreseeing import foreseen, known_to, with_edited
+from asmtune.tuning.initial_state import foreseen, known_to, with_edited
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.run_log import Audience, Nobody, RunWatch
+from asmtune.tuning.search.state import State
 from asmtune.tuning.stages import Stages
 from asmtune.tuning.timing import BenchTimer
-from asmtune.tuning.watching import Audience, Nobody, RunWatch
+from asmtune.tuning.transfer import Experience
 
 Opener = Callable[[BenchSetup], Bench]
 

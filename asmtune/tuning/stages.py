@@ -10,15 +10,15 @@ from asmtune.measure.timing.statistics import prepare
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
-from asmtune.search.base import Ended, Insight
-from asmtune.search.loop import run
-from asmtune.search.state import State
 from asmtune.search.strategies import make_strategy
-from asmtune.tuning.compiling import BackgroundCompiler, Pulse
+from asmtune.tuning.background_compiler import BackgroundCompiler, Pulse
 from asmtune.tuning.finals import Decision, Finals
 from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.run_log import RunWatch
+from asmtune.tuning.search.base import Ended, Insight
+from asmtune.tuning.search.loop import run
+from asmtune.tuning.search.state import State
 from asmtune.tuning.timing import BenchTimer
-from asmtune.tuning.watching import RunWatch
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.presets import Effort
 from asmtune.tuning.session import Opener
-from asmtune.tuning.workshop import Workshop
+from asmtune.tuning.tuner import Workshop
 from benchmarks.aibench8.tasks import Task
 
 if TYPE_CHECKING:

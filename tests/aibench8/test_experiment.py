@@ -105,7 +105,7 @@ def test_by_chance(tuner: Tuner, machine: HostMachine, monkeypatch: pytest.Monke
     """Draws time as many configs as they are told, differ, and ask no scorer of assembly."""
     asked: list[str] = []
     monkeypatch.setattr(
-        "asmtune.tuning.workshop.make_scorer", lambda name: asked.append(name) or make_scorer(name)
+        "asmtune.tuning.tuner.make_scorer", lambda name: asked.append(name) or make_scorer(name)
     )
     drawn = []
     for seed in (0, 1):

@@ -15,7 +15,7 @@ from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.resolver import Resolver
 from asmtune.dispatch.options import DecoratorOptions
 from asmtune.tuning.options import TuneOptions
-from asmtune.tuning.workshop import Workshop
+from asmtune.tuning.tuner import Workshop
 from tests import tuning_support as support
 
 

@@ -21,7 +21,7 @@ from asmtune.measure.bench.base import BenchSetup
 from asmtune.measure.bench.dedup import Distinct
 from asmtune.measure.bench.local import LocalBench
 from asmtune.tuning.presets import EFFORTS
-from asmtune.tuning.workshop import Workshop
+from asmtune.tuning.tuner import Workshop
 from tests.dispatch.case_kernels import copy_as, fill_either, increment, staged
 from tests.tuning_support import DEVICE, HostMachine
 

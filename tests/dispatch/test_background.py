@@ -19,7 +19,7 @@ from asmtune.dispatch.misses.answers import Choice, Miss
 from asmtune.dispatch.misses.background import BackgroundWarning, Line, line_of
 from asmtune.dispatch.misses.resolver import MissWarning, Resolver
 from asmtune.tuning.session import Session
-from asmtune.tuning.workshop import Workshop
+from asmtune.tuning.tuner import Workshop
 from tests import tuning_support as support
 from tests.dispatch.host import Host, described, miss
 

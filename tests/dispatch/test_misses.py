@@ -20,7 +20,7 @@ from asmtune.predict.score.roofline import LAUNCH_US as LEAST_US
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.tuning.identity import provenance
-from asmtune.tuning.workshop import Workshop
+from asmtune.tuning.tuner import Workshop
 from tests import tuning_support as support
 from tests.dispatch.host import Host, described, miss
 

@@ -19,7 +19,7 @@ from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.dispatch import autotuner
 from asmtune.launch.kinds import Machine
-from asmtune.tuning import workshop
+from asmtune.tuning import tuner as workshop
 from asmtune.tuning.options import TuneJob, TuneResult
 from asmtune.tuning.session import Session
 from tests.dispatch import torch_kernels

@@ -16,8 +16,8 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.report.tuning_progress import Clock, TuningProgress, duration
-from asmtune.search.state import State
 from asmtune.tuning.options import TuneJob, TuneResult
+from asmtune.tuning.search.state import State
 from tests.trace_runs import DEFAULT, ENDING, FAST, HEADER, measured
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asmtune.search import surrogate
-from asmtune.search.gain import batch_gain, improvement, spread_out
-from asmtune.search.surrogate import Belief, Points, Surrogate
+from asmtune.tuning.search import surrogate
+from asmtune.tuning.search.gain import batch_gain, improvement, spread_out
+from asmtune.tuning.search.surrogate import Belief, Points, Surrogate
 
 
 def points(predicted: list[float], places: list[list[float]], *, compiled: bool = True) -> Points:

@@ -13,8 +13,8 @@ from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.progress import NoProgress
-from asmtune.tuning import compiling
-from asmtune.tuning.compiling import BackgroundCompiler, Pulse
+from asmtune.tuning import background_compiler as compiling
+from asmtune.tuning.background_compiler import BackgroundCompiler, Pulse
 
 CONFIGS = [Config({"B": i}) for i in range(8)]
 

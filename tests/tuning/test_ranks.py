@@ -9,7 +9,7 @@ import pytest
 
 from asmtune.store.trace.folder import run_files
 from asmtune.tuning.identity import provenance
-from asmtune.tuning.watching import Nobody
+from asmtune.tuning.run_log import Nobody
 from tests.store.children import finish, memory_folder, say, start
 from tests.tuning_support import BEST, HostMachine, job, space, usual_us, workshop
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.predict.prune.flow import Funnel
-from asmtune.search.base import Pace
 from asmtune.store.database import Store
 from asmtune.tuning.identity import provenance
 from asmtune.tuning.presets import EFFORTS
-from asmtune.tuning.workshop import Workshop
+from asmtune.tuning.search.base import Pace
+from asmtune.tuning.tuner import Workshop
 from tests.store.children import finish, killed, memory_folder, say, start
 from tests.tuning_support import BEST, HostMachine, job, problem, space, workshop
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from asmtune.tuning.workshop import Workshop
+    from asmtune.tuning.tuner import Workshop
 
 
 class Workshops:
@@ -41,7 +41,7 @@ class Workshops:
 
     def _open(self, device: str, later: bool) -> Workshop:
         from asmtune.tuning.options import TuneOptions
-        from asmtune.tuning.workshop import Workshop
+        from asmtune.tuning.tuner import Workshop
 
         options = TuneOptions.of(self._choices)
         if not later:

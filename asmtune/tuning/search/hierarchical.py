@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.core.config import Config
-from asmtune.search.axes import Axes, steps
-from asmtune.search.base import Pace, Proposal
-from asmtune.search.exhaustive import next_of
-from asmtune.search.state import State
+from asmtune.tuning.search.axes import Axes, steps
+from asmtune.tuning.search.base import Pace, Proposal
+from asmtune.tuning.search.exhaustive import next_of
+from asmtune.tuning.search.state import State
 
 CENTRES: Final = 3
 """Of the fastest configs so far, how many have their neighbours tried."""

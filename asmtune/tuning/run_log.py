@@ -14,13 +14,13 @@ from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
-from asmtune.search.state import State
 from asmtune.store.safe_store import Shelf
 from asmtune.store.trace.rows import Cost
 from asmtune.store.trace.run import Ending, Header
 from asmtune.store.trace.writer import TraceWriter
 from asmtune.tuning.finals import Decision
 from asmtune.tuning.objective import pareto_front
+from asmtune.tuning.search.state import State
 
 
 class Audience(Protocol):

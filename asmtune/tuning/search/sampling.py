@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from asmtune.core.config import Config
-from asmtune.search.base import Pace, Proposal
-from asmtune.search.exhaustive import next_of
-from asmtune.search.state import State
+from asmtune.tuning.search.base import Pace, Proposal
+from asmtune.tuning.search.exhaustive import next_of
+from asmtune.tuning.search.state import State
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.base import Candidate, moments_of
 from asmtune.predict.score.vectors import BASE, base_columns
-from asmtune.search.axes import Axes
-from asmtune.search.base import Insight
-from asmtune.search.state import State
-from asmtune.search.surrogate import Column, Matrix, Points
+from asmtune.tuning.search.axes import Axes
+from asmtune.tuning.search.base import Insight
+from asmtune.tuning.search.state import State
+from asmtune.tuning.search.surrogate import Column, Matrix, Points
 
 FEATURES_FAR: Final = 1.7
 """Root mean square of the features' distances, each in deviations over the space, that is one

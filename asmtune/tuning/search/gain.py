@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.search.surrogate import NOISE, Belief, Column, Matrix
+from asmtune.tuning.search.surrogate import NOISE, Belief, Column, Matrix
 
 DRAWS: Final = 512
 """Joint draws that the gain of a batch is averaged over: an error of some percent of it."""

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from asmtune.core.config import Config
-from asmtune.search.base import Insight, Pace, Proposal
-from asmtune.search.gain import batch_gain, improvement, spread_out
-from asmtune.search.outlook import Outlook
-from asmtune.search.state import State
-from asmtune.search.surrogate import Points, Surrogate
+from asmtune.tuning.search.base import Insight, Pace, Proposal
+from asmtune.tuning.search.gain import batch_gain, improvement, spread_out
+from asmtune.tuning.search.points import Outlook
+from asmtune.tuning.search.state import State
+from asmtune.tuning.search.surrogate import Points, Surrogate
 
 POOL: Final = 256
 """Configs of the greatest expected improvement that a batch is chosen among."""

@@ -13,11 +13,11 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.score.base import moments_of, ranked_by
-from asmtune.search.state import Known
 from asmtune.store.codec import config_text
 from asmtune.store.lookup import Remembered
-from asmtune.tuning.experience import Experience
 from asmtune.tuning.presets import Effort
+from asmtune.tuning.search.state import Known
+from asmtune.tuning.transfer import Experience
 
 T = TypeVar("T")
 

@@ -21,11 +21,11 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.layers import find_tuned
 from asmtune.store.safe_store import Shelf, open_user_store
-from asmtune.tuning.experience import experience
 from asmtune.tuning.identity import provenance, with_files
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.run_log import Audience, Nobody
 from asmtune.tuning.session import Opener, Session
-from asmtune.tuning.watching import Audience, Nobody
+from asmtune.tuning.transfer import experience
 
 
 @dataclass

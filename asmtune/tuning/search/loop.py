@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.core.config import Config
-from asmtune.search.base import (
+from asmtune.tuning.search.base import (
     Compiler,
     Ended,
     Limits,
@@ -19,7 +19,7 @@ from asmtune.search.base import (
     Strategy,
     Timer,
 )
-from asmtune.search.state import State
+from asmtune.tuning.search.state import State
 
 MOST_IN_VAIN: Final = 32
 """Configs that fail on the GPU before one runs: then it is not the configs that are at fault."""

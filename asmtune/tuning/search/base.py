@@ -12,7 +12,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.timings import Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.base import Scorer
-from asmtune.search.state import State
+from asmtune.tuning.search.state import State
 
 
 @dataclass(frozen=True, kw_only=True)
