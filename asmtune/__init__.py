@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from asmtune.core.keys.buckets import pow2 as pow2
     from asmtune.core.problem import Problem as Problem
     from asmtune.core.space.space import Space as Space
-    from asmtune.dispatch.decorator import asm_autotune as asm_autotune
-    from asmtune.dispatch.patching.redirect import patch as patch
+    from asmtune.runtime.decorator import asm_autotune as asm_autotune
+    from asmtune.runtime.patching.redirect import patch as patch
     from asmtune.tuning.api import tune as tune
 
 _HOMES = {
     "Config": "asmtune.core.config",
     "Problem": "asmtune.core.problem",
     "Space": "asmtune.core.space.space",
-    "asm_autotune": "asmtune.dispatch.decorator",
+    "asm_autotune": "asmtune.runtime.decorator",
     "between": "asmtune.core.keys.buckets",
     "load_target": "asmtune.core.hardware.shipped",
     "multiple": "asmtune.core.keys.buckets",
-    "patch": "asmtune.dispatch.patching.redirect",
+    "patch": "asmtune.runtime.patching.redirect",
     "pow2": "asmtune.core.keys.buckets",
     "tune": "asmtune.tuning.api",
 }

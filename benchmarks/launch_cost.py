@@ -24,9 +24,9 @@ import triton
 import triton.language as tl
 
 from asmtune import Config, asm_autotune
-from asmtune.launch import plain
-from asmtune.launch.backends import backend
-from asmtune.launch.kinds import kinds, machine
+from asmtune.runtime.launch import plain
+from asmtune.runtime.launch.backends import backend
+from asmtune.runtime.launch.kinds import kinds, machine
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = 300

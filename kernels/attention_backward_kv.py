@@ -26,7 +26,6 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
 from asmtune.kernels._attention import (
@@ -43,6 +42,7 @@ from asmtune.kernels._attention_backward import key_gradients
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_space import of_keys
 from asmtune.kernels._common import check_shape, check_tensors
+from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = (
     *("heads", "H", "GROUP", "M", "N", "window", "seed", "threshold"),

@@ -38,13 +38,13 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._common import FLOATS, check_tensors, forward_only, vouched
 from asmtune.kernels._conv2d import store_result, sum_by_taps
 from asmtune.kernels._conv2d_host import grid, layer
 from asmtune.kernels._conv2d_space import DEFAULT, space
 from asmtune.kernels._conv2d_window import Window, check_shapes
 from asmtune.kernels._split import gathered
+from asmtune.runtime.decorator import asm_autotune
 
 __all__ = ["DEFAULT", "DTYPES", "conv2d", "kernel", "space"]
 

@@ -29,9 +29,9 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._common import check_shape, check_tensors, multiple
 from asmtune.kernels._words import add_product, channels_from, load_words, store_words
+from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = ["shifts", "channels", "pixels", "width", "out_shift", "stride_0", "stride_1"]
 

@@ -25,7 +25,6 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._common import (
     FLOATS,
     as_rows,
@@ -36,6 +35,7 @@ from asmtune.kernels._common import (
     store_columns,
     vouched,
 )
+from asmtune.runtime.decorator import asm_autotune
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_grad", "stride_x", "stride_dx", "ignored"])

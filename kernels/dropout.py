@@ -27,8 +27,8 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._common import FLOATS, check_tensors, dense
+from asmtune.runtime.decorator import asm_autotune
 
 
 @triton.jit

@@ -27,10 +27,10 @@ from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._common import multiple, vouched
 from asmtune.kernels._gru import add_three, cell, load_gates
 from asmtune.kernels._gru_host import baseline, check, inputs, recurrence
+from asmtune.runtime.decorator import asm_autotune
 
 __all__ = ["baseline", "gru_step", "inputs", "kernel", "problem", "reference", "space"]
 

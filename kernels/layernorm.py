@@ -26,7 +26,6 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._common import (
     FLOATS,
     as_rows,
@@ -39,6 +38,7 @@ from asmtune.kernels._common import (
 )
 from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.layernorm_backward import layernorm_backward
+from asmtune.runtime.decorator import asm_autotune
 
 
 @triton.jit

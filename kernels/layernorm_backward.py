@@ -27,7 +27,6 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._common import (
     FLOATS,
     as_rows,
@@ -39,6 +38,7 @@ from asmtune.kernels._common import (
     walkers,
 )
 from asmtune.kernels._rows import load_tile, store_tile, walk_axes, whole_row_sizes
+from asmtune.runtime.decorator import asm_autotune
 
 
 @triton.jit

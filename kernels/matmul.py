@@ -28,11 +28,11 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._gemm import finish_tile, known, operand_descriptors, summed, tile_origin
 from asmtune.kernels._gemm_host import DTYPES, Product, grid, launch, product, result_dtype
 from asmtune.kernels._gemm_space import DEFAULT, space
 from asmtune.kernels._split import gathered
+from asmtune.runtime.decorator import asm_autotune
 
 __all__ = ["DEFAULT", "DTYPES", "kernel", "matmul", "space"]
 

@@ -24,7 +24,6 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._common import (
     FLOATS,
     as_rows,
@@ -38,6 +37,7 @@ from asmtune.kernels._common import (
 )
 from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.rmsnorm_backward import rmsnorm_backward
+from asmtune.runtime.decorator import asm_autotune
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])

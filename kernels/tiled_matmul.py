@@ -45,7 +45,7 @@ from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of, torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
+from asmtune.runtime.decorator import asm_autotune
 
 
 @triton.jit

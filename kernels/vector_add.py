@@ -22,8 +22,8 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._common import FLOATS, check_shape, check_tensors, dense, forward_only
+from asmtune.runtime.decorator import asm_autotune
 
 
 @triton.jit(do_not_specialize=["n"])

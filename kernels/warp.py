@@ -29,8 +29,8 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.decorator import asm_autotune
 from asmtune.kernels._common import as_rows, check_shape, check_tensors, multiple, vouched
+from asmtune.runtime.decorator import asm_autotune
 
 
 @triton.jit

@@ -27,9 +27,9 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.dispatch import choosing
-from asmtune.dispatch.autotuner import AsmAutotuner
-from asmtune.dispatch.decorator import asm_autotune
+from asmtune.runtime import choosing
+from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.decorator import asm_autotune
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
 from asmtune.tuning import tuner as workshop

@@ -6,6 +6,6 @@ import triton.language  # noqa: F401
 
 import asmtune.cli.app
 import asmtune.cli.tuning_queue
-import asmtune.dispatch
 import asmtune.predict.prune
+import asmtune.runtime
 import asmtune.tuning.session  # noqa: F401

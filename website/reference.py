@@ -18,8 +18,8 @@ ALSO: Final = {
         "asmtune.tuning.TuneResult",
     ),
     "What a launch does": (
-        "asmtune.dispatch.options.DecoratorOptions",
-        "asmtune.dispatch.reconfigure",
+        "asmtune.runtime.options.DecoratorOptions",
+        "asmtune.runtime.reconfigure",
     ),
     "Offline": (
         "asmtune.predict.prune.Funnel",

@@ -11,7 +11,7 @@ from rich.table import Table
 from asmtune.report.cells import one_line, plain_table
 
 if TYPE_CHECKING:
-    from asmtune.dispatch.journal import Met
+    from asmtune.runtime.events import Met
 
 _HEADINGS: Final = ("kernel", "tuned", "compiled", "timed", "seconds", "from store", "picked")
 _STORED: Final = "known"

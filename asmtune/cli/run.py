@@ -24,7 +24,7 @@ from asmtune.base.errors import InputError
 from asmtune.cli.output import write_note
 
 if TYPE_CHECKING:
-    from asmtune.dispatch.journal import Met
+    from asmtune.runtime.events import Met
 
 # Options end where the program begins: what follows is the program's own.
 CONTEXT: Final = {"allow_interspersed_args": False}
@@ -91,7 +91,7 @@ class Program:
         Raises:
             InputError: there is no such file or module, or an option has none of its values.
         """
-        from asmtune.dispatch.patching.options import check_options
+        from asmtune.runtime.patching.options import check_options
 
         check_options(self.options)
         if not self.is_module and not Path(self.name).exists():
@@ -103,8 +103,8 @@ class Program:
 
     def execute(self) -> None:
         """Runs it under `patch`; what it raises, `SystemExit` included, goes on to Python."""
-        from asmtune.dispatch.journal import listening
-        from asmtune.dispatch.patching.redirect import patch
+        from asmtune.runtime.events import listening
+        from asmtune.runtime.patching.redirect import patch
 
         if self.store is not None:
             os.environ["ASMTUNE_STORE_URL"] = self.store

@@ -20,7 +20,7 @@ from asmtune.store.safe_store import open_user_store
 from asmtune.store.shipped import shipped_of
 
 if TYPE_CHECKING:
-    from asmtune.dispatch.autotuner import AsmAutotuner
+    from asmtune.runtime.autotuner import AsmAutotuner
     from asmtune.store.safe_store import Shelf
 
 
@@ -82,7 +82,7 @@ def tuned_of(loaded: Loaded, target: Target, settings: Settings) -> Lookup:
 
 def tuner_of(module: KernelModule) -> AsmAutotuner | None:
     """What launches a module's kernel, where the module decorates it."""
-    from asmtune.dispatch.reconfiguring import autotuners
+    from asmtune.runtime.reconfiguring import autotuners
 
     tuners = autotuners(module.python) if module.python is not None else []
     own = jit_function(module.kernel)

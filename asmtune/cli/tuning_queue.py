@@ -13,8 +13,8 @@ from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.dispatch.autotuner import AsmAutotuner
 from asmtune.report.tuning_progress import TuningProgress
+from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.tuning.api import gpu_of
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.tuner import Workshop

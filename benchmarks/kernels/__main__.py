@@ -28,9 +28,9 @@ from asmtune.base.errors import AsmtuneError
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
-from asmtune.dispatch.reconfiguring import autotuners, reconfigure
 from asmtune.measure.timing.device import device_name
 from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.runtime.reconfiguring import autotuners, reconfigure
 from asmtune.tuning.presets import EFFORTS
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.identities import kernel_modules, source_of

@@ -15,11 +15,11 @@ import torch
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.timings import Measurement, Outcome
-from asmtune.dispatch.reconfiguring import autotuners
 from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
 from asmtune.measure.timing.statistics import quantile
+from asmtune.runtime.reconfiguring import autotuners
 from benchmarks.kernels.entry import Entry, Inputs
 from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import as_tuple, case_of, doubled

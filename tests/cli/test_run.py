@@ -15,7 +15,7 @@ import pytest
 from asmtune.cli.app import run
 from asmtune.cli.keys_met import keys_met_table
 from asmtune.cli.output import _plain
-from asmtune.dispatch.journal import Met
+from asmtune.runtime.events import Met
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -153,7 +153,7 @@ def test_a_programs_own_hook_is_called(tmp_path: Path) -> None:
 
 MEETS = """
 import os, sys
-from asmtune.dispatch.journal import Met, tell
+from asmtune.runtime.events import Met, tell
 print(os.environ["ASMTUNE_STORE_URL"])
 tell(Met(kernel="lib.scale", how="tuned", compiled=40, timed=12, seconds=2.25))
 tell(Met(kernel="lib.add", how="known"))
@@ -176,7 +176,7 @@ def test_what_was_met_is_told_at_the_end(tmp_path: Path) -> None:
 
 LATE = """
 import os, sys, threading, time
-from asmtune.dispatch.journal import Met, tell
+from asmtune.runtime.events import Met, tell
 from triton.runtime.autotuner import Autotuner
 def late():
     threading.main_thread().join()

@@ -11,9 +11,9 @@ import pytest
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.dispatch.misses.answers import Choice, Miss
-from asmtune.dispatch.misses.resolver import Resolver
-from asmtune.dispatch.options import DecoratorOptions
+from asmtune.runtime.misses.answers import Choice, Miss
+from asmtune.runtime.misses.resolver import Resolver
+from asmtune.runtime.options import DecoratorOptions
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.tuner import Workshop
 from tests import tuning_support as support

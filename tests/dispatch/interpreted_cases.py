@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from asmtune import asm_autotune
-from asmtune.dispatch.patching.redirect import patch
+from asmtune.runtime.patching.redirect import patch
 
 N = 100
 CONFIGS = [triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 128})]

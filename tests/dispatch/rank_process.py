@@ -27,9 +27,9 @@ from asmtune import asm_autotune
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.dispatch import choosing
-from asmtune.dispatch.ranks.agreement import Job, Matter, RankPace, Ways
-from asmtune.dispatch.ranks.resolving import current_job
+from asmtune.runtime import choosing
+from asmtune.runtime.ranks.agreement import Job, Matter, RankPace, Ways
+from asmtune.runtime.ranks.resolving import current_job
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from asmtune.base.errors import MeasureError
-from asmtune.dispatch.misses import background, copies
-from asmtune.dispatch.misses.answers import Choice, Miss
-from asmtune.dispatch.misses.background import BackgroundWarning, Line, line_of
-from asmtune.dispatch.misses.resolver import MissWarning, Resolver
+from asmtune.runtime.misses import background, copies
+from asmtune.runtime.misses.answers import Choice, Miss
+from asmtune.runtime.misses.background import BackgroundWarning, Line, line_of
+from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.tuning.session import Session
 from asmtune.tuning.tuner import Workshop
 from tests import tuning_support as support
@@ -241,7 +241,7 @@ def test_leaving_ends_what_is_tuned(
 
 ENDLESS = """
 import threading
-from asmtune.dispatch.misses.background import line_of
+from asmtune.runtime.misses.background import line_of
 begun = threading.Event()
 def work():
     begun.set()

@@ -19,7 +19,7 @@ from asmtune.core.config import Config
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.keys.parts import key_parts
 from asmtune.core.space.space import Space
-from asmtune.dispatch.checks import (
+from asmtune.runtime.checks import (
     by_place,
     check_configs,
     check_decorated,
@@ -27,7 +27,7 @@ from asmtune.dispatch.checks import (
     check_space,
     launch_options,
 )
-from asmtune.dispatch.options import DecoratorOptions
+from asmtune.runtime.options import DecoratorOptions
 
 
 @triton.jit

@@ -11,7 +11,7 @@ import torch
 import triton
 
 from asmtune import asm_autotune
-from asmtune.dispatch.journal import Met, listening, tell
+from asmtune.runtime.events import Met, listening, tell
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu
 
 N = 1024

@@ -13,10 +13,10 @@ from asmtune.core.config import Config
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.dispatch.misses import resolver as misses
-from asmtune.dispatch.misses.answers import Miss
-from asmtune.dispatch.misses.resolver import MissWarning, Resolver
 from asmtune.predict.score.roofline import LAUNCH_US as LEAST_US
+from asmtune.runtime.misses import resolver as misses
+from asmtune.runtime.misses.answers import Miss
+from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.tuning.identity import provenance
@@ -350,7 +350,7 @@ def test_force_tunes_what_is_known(host: Host) -> None:
 def test_device_without_a_target() -> None:
     """A GPU that no descriptor knows is named, with what to do."""
     at = replace(miss(), key=replace(miss().key, device="NVIDIA Imagined"))
-    from asmtune.dispatch.options import DecoratorOptions
+    from asmtune.runtime.options import DecoratorOptions
 
     with pytest.raises(InputError, match="no target describes the device 'NVIDIA Imagined'"):
         Resolver(DecoratorOptions(space=support.space(), small=None)).resolve(at)

@@ -22,9 +22,9 @@ from triton.runtime import autotuner as triton_autotuner
 
 import asmtune
 from asmtune.base.errors import InputError
-from asmtune.dispatch.autotuner import AsmAutotuner
-from asmtune.dispatch.patching.converting import convert
-from asmtune.dispatch.patching.redirect import patch
+from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.patching.converting import convert
+from asmtune.runtime.patching.redirect import patch
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu, increment
 
 N = 1024

@@ -18,12 +18,12 @@ from asmtune.core.config import Config
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.dispatch.autotuner import AsmAutotuner
-from asmtune.dispatch.compiled import inductor_config
-from asmtune.dispatch.decorator import asm_autotune
-from asmtune.dispatch.misses.answers import Choice
-from asmtune.dispatch.notices import UntunedWarning
-from asmtune.dispatch.patching.redirect import patch
+from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.misses.answers import Choice
+from asmtune.runtime.notices import UntunedWarning
+from asmtune.runtime.patching.redirect import patch
+from asmtune.runtime.torch.compile_hook import inductor_config
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import DEVICE, Imagined
 
@@ -339,7 +339,7 @@ def test_a_patched_program(machine: Imagined, restored: bool) -> None:
     assert len(machine.tuned) == 1
 
 
-@pytest.mark.filterwarnings("ignore::asmtune.dispatch.notices.UntunedWarning")
+@pytest.mark.filterwarnings("ignore::asmtune.runtime.notices.UntunedWarning")
 def test_the_users_pruning_is_asked(machine: Imagined) -> None:
     """Functions of `prune_configs_by` see a traced launch as they see any other."""
     asked: list[tuple[int, dict[str, Any]]] = []

@@ -15,9 +15,9 @@ import torch.distributed as dist
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.dispatch.ranks.agreement import Job, Matter, RankPace, RankWarning, Ways
-from asmtune.dispatch.ranks.resolving import current_job
-from asmtune.dispatch.ranks.words import Words, read_config, written
+from asmtune.runtime.ranks.agreement import Job, Matter, RankPace, RankWarning, Ways
+from asmtune.runtime.ranks.group_store import Words, read_config, written
+from asmtune.runtime.ranks.resolving import current_job
 
 ROOT = Path(__file__).parents[2]
 MATTER = Matter(

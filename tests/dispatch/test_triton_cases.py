@@ -27,8 +27,8 @@ import triton.language as tl
 
 from asmtune import asm_autotune
 from asmtune.base.errors import InputError
-from asmtune.dispatch import calls
-from asmtune.dispatch.patching.redirect import patch
+from asmtune.runtime import calls
+from asmtune.runtime.patching.redirect import patch
 from tests.dispatch.case_kernels import check_listener
 from tests.dispatch.host_gpu import (
     EFFORT,

@@ -17,8 +17,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.timings import Measurement
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.dispatch import autotuner
-from asmtune.launch.kinds import Machine
+from asmtune.runtime import autotuner
+from asmtune.runtime.launch.kinds import Machine
 from asmtune.tuning import tuner as workshop
 from asmtune.tuning.options import TuneJob, TuneResult
 from asmtune.tuning.session import Session

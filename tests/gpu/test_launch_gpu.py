@@ -15,9 +15,9 @@ from triton import knobs
 from asmtune import asm_autotune
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
-from asmtune.dispatch.autotuner import AsmAutotuner
-from asmtune.launch import plain
-from asmtune.launch.backends import backend
+from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.launch import plain
+from asmtune.runtime.launch.backends import backend
 
 
 def echo(out, a, b, c, wide, flag, x, y, n, T: tl.constexpr = 3, BLOCK: tl.constexpr = 64):

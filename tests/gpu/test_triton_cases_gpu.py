@@ -23,7 +23,7 @@ import triton.language as tl
 
 from asmtune import asm_autotune
 from asmtune.base.errors import InputError
-from asmtune.dispatch.patching.redirect import patch
+from asmtune.runtime.patching.redirect import patch
 from tests.dispatch.case_kernels import check_listener, copy_as, fill_either, increment, staged
 
 N = 1024

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from asmtune.dispatch.reconfiguring import autotuners
 from asmtune.measure.timing import device as devices
+from asmtune.runtime.reconfiguring import autotuners
 from benchmarks.kernels.identities import DEVICE
 from benchmarks.kernels.plan import Plan
 from tests.kernels.accuracy import module_of

@@ -13,10 +13,10 @@ from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact
-from asmtune.dispatch.checks import launch_options
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import gru
 from asmtune.kernels._gru_space import fits, grid
+from asmtune.runtime.checks import launch_options
 
 SHAPE = {"seq": 64, "batch": 16, "input": 64, "hidden": 256}
 

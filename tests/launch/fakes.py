@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asmtune.launch.backends import Launcher
-from asmtune.launch.kinds import Machine, kinds
+from asmtune.runtime.launch.backends import Launcher
+from asmtune.runtime.launch.kinds import Machine, kinds
 
 SOURCE = Path(__file__).with_name("fake_driver.c")
 

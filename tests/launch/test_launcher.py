@@ -13,10 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.launch import plain
-from asmtune.launch.backends import Launcher
-from asmtune.launch.kinds import Machine, machine
-from asmtune.launch.layout import CONSTEXPR, KEYED, RUNTIME, Layout
+from asmtune.runtime.launch import plain
+from asmtune.runtime.launch.backends import Launcher
+from asmtune.runtime.launch.kinds import Machine, machine
+from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, RUNTIME, Layout
 from tests.launch.fakes import FakeDriver, Slow, launcher
 
 NAMES = ("x", "n", "scale", "BLOCK")

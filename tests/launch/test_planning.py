@@ -15,8 +15,8 @@ from triton.compiler import compile as triton_compile
 
 from asmtune.compile.toolchain import Toolchain
 from asmtune.core.config import Config
-from asmtune.launch import plain
-from asmtune.launch.planning import Launched, entry_widths, plan_of, quiet_lists
+from asmtune.runtime.launch import plain
+from asmtune.runtime.launch.planning import Launched, entry_widths, plan_of, quiet_lists
 
 TENSORS = (torch.Tensor,)
 WIDTH = tl.constexpr(4)

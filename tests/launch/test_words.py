@@ -14,9 +14,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
 from triton.runtime.jit import create_function_from_signature
 
-from asmtune.launch import plain
-from asmtune.launch.kinds import Machine
-from asmtune.launch.layout import Layout, layout_of
+from asmtune.runtime.launch import plain
+from asmtune.runtime.launch.kinds import Machine
+from asmtune.runtime.launch.layout import Layout, layout_of
 from tests.launch.fakes import Slow, launcher
 
 

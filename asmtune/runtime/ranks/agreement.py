@@ -30,8 +30,8 @@ from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.stacklevel import frames_inside
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.dispatch.notices import THROUGH, spoken_key
-from asmtune.dispatch.ranks.words import GroupStore, Turn, Words, read_config, written
+from asmtune.runtime.notices import THROUGH, spoken_key
+from asmtune.runtime.ranks.group_store import GroupStore, Turn, Words, read_config, written
 
 
 class RankWarning(UserWarning):

@@ -10,12 +10,12 @@ from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
 from asmtune.core.space.space import Space
-from asmtune.dispatch.checks import check_configs
-from asmtune.dispatch.options import Arguments, DecoratorOptions, OnMiss, Small, SpaceSource
-from asmtune.dispatch.pruning import Pruning
+from asmtune.runtime.checks import check_configs
+from asmtune.runtime.options import Arguments, DecoratorOptions, OnMiss, Small, SpaceSource
+from asmtune.runtime.pruning import Pruning
 
 if TYPE_CHECKING:
-    from asmtune.dispatch.autotuner import AsmAutotuner
+    from asmtune.runtime.autotuner import AsmAutotuner
     from asmtune.tuning.options import Choices
 
     class Options(Choices, total=False):
@@ -65,7 +65,7 @@ def asm_autotune(
     made = decorator_options(configs, key, prune_configs_by, **options)
 
     def decorate(kernel: Any) -> AsmAutotuner:
-        from asmtune.dispatch.autotuner import AsmAutotuner
+        from asmtune.runtime.autotuner import AsmAutotuner
 
         return AsmAutotuner(kernel, made)
 

@@ -46,7 +46,7 @@ class Workshops:
         options = TuneOptions.of(self._choices)
         if not later:
             return Workshop.open(device, options)
-        from asmtune.dispatch.misses.background import line_of
+        from asmtune.runtime.misses.background import line_of
 
         leaving = line_of(device).leaving
         made = Workshop.open(device, replace(options, isolate=True))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.dispatch.misses.answers import Choice, Miss
-from asmtune.dispatch.triton_configs import as_triton, timings_ms
+from asmtune.runtime.misses.answers import Choice, Miss
+from asmtune.runtime.triton_configs import as_triton, timings_ms
 
 
 def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[str, Any]) -> None:

@@ -12,8 +12,8 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance
 from asmtune.core.space.own import own_config
-from asmtune.dispatch.misses.answers import Choice, Miss
-from asmtune.dispatch.misses.neighbours import nearest
+from asmtune.runtime.misses.answers import Choice, Miss
+from asmtune.runtime.misses.nearest import nearest
 from asmtune.store.fast_lookup import Glimpse, Seen, glance
 from asmtune.store.layers import find_tuned
 from asmtune.store.shipped import shipped_lookup, shipped_of

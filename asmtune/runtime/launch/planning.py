@@ -15,8 +15,8 @@ from typing import Any, Final
 import triton.language as tl
 from triton import JITFunction, knobs
 
-from asmtune.launch.backends import Backend
-from asmtune.launch.layout import MOST_PARAMETERS
+from asmtune.runtime.launch.backends import Backend
+from asmtune.runtime.launch.layout import MOST_PARAMETERS
 
 _KINDS: Final = {
     "i1": 1, "i8": 1, "i16": 2, "i32": 3, "i64": 4,

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, Final
 
-from asmtune.dispatch.autotuner import AsmAutotuner
+from asmtune.runtime.autotuner import AsmAutotuner
 
 # Parts of Triton's autotuner that decide what is timed and how. A subclass, or a program, that
 # puts its own in their place knows something that asmtune does not: Triton goes on with it.

@@ -18,8 +18,8 @@ from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.keys.parts import KeyPart
 from asmtune.core.problem import Problem, jit_function, unknown_parameter
 from asmtune.core.space.space import Space
-from asmtune.dispatch.options import DecoratorOptions, numbers
-from asmtune.dispatch.places import check_places, shown
+from asmtune.runtime.device_checks import check_places, shown
+from asmtune.runtime.options import DecoratorOptions, numbers
 
 _LISTS: Final = ("reset_to_zero", "restore_value")
 

@@ -10,7 +10,7 @@ from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
 from asmtune.core.space.space import Space
-from asmtune.dispatch.pruning import Pruning
+from asmtune.runtime.pruning import Pruning
 
 Arguments = Mapping[str, Any]
 SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[], Any]

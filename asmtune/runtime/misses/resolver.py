@@ -21,12 +21,12 @@ from asmtune.core.failures import guarded
 from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Provenance
-from asmtune.dispatch.misses.answers import Choice, How, Miss
-from asmtune.dispatch.misses.lookups import Lookup
-from asmtune.dispatch.misses.smallness import HOST_LAUNCH_US, called_small, is_small
-from asmtune.dispatch.misses.workshops import Workshops
-from asmtune.dispatch.notices import spoken_key
-from asmtune.dispatch.options import DecoratorOptions
+from asmtune.runtime.misses.answers import Choice, How, Miss
+from asmtune.runtime.misses.lookups import Lookup
+from asmtune.runtime.misses.smallness import HOST_LAUNCH_US, called_small, is_small
+from asmtune.runtime.misses.tuners import Workshops
+from asmtune.runtime.notices import spoken_key
+from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Resolver:
         return Choice(own, True, how, result.record, *spent)
 
     def _in_background(self, lookup: Lookup) -> Choice:
-        from asmtune.dispatch.misses.background import tune_later
+        from asmtune.runtime.misses.background import tune_later
 
         digest = key_digest(lookup.miss.key)
         with self._lock:

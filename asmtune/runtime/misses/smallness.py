@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from asmtune.dispatch.misses.answers import Miss
-from asmtune.dispatch.options import DecoratorOptions
+from asmtune.runtime.misses.answers import Miss
+from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.fast_lookup import Seen
 
 HOST_LAUNCH_US: Final = 6.8

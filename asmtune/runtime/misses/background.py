@@ -24,8 +24,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from asmtune.dispatch.misses.answers import Miss
-from asmtune.dispatch.misses.copies import copied
+from asmtune.runtime.misses.answers import Miss
+from asmtune.runtime.misses.copies import copied
 
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _LEAVE_S: Final = 2.0

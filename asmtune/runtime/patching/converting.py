@@ -8,10 +8,10 @@ from typing import Any
 
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
-from asmtune.dispatch.autotuner import AsmAutotuner
-from asmtune.dispatch.decorator import decorator_options
-from asmtune.dispatch.options import DecoratorOptions
-from asmtune.dispatch.triton_configs import as_listed
+from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.decorator import decorator_options
+from asmtune.runtime.options import DecoratorOptions
+from asmtune.runtime.triton_configs import as_listed
 
 
 class ConvertedAutotuner(AsmAutotuner):

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.dispatch.misses.answers import Choice, Miss
-from asmtune.dispatch.misses.resolver import Resolver
+from asmtune.runtime.misses.answers import Choice, Miss
+from asmtune.runtime.misses.resolver import Resolver
 
 if TYPE_CHECKING:
-    from asmtune.dispatch.ranks.agreement import Job
+    from asmtune.runtime.ranks.agreement import Job
 
 
 def current_job() -> Job | None:
@@ -23,7 +23,7 @@ def current_job() -> Job | None:
     group: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if group is None or not group.is_initialized() or group.get_world_size() < 2:
         return None
-    from asmtune.dispatch.ranks.agreement import Job
+    from asmtune.runtime.ranks.agreement import Job
 
     store = group._get_default_store()
     return None if store is None else Job(store, group.get_rank())
@@ -38,7 +38,7 @@ def resolve(resolver: Resolver, miss: Miss, *, capturing: bool = False) -> Choic
     job = current_job()
     if job is None:
         return resolver.resolve(miss, capturing=capturing)
-    from asmtune.dispatch.ranks.agreement import Matter, RankPace, Ways
+    from asmtune.runtime.ranks.agreement import Matter, RankPace, Ways
     from asmtune.tuning.identity import expected_of
 
     made: list[Choice] = []

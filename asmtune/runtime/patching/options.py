@@ -9,7 +9,7 @@ from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
 
 if TYPE_CHECKING:
-    from asmtune.dispatch.options import OnMiss, Small
+    from asmtune.runtime.options import OnMiss, Small
     from asmtune.tuning.objective import Objective
     from asmtune.tuning.presets import Effort
 
@@ -47,7 +47,7 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise InputError(
                 f"patch: {name!r} is no option for all kernels: they are {', '.join(known)}{hint}"
             )
-    from asmtune.dispatch.options import DecoratorOptions
+    from asmtune.runtime.options import DecoratorOptions
 
     DecoratorOptions(space={}, **{name: options[name] for name in _OF_LAUNCHES if name in options})
     choices: Any = {name: options[name] for name in options if name not in _OF_LAUNCHES}

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from asmtune.dispatch.patching.options import check_options
+from asmtune.runtime.patching.options import check_options
 
 if TYPE_CHECKING:
-    from asmtune.dispatch.patching.options import PatchOptions
-    from asmtune.dispatch.patching.twins import Twin
+    from asmtune.runtime.patching.options import PatchOptions
+    from asmtune.runtime.patching.patched_autotuner import Twin
 
 _TWIN: Final = "_asmtune_twin"
 
@@ -78,7 +78,7 @@ class _Redirect:
     def __init__(self) -> None:
         from triton.runtime import autotuner
 
-        from asmtune.dispatch.autotuner import AsmAutotuner
+        from asmtune.runtime.autotuner import AsmAutotuner
 
         self._base: Any = autotuner.Autotuner
         self._own: type = AsmAutotuner
@@ -115,8 +115,8 @@ class _Redirect:
 
     def _twin(self, instance: Any) -> Twin | None:
         """The one of the innermost patch; None where Triton itself launches."""
-        from asmtune.dispatch.patching.converting import convert
-        from asmtune.dispatch.patching.twins import Twin, has_own_parts, pinned_before
+        from asmtune.runtime.patching.converting import convert
+        from asmtune.runtime.patching.patched_autotuner import Twin, has_own_parts, pinned_before
 
         if isinstance(instance, self._own):
             return None  # it asks for what it inherits
@@ -162,7 +162,7 @@ class _Redirect:
                 return decorate
 
             def decorator(fn: Any) -> Any:
-                from asmtune.dispatch.patching.converting import convert
+                from asmtune.runtime.patching.converting import convert
 
                 made, patches = decorate(fn), _patches
                 return convert(made, patches[-1].options) if patches else made

@@ -12,7 +12,7 @@ import torch
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.launch import plain
+from asmtune.runtime.launch import plain
 
 _SOURCES: Final = ("words.c", "table.c", "plan.c", "cuda.c", "launcher.c", "module.c")
 DRIVER: Final = "libcuda.so.1"
@@ -90,7 +90,7 @@ def native(driver: str | None = None) -> Backend:
     """
     from triton.runtime.build import compile_module_from_src
 
-    folder = resources.files("asmtune.launch") / "native"
+    folder = resources.files("asmtune.runtime.launch") / "native"
     source = "\n".join((folder / name).read_text() for name in _SOURCES)
     module = compile_module_from_src(source, "asmtune_launch", libraries=["dl"])
     if driver is not None or torch.cuda.is_available():

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
-from asmtune.dispatch.autotuner import AsmAutotuner
-from asmtune.dispatch.decorator import checked_choices
-from asmtune.dispatch.options import DecoratorOptions
+from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.decorator import checked_choices
+from asmtune.runtime.options import DecoratorOptions
 
 _OF_LAUNCHES: Final = ("small", "heuristic", "on_miss", "nearest")
 CHANGEABLE: Final = (*_OF_LAUNCHES, "effort", "force")

@@ -1,6 +1,6 @@
 """`@asm_autotune`: a decorator over `@triton.jit` that finds a config once per key.
 
-    arguments -> plan                             every launch (`asmtune.launch`)
+    arguments -> plan                             every launch (`asmtune.runtime.launch`)
     arguments -> key -> memory                    what has no plan
               -> store -> shipped -> small? -> on_miss    the first launch of a key
 

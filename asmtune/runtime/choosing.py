@@ -18,24 +18,18 @@ from asmtune.core.keys.reading import values
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.dispatch.announcing import announce
-from asmtune.dispatch.calls import Call, is_capturing, is_usual_grid, memory_key
-from asmtune.dispatch.checks import (
-    by_place,
-    check_launch,
-    check_space,
-    has_programs,
-    launch_options,
-)
-from asmtune.dispatch.journal import Met, tell
-from asmtune.dispatch.memory import Memory
-from asmtune.dispatch.misses.answers import Choice, Miss
-from asmtune.dispatch.misses.resolver import Resolver
-from asmtune.dispatch.notices import Notices
-from asmtune.dispatch.options import Arguments, DecoratorOptions, numbers
-from asmtune.dispatch.places import check_places
-from asmtune.dispatch.ranks.resolving import current_job, resolve
-from asmtune.dispatch.triton_configs import as_triton
+from asmtune.runtime.announcing import announce
+from asmtune.runtime.calls import Call, is_capturing, is_usual_grid, memory_key
+from asmtune.runtime.checks import by_place, check_launch, check_space, has_programs, launch_options
+from asmtune.runtime.device_checks import check_places
+from asmtune.runtime.events import Met, tell
+from asmtune.runtime.memory import Memory
+from asmtune.runtime.misses.answers import Choice, Miss
+from asmtune.runtime.misses.resolver import Resolver
+from asmtune.runtime.notices import Notices
+from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
+from asmtune.runtime.ranks.resolving import current_job, resolve
+from asmtune.runtime.triton_configs import as_triton
 
 
 class Chooser:

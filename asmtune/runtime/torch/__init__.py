@@ -1,0 +1,1 @@
+"""PyTorch's compiler: the config of a traced launch, and corrections of Dynamo."""
