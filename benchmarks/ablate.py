@@ -37,9 +37,9 @@ from asmtune.predict.score.examples import TaskRows
 from asmtune.predict.score.learned import fit, rank
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import Scale, base_columns
-from asmtune.replay.results import CUTS, ScorerResult
 from asmtune.report.progress import ProgressBar
-from asmtune.train import unseen_result
+from asmtune.studies.replay.results import CUTS, ScorerResult
+from asmtune.studies.train import unseen_result
 from benchmarks.launches import Launch, Reader, TimedTask, read
 from benchmarks.provenance import RESULTS, write
 

@@ -23,10 +23,10 @@ from typing import Any
 from scipy.stats import mannwhitneyu
 
 from asmtune.measure.timing.statistics import holm
-from asmtune.regression.compare import compare
-from asmtune.regression.files import run_from_json
-from asmtune.regression.findings import Terms
-from asmtune.regression.run import BenchRun
+from asmtune.studies.regression.compare import compare
+from asmtune.studies.regression.files import run_from_json
+from asmtune.studies.regression.findings import Terms
+from asmtune.studies.regression.run import BenchRun
 from benchmarks.bench_samples import FILE as RECORDED
 from benchmarks.marked import between
 from benchmarks.provenance import RESULTS, write

@@ -20,8 +20,8 @@ from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer, scorer_names
-from asmtune.replay.flow import replay
 from asmtune.report.progress import ProgressBar
+from asmtune.studies.replay.flow import replay
 from benchmarks.provenance import RESULTS, write
 
 

@@ -22,10 +22,10 @@ from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.replay.plans import BUDGETS, Plan
-from asmtune.replay.strategies import NOISE, replay_strategies
 from asmtune.report.progress import ProgressBar
 from asmtune.search.strategies import strategy_names
+from asmtune.studies.replay.plans import BUDGETS, Plan
+from asmtune.studies.replay.strategies import NOISE, replay_strategies
 from asmtune.tuning.presets import EFFORTS, Effort
 from asmtune.tuning.search.base import Limits, Pace
 from benchmarks.provenance import RESULTS, write

@@ -21,8 +21,8 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.roofline_document import chart_json
 from asmtune.report.roofline_figure import draw
-from asmtune.roofline.clock import PairClock, check_gpu
-from asmtune.roofline.survey import Survey
+from asmtune.studies.roofline.clock import PairClock, check_gpu
+from asmtune.studies.roofline.survey import Survey
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = {

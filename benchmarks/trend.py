@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from asmtune.regression.compare import compare
-from asmtune.regression.findings import Terms
-from asmtune.regression.history import Entry, extended
-from asmtune.regression.run import BenchRun, Timed
 from asmtune.report.regression import check_markdown
 from asmtune.report.trend import trend_figure
+from asmtune.studies.regression.compare import compare
+from asmtune.studies.regression.findings import Terms
+from asmtune.studies.regression.history import Entry, extended
+from asmtune.studies.regression.run import BenchRun, Timed
 from benchmarks.false_alarms import PROCESSES, part, recorded
 from benchmarks.marked import between
 

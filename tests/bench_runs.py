@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.core.config import Config
-from asmtune.regression.files import run_from_json
-from asmtune.regression.run import BenchRun, Environment, Process, Subject, Timed
-from asmtune.regression.timing import timing_words
+from asmtune.studies.regression.files import run_from_json
+from asmtune.studies.regression.run import BenchRun, Environment, Process, Subject, Timed
+from asmtune.studies.regression.timing import timing_words
 
 RECORDED = Path(__file__).parents[1] / "benchmarks" / "results" / "bench_runs.json.gz"
 HOW = "no recorded samples: on an H200, python -m benchmarks.bench_samples"

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune import collect
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.base.settings import Settings
-from asmtune.collect import Collector
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import KernelModule, Shape
@@ -28,6 +26,8 @@ from asmtune.measure.timing.clock import Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
+from asmtune.studies import collect
+from asmtune.studies.collect import Collector
 from tests.sample_kernels import scale, scale_problem
 
 DTYPES = {"fp16": torch.float16, "fp32": torch.float32}

@@ -15,9 +15,9 @@ from asmtune.core.records.timings import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.replay.plans import Mark, Plan, PlanResult, Replayed
-from asmtune.replay.strategies import RecordedTimer, replay_strategies
 from asmtune.search.strategies import strategy_names
+from asmtune.studies.replay.plans import Mark, Plan, PlanResult, Replayed
+from asmtune.studies.replay.strategies import RecordedTimer, replay_strategies
 from asmtune.tuning.search.base import Limits, Pace
 
 DATA = Path(__file__).parent / "replay_data"

@@ -16,12 +16,12 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.replay.flow import replay
-from asmtune.replay.results import ReplayReport
-from asmtune.replay.traces import recordings
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import Header, Run
 from asmtune.store.trace.writer import TraceWriter
+from asmtune.studies.replay.flow import replay
+from asmtune.studies.replay.results import ReplayReport
+from asmtune.studies.replay.traces import recordings
 from tests.trace_runs import HEADER, batch, compiled, measured
 
 KERNELS = Path(__file__).parent / "replay_data" / "kernels"

@@ -17,8 +17,8 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.error_file import Errors
 from asmtune.predict.score.examples import Examples
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.replay.results import CUTS
-from asmtune.train import (
+from asmtune.studies.replay.results import CUTS
+from asmtune.studies.train import (
     examples,
     leave_one_kernel_out,
     moment_rows,

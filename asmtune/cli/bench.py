@@ -17,9 +17,9 @@ from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.report.cells import words
 
 if TYPE_CHECKING:
-    from asmtune.cli.bench_processes import Collected
     from asmtune.cli.bench_rows import Asked, Wanted
-    from asmtune.regression.run import Missed
+    from asmtune.studies.regression.processes import Collected
+    from asmtune.studies.regression.run import Missed
 
 FAILED: Final = 1
 NO_GPU: Final = 4
@@ -57,9 +57,9 @@ def bench(
     """
     path = _checked(output)
     # Load Triton, which no other command needs before it has read its input.
-    from asmtune.cli import bench_processes
     from asmtune.cli.bench_rows import Asked, Wanted
-    from asmtune.regression.files import write_run
+    from asmtune.studies.regression import processes as bench_processes
+    from asmtune.studies.regression.files import write_run
 
     asked = Asked(kernels or (), shape, shapes, dtype, _device(kernels or ()))
     rows = asked.rows(Settings.from_environment())

@@ -18,9 +18,9 @@ from asmtune.core.kernel_files import kernel_names
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.own import own_config
-from asmtune.regression.run import Missed, Subject
 from asmtune.store.layers import find_tuned
 from asmtune.store.lookup import Lookup
+from asmtune.studies.regression.run import Missed, Subject
 
 
 @dataclass(frozen=True)

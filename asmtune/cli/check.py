@@ -13,7 +13,7 @@ from asmtune.cli.destinations import check_destinations
 from asmtune.cli.output import write_result
 
 if TYPE_CHECKING:
-    from asmtune.regression.findings import Check, Terms
+    from asmtune.studies.regression.findings import Check, Terms
 
 SLOWER: Final = 1
 INCOMPARABLE: Final = 3
@@ -99,10 +99,10 @@ def _check_files(run: Path, baseline: Path, kept: Kept, output: Path | None) -> 
 
 def _found(run: Path, baseline: Path, terms: Terms, kept: Kept) -> Check:
     """Reads everything, compares, and only then writes what is kept."""
-    from asmtune.regression.compare import compare
-    from asmtune.regression.files import read_run, write_bytes
-    from asmtune.regression.history import comparable, entry_of, read_history, record
     from asmtune.report.trend import check_figure, trend_figure
+    from asmtune.studies.regression.compare import compare
+    from asmtune.studies.regression.files import read_run, write_bytes
+    from asmtune.studies.regression.history import comparable, entry_of, read_history, record
 
     figure = kept.figure
     if figure is not None:
@@ -122,7 +122,7 @@ def _found(run: Path, baseline: Path, terms: Terms, kept: Kept) -> Check:
 
 
 def _terms(threshold: str, level: str, *, any_board: bool) -> Terms:
-    from asmtune.regression.findings import Terms
+    from asmtune.studies.regression.findings import Terms
 
     limit = None if threshold == _HISTORY else _share("--threshold", threshold, most=10.0)
     return Terms(limit, _share("--level", level, most=0.5), any_board)

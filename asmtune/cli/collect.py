@@ -28,7 +28,7 @@ def collect(
     import torch
 
     # Loads Triton, which no other command needs before it has read its input.
-    from asmtune.collect import Collector
+    from asmtune.studies.collect import Collector
 
     if not torch.cuda.is_available():
         raise MeasureError("collect needs a CUDA GPU; there is none on this machine")

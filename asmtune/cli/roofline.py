@@ -19,7 +19,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.report.progress import ProgressBar
 
 if TYPE_CHECKING:
-    from asmtune.roofline.points import Chart
+    from asmtune.studies.roofline.points import Chart
 
 FAILED: Final = 1
 
@@ -75,8 +75,8 @@ def roofline(
     from asmtune.predict.prune.flow import Funnel
     from asmtune.predict.score.scorers import make_scorer
     from asmtune.report.roofline_figure import check_figures
-    from asmtune.roofline.clock import PairClock, check_gpu
-    from asmtune.roofline.survey import Survey
+    from asmtune.studies.roofline.clock import PairClock, check_gpu
+    from asmtune.studies.roofline.survey import Survey
 
     if {Format.svg, Format.png} & {form for form, _ in forms}:
         check_figures()

@@ -10,7 +10,6 @@ from pathlib import Path
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
-from asmtune.cli.roofline_sizes import is_sized
 from asmtune.cli.stored import user_shelf
 from asmtune.cli.tuning_queue import Queue
 from asmtune.core.failures import required
@@ -21,8 +20,9 @@ from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.space.own import own_config
-from asmtune.roofline.survey import Subject
 from asmtune.store.lookup import Lookup
+from asmtune.studies.roofline.sizes import is_sized
+from asmtune.studies.roofline.survey import Subject
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import scorers_table
 
 if TYPE_CHECKING:
-    from asmtune.train import MomentRows, Unseen
+    from asmtune.studies.train import MomentRows, Unseen
 
 
 def train(
@@ -38,7 +38,7 @@ def train(
     compiling and after, which takes a fit of some seconds a kernel.
     """
     # scikit-learn and numpy, which no other command needs before it has read its input.
-    from asmtune.train import examples, moment_rows, scorer_errors, unseen_result
+    from asmtune.studies.train import examples, moment_rows, scorer_errors, unseen_result
 
     recorded = [load_oracle(path) for path in oracles]
     folders = _folders(kernels, len(recorded))
@@ -71,7 +71,7 @@ def train(
 
 def _ranked(rows: Sequence[MomentRows], jobs: int) -> dict[str, Unseen]:
     """Every task at both moments, by models of the other kernels' assembly."""
-    from asmtune.train import rank_unseen
+    from asmtune.studies.train import rank_unseen
 
     compiled = [task.assembly for task in rows]
     sketched = [task.sketch for task in rows if task.sketch is not None]

@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from asmtune.core.records.values import to_json
-from asmtune.regression.findings import VERDICTS, Check, Finding
 from asmtune.report.cells import number, one_line, plain_table, words
 from asmtune.report.documents import document_text
+from asmtune.studies.regression.findings import VERDICTS, Check, Finding
 
 CHECK_FORMAT: Final = "asmtune-check"
 

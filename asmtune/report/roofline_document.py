@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from asmtune.report.documents import document_text
-from asmtune.roofline.points import Chart, Entry, Point
 from asmtune.store.trace.json_codec import encoded
+from asmtune.studies.roofline.points import Chart, Entry, Point
 
 FORMAT: Final = "asmtune-roofline"
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from asmtune.report.label_places import Box, Label, places
 from asmtune.report.roofline_names import MOST_LABELS, compute_name, compute_roofs, labels, summary
 from asmtune.report.roofline_window import Window, points_of
-from asmtune.roofline.points import Chart, Entry, Point
-from asmtune.roofline.roofs import Roof
+from asmtune.studies.roofline.points import Chart, Entry, Point
+from asmtune.studies.roofline.roofs import Roof
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

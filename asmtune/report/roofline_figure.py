@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from asmtune.base.errors import MissingPackageError
 from asmtune.report.roofline_names import summary
-from asmtune.roofline.points import Chart
+from asmtune.studies.roofline.points import Chart
 
 INK: Final = "#757a82"
 """Of text, axes and memory roofs."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.report.cells import words
-from asmtune.roofline.points import Chart, Entry
-from asmtune.roofline.roofs import VECTOR, Roof
+from asmtune.studies.roofline.points import Chart, Entry
+from asmtune.studies.roofline.roofs import VECTOR, Roof
 
 MOST_LABELS: Final = 40
 """Launches beyond have no label: there is no room for more."""

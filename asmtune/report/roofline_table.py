@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from asmtune.report.cells import dtype_words, number, one_line, plain_table, words
-from asmtune.roofline.points import Chart, Entry, Point
+from asmtune.studies.roofline.points import Chart, Entry, Point
 
 _HEADINGS: Final = (
     *("kernel", "shape", "dtypes", "", "time is", "roof"),

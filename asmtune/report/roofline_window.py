@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self
 
-from asmtune.roofline.points import Chart, Point
+from asmtune.studies.roofline.points import Chart, Point
 
 _EDGE: Final = 1.12
 """How far inside of the edge stands what has no intensity, as a factor."""

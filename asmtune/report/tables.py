@@ -11,8 +11,8 @@ from rich.text import Text
 
 from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.records.verdicts import Verdict
-from asmtune.replay.results import CUTS, ReplayReport, ScorerResult
 from asmtune.report.cells import varying
+from asmtune.studies.replay.results import CUTS, ReplayReport, ScorerResult
 
 COLUMNS: Final = {
     "regs_per_thread": "regs",

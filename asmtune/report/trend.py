@@ -11,8 +11,8 @@ from statistics import median
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.regression.history import Entry, Level
 from asmtune.report.cells import one_line, words
+from asmtune.studies.regression.history import Entry, Level
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 

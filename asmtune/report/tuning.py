@@ -10,12 +10,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.replay.results import geometric_mean
 from asmtune.report.cells import count, dtype_words, number, one_line, plain_table, words
 from asmtune.report.documents import document_text
 from asmtune.report.runs import costs_table
 from asmtune.store.trace.json_codec import encoded
 from asmtune.store.trace.rows import Cost
+from asmtune.studies.replay.results import geometric_mean
 from asmtune.tuning.options import TuneResult
 
 TUNING_FORMAT: Final = "asmtune-tuning"

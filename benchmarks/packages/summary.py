@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from asmtune.replay.results import geometric_mean
+from asmtune.studies.replay.results import geometric_mean
 from benchmarks.packages.tolerances import compared, worst
 
 _OWN: Final = ("asmtune", "asmtune_warm")

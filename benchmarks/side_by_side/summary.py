@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from asmtune.replay.results import geometric_mean
+from asmtune.studies.replay.results import geometric_mean
 
 
 def ratios(task: dict[str, Any]) -> dict[str, float]:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from command_lines import Commands
 
-from asmtune.cli import bench_process, bench_processes, bench_rows
+from asmtune.cli import bench_rows
 from asmtune.compile.load import Binary
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
@@ -21,10 +21,12 @@ from asmtune.core.records.timings import Measurement, Outcome
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.measure.bench.base import BenchSetup, Entrant
 from asmtune.measure.timing.statistics import summarise
-from asmtune.regression import timing
-from asmtune.regression.files import read_run
-from asmtune.regression.run import BenchRun, Environment, Subject
 from asmtune.store.database import Store
+from asmtune.studies.regression import process_main as bench_process
+from asmtune.studies.regression import processes as bench_processes
+from asmtune.studies.regression import timing
+from asmtune.studies.regression.files import read_run
+from asmtune.studies.regression.run import BenchRun, Environment, Subject
 from asmtune.tuning.identity import key_of, provenance
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_bench_process.py")))

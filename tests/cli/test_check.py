@@ -16,9 +16,9 @@ import yaml
 from command_lines import Commands
 
 from asmtune.cli.app import app
-from asmtune.regression.files import write_run
-from asmtune.regression.history import read_history
-from asmtune.regression.run import BenchRun
+from asmtune.studies.regression.files import write_run
+from asmtune.studies.regression.history import read_history
+from asmtune.studies.regression.run import BenchRun
 from tests.bench_runs import HERE, scaled, simulated
 
 WORKFLOW = Path(__file__).parents[2] / "examples" / "regression.yml"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from command_lines import Commands
 
-from asmtune.cli.roofline_sizes import is_sized
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.timings import Measurement
@@ -18,6 +17,7 @@ from asmtune.core.space.space import Space
 from asmtune.store.lookup import Lookup
 from asmtune.store.trace.run import Ending
 from asmtune.store.trace.writer import TraceWriter
+from asmtune.studies.roofline.sizes import is_sized
 from tests.pinned import needs_shipped
 from tests.sample_kernels import scale, scale_problem
 from tests.trace_runs import ENDING, FAST, HEADER

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from asmtune.core.config import Config
-from asmtune.regression.compare import compare, needed
-from asmtune.regression.findings import Check, Terms
-from asmtune.regression.history import extended
-from asmtune.regression.run import BenchRun, Missed, Process
+from asmtune.studies.regression.compare import compare, needed
+from asmtune.studies.regression.findings import Check, Terms
+from asmtune.studies.regression.history import extended
+from asmtune.studies.regression.run import BenchRun, Missed, Process
 from tests.bench_runs import HERE, part_of, rows_of, run_of, scaled, simulated, subject, timed
 
 STEADY = {"one": 10.0, "two": 400.0}

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.regression.files import read_run, run_from_json, run_to_json, write_run
-from asmtune.regression.history import (
+from asmtune.store.trace.json_codec import encoded
+from asmtune.studies.regression.files import read_run, run_from_json, run_to_json, write_run
+from asmtune.studies.regression.history import (
     MOST_RUNS,
     Entry,
     entry_of,
@@ -24,8 +25,7 @@ from asmtune.regression.history import (
     record,
     write_history,
 )
-from asmtune.regression.run import Missed
-from asmtune.store.trace.json_codec import encoded
+from asmtune.studies.regression.run import Missed
 from tests.bench_runs import run_of, simulated, subject, timed
 
 RUN = replace(simulated(0, one=10.0, two=20.0), missed=(Missed(subject("three"), "failed", "no"),))

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from scipy.stats import binom
 
-from asmtune.regression.compare import compare
-from asmtune.regression.findings import Terms
-from asmtune.regression.run import BenchRun
+from asmtune.studies.regression.compare import compare
+from asmtune.studies.regression.findings import Terms
+from asmtune.studies.regression.run import BenchRun
 from tests.bench_runs import HOW, RECORDED, condensed, part_of, recorded, rows_of, scaled, simulated
 
 PROCESSES = 8

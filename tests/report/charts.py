@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.roofline.counts import Counts, Load
-from asmtune.roofline.points import Chart, Entry, How, Point
-from asmtune.roofline.roofs import roofs_of
+from asmtune.studies.roofline.counts import Counts, Load
+from asmtune.studies.roofline.points import Chart, Entry, How, Point
+from asmtune.studies.roofline.roofs import roofs_of
 
 TUNED, DEFAULT = Config({"BLOCK": 256}, num_warps=8), Config({"BLOCK": 64})
 

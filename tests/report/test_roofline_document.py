@@ -11,7 +11,7 @@ from rich.console import Console
 
 from asmtune.report.roofline_document import FORMAT, chart_json
 from asmtune.report.roofline_table import chart_table
-from asmtune.roofline.counts import Counts
+from asmtune.studies.roofline.counts import Counts
 
 
 def shown(renderable: object) -> str:

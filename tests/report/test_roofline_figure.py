@@ -22,8 +22,8 @@ from asmtune.report.roofline_drawing import Drawing
 from asmtune.report.roofline_figure import COLOURS, INK, draw
 from asmtune.report.roofline_names import MOST_LABELS, labels
 from asmtune.report.roofline_window import Window, points_of
-from asmtune.roofline.counts import Counts
-from asmtune.roofline.points import Chart
+from asmtune.studies.roofline.counts import Counts
+from asmtune.studies.roofline.points import Chart
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"

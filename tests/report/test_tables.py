@@ -12,8 +12,8 @@ from asmtune.core.config import Config
 from asmtune.core.oracle import Row, Task
 from asmtune.core.records.pruned import Selection
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
 from asmtune.report.tables import COLUMNS, mapping_table, prune_table, replay_table
+from asmtune.studies.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
 
 
 def shown(renderable: object, width: int = 200) -> str:

@@ -16,8 +16,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.roofline.counts import Counts, Load
-from asmtune.roofline.roofs import attainable, roofs_of
+from asmtune.studies.roofline.counts import Counts, Load
+from asmtune.studies.roofline.roofs import attainable, roofs_of
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 CountsOf = Callable[[Problem, Config], Counts]

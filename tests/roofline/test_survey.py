@@ -24,11 +24,11 @@ from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.roofline import clock as clocks
-from asmtune.roofline.clock import PairClock, check_gpu
-from asmtune.roofline.survey import Subject, Survey
 from asmtune.store.lookup import Lookup
 from asmtune.store.shipped import shipped_records
+from asmtune.studies.roofline import clock as clocks
+from asmtune.studies.roofline.clock import PairClock, check_gpu
+from asmtune.studies.roofline.survey import Subject, Survey
 from asmtune.tuning.identity import key_of, provenance
 from tests.tuning_support import BEST, DEFAULT, DEVICE, HostMachine, problem, space, usual_us
 

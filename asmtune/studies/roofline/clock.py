@@ -22,7 +22,7 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.timing.device import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.front import Front
-from asmtune.roofline.survey import Subject
+from asmtune.studies.roofline.survey import Subject
 
 
 def isolated(setup: BenchSetup) -> Bench:

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.measure.timing.statistics import chances, holm
-from asmtune.regression.environment import obstacles, remarks
-from asmtune.regression.findings import Check, Finding, Terms
-from asmtune.regression.history import LEAST_RUNS, Entry, band_of, comparable
-from asmtune.regression.run import BenchRun, Missed, Timed
+from asmtune.studies.regression.environment import obstacles, remarks
+from asmtune.studies.regression.findings import Check, Finding, Terms
+from asmtune.studies.regression.history import LEAST_RUNS, Entry, band_of, comparable
+from asmtune.studies.regression.run import BenchRun, Missed, Timed
 
 FALLBACK: Final = 0.03
 """The threshold of a row whose history is too short."""

@@ -11,8 +11,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.timings import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
-from asmtune.roofline.points import How
 from asmtune.store.lookup import Lookup
+from asmtune.studies.roofline.points import How
 
 GPU: Final = "this GPU"
 """Source of times that are taken now."""

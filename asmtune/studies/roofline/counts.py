@@ -15,7 +15,7 @@ from typing import Final
 
 from asmtune.core.hardware.model import Target
 from asmtune.ir.ttir.work import DotWork, Work
-from asmtune.roofline.roofs import VECTOR
+from asmtune.studies.roofline.roofs import VECTOR
 
 _UNITS: Final = {
     "f16": "fp16",

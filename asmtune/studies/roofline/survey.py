@@ -17,11 +17,19 @@ from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.picking import first_pick
-from asmtune.roofline.counts import Counts, Load
-from asmtune.roofline.points import Chart, Entry, Point
-from asmtune.roofline.roofs import roofs_of
-from asmtune.roofline.times import Times, config_key, predicted, recorded, slowest, taken, times_of
 from asmtune.store.lookup import Lookup
+from asmtune.studies.roofline.counts import Counts, Load
+from asmtune.studies.roofline.points import Chart, Entry, Point
+from asmtune.studies.roofline.roofs import roofs_of
+from asmtune.studies.roofline.times import (
+    Times,
+    config_key,
+    predicted,
+    recorded,
+    slowest,
+    taken,
+    times_of,
+)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The process that times the rows of a bench run, once each, in an order of its own.
 
-Run as `python -m asmtune.cli.bench_process`: it imports, then waits for one line of JSON, the
+Run as `python -m asmtune.studies.regression.process_main`: it imports, then waits for one line of JSON, the
 plan, and answers in lines: where it runs, each row's samples or failure, and at the end the
 GPU's clocks. Started before it is needed, it has imported by the time that it is its turn.
 """
@@ -25,9 +25,9 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.timing.nvml import read_clocks
-from asmtune.regression.environment import environment_here
-from asmtune.regression.timing import timed
 from asmtune.store.trace.json_codec import encoded
+from asmtune.studies.regression.environment import environment_here
+from asmtune.studies.regression.timing import timed
 
 
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from asmtune.regression.run import Subject
+from asmtune.studies.regression.run import Subject
 
 VERDICTS: Final = ("slower", "failed", "faster", "unchanged", "new", "gone", "not judged")
 """In the order in which tables show them."""

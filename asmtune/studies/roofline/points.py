@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from asmtune.core.config import Config
-from asmtune.roofline.counts import Counts, Load
-from asmtune.roofline.roofs import Roof, attainable
+from asmtune.studies.roofline.counts import Counts, Load
+from asmtune.studies.roofline.roofs import Roof, attainable
 
 How = Literal["measured", "predicted"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from asmtune.core.oracle import Task
-from asmtune.replay.results import geometric_mean
+from asmtune.studies.replay.results import geometric_mean
 from asmtune.tuning.search.base import Limits, Pace
 
 BUDGETS: Final = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)

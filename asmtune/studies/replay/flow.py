@@ -16,8 +16,15 @@ from typing import Final
 from asmtune.core.oracle import Oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.base import Candidate, Scorer, for_dtypes, moments_of, without_kernel
-from asmtune.replay.judging import Judged, judged_moments
-from asmtune.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult, kept_of
+from asmtune.studies.replay.judging import Judged, judged_moments
+from asmtune.studies.replay.results import (
+    CUTS,
+    Agreement,
+    ReplayReport,
+    ScorerResult,
+    TaskResult,
+    kept_of,
+)
 
 BEFORE: Final = "{}, before compiling"
 """Name of a scorer's result on sketches."""

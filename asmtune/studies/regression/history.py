@@ -18,9 +18,9 @@ from typing import Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.json_checks import parse_json
-from asmtune.regression.files import check_times, of_form, read_text, write_text
-from asmtune.regression.run import BenchRun, Environment, Subject
 from asmtune.store.trace.json_codec import decoded, encoded
+from asmtune.studies.regression.files import check_times, of_form, read_text, write_text
+from asmtune.studies.regression.run import BenchRun, Environment, Subject
 
 FORMAT: Final = "asmtune-bench-history"
 VERSION: Final = 1

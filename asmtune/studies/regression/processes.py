@@ -13,11 +13,11 @@ from typing import Any, Final
 from asmtune.base.errors import MeasureError
 from asmtune.cli.bench_rows import Wanted, wanted_to_json
 from asmtune.measure.bench.process import Child, ChildGoneError, Started
-from asmtune.regression.run import BenchRun, Environment, Missed, Process, Timed
-from asmtune.regression.timing import timing_words
 from asmtune.store.trace.json_codec import decoded
+from asmtune.studies.regression.run import BenchRun, Environment, Missed, Process, Timed
+from asmtune.studies.regression.timing import timing_words
 
-COMMAND: Final = (sys.executable, "-m", "asmtune.cli.bench_process")
+COMMAND: Final = (sys.executable, "-m", "asmtune.studies.regression.process_main")
 
 PATIENCE_S: Final = 180.0
 """For one message: a context, a compile of 30 s at most, tensors and samples; importing PyTorch

@@ -8,7 +8,7 @@ from typing import Final
 
 from asmtune.base.fingerprint import digest, versions
 from asmtune.measure.timing.device import device_name, driver_version
-from asmtune.regression.run import BenchRun, Environment
+from asmtune.studies.regression.run import BenchRun, Environment
 
 _CLOCKS_APART: Final = 0.02
 """Relative difference of two runs' SM clocks that is said."""

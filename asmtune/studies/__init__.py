@@ -1,0 +1,1 @@
+"""Programs over the library: replay, regression, roofline, collecting rows and training."""
