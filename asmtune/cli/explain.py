@@ -18,7 +18,7 @@ from asmtune.cli.explaining import Asked, explained
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
 from asmtune.core.hardware.shipped import load_target
-from asmtune.features.code import Language
+from asmtune.report.code.model import Language
 from asmtune.report.explained import explained_json
 from asmtune.report.explanation import explanation
 from asmtune.report.run_documents import run_json

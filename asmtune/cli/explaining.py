@@ -18,13 +18,13 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.features.code import Language
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.notes import A_GUESS, DEFAULT_FAILS
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.code import CodeReader
+from asmtune.report.code.model import Language
+from asmtune.report.code.reader import CodeReader
 from asmtune.report.comparison import compared
 from asmtune.report.explained import Code, Explained, try_out
 from asmtune.report.progress import ProgressBar

@@ -10,10 +10,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.features.code import CodeLine, CodeView
 from asmtune.ir.asm.groups import Group
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.report.cells import plain_table
+from asmtune.report.code.model import CodeLine, CodeView
 
 STYLES: Final = {
     Group.TENSOR: "green",

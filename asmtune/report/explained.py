@@ -11,10 +11,10 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.values import to_json
 from asmtune.core.records.verdicts import Verdict
-from asmtune.features.code import CodeView
 from asmtune.predict.features.registry import Reading
 from asmtune.predict.score.advice import Suggestion, nearest, suggestions
 from asmtune.predict.score.roofline import predict, terms_us
+from asmtune.report.code.model import CodeView
 from asmtune.report.comparison import Comparison, Pair
 from asmtune.report.documents import verdict_json
 

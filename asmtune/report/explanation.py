@@ -11,11 +11,11 @@ from rich.text import Text
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
-from asmtune.features.code import CodeView
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.registry import Reading
 from asmtune.predict.score.advice import Suggestion
 from asmtune.report.cells import changes, number, plain_table
+from asmtune.report.code.model import CodeView
 from asmtune.report.code_tables import classes_table, hot_loop
 from asmtune.report.comparison import Comparison, Decision, Pair
 from asmtune.report.explained import Explained

@@ -26,7 +26,7 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import predict, terms_us
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.code import CodeReader
+from asmtune.report.code.reader import CodeReader
 from asmtune.report.comparison import compared
 from asmtune.report.explained import Code, Explained, try_out
 from asmtune.report.explanation import explanation

@@ -16,10 +16,10 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
-from asmtune.features.code import CodeView
 from asmtune.ir.asm.groups import Group
 from asmtune.predict.prune.progress import Progress
-from asmtune.report.code import CodeReader
+from asmtune.report.code.model import CodeView
+from asmtune.report.code.reader import CodeReader
 from asmtune.report.explorer.packing import packed
 from asmtune.report.explorer.sources import pieces
 

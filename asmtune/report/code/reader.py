@@ -8,8 +8,6 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.features.code import CodeView
-from asmtune.features.code_views import ptx_view, sass_view
 from asmtune.ir.asm.inlined import relocated
 from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.ir.asm.sass import parse_sass
@@ -17,6 +15,8 @@ from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.execution import Run, executions
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.judge import Judge
+from asmtune.report.code.model import CodeView
+from asmtune.report.code.views import ptx_view, sass_view
 
 
 class CodeReader:

@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from asmtune.features.code import NO_SOURCES, ClassCount, CodeLine, CodeView, HotLoop, Language
-from asmtune.features.origins import origins
 from asmtune.ir.asm.counts import hottest_loop
 from asmtune.ir.asm.flow import postorder
 from asmtune.ir.asm.groups import group_of
@@ -17,6 +15,8 @@ from asmtune.ir.asm.nvptx import OpClass, classify
 from asmtune.ir.asm.nvsass import classify_sass
 from asmtune.ir.asm.program import Instruction, Listing, Loop, Program
 from asmtune.predict.features.execution import Run
+from asmtune.report.code.model import NO_SOURCES, ClassCount, CodeLine, CodeView, HotLoop, Language
+from asmtune.report.code.origins import origins
 
 
 def ptx_view(text: str, listing: Listing, runs: Sequence[Run]) -> CodeView:
