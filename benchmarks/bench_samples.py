@@ -22,7 +22,7 @@ import torch
 
 from asmtune.base.settings import Settings
 from asmtune.cli.bench_rows import Asked, Wanted
-from asmtune.measure.timing.device import device_name
+from asmtune.measure.timing.nvml import device_name
 from asmtune.studies.regression.files import run_to_json
 from asmtune.studies.regression.processes import Collected, Processes
 from benchmarks.provenance import RESULTS, provenance

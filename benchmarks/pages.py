@@ -16,7 +16,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.pruned import PruneReport
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.progress import NoProgress
+from asmtune.predict.prune.front import NoProgress
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code

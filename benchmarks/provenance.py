@@ -54,6 +54,6 @@ def _gpu() -> dict[str, str]:
 
     if not torch.cuda.is_available():
         return {"device": "none"}
-    from asmtune.measure.timing.device import device_name, driver_version
+    from asmtune.measure.timing.nvml import device_name, driver_version
 
     return {"device": device_name(), "driver": driver_version()}

@@ -32,7 +32,7 @@ class SimulatedMark:
 
 @dataclass
 class SimulatedGpu:
-    """What `asmtune.measure.timing.cuda.Device` asks for, over one queue that is worked off in order.
+    """What `asmtune.measure.timing.cuda.Device` asks for, over one queue worked off in order.
 
     The host takes `call_us` for each call, and after it `stall` microseconds more:
     another thread has the interpreter. The GPU begins what is queued as soon as it is

@@ -24,8 +24,7 @@ from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime import choosing
 from asmtune.runtime.autotuner import AsmAutotuner
@@ -75,7 +74,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     made = Bench()
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(add, "run", made.run)
-    monkeypatch.setattr("asmtune.measure.timing.device.device_name", lambda: DEVICE)
+    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
     monkeypatch.setattr(workshop, "match_device", lambda _: load_target("H200"))
 
     def run(self: Session, *arguments: Any) -> TuneResult:
@@ -361,7 +360,7 @@ def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 def test_device_without_a_target(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that no descriptor knows is named, with what to do."""
     monkeypatch.undo()
-    monkeypatch.setattr("asmtune.measure.timing.device.device_name", lambda: DEVICE)
+    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
     with pytest.raises(InputError, match=f"no target describes the device '{DEVICE}'"):
         tuned()[(4,)](tensor(), tensor(), 8)
 

@@ -11,7 +11,7 @@ from asmtune.base.errors import InputError, SpaceError, StoreError
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import Override, described, pinned, pinned_space, unedited
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.core.space.space import Space
 from asmtune.store import codec
 from asmtune.store.trace.json_codec import decoded, encoded

@@ -12,8 +12,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.features import Features
 from asmtune.core.records.pruned import PruneReport
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.records.values import to_json
 from asmtune.core.records.verdicts import Reason, Verdict
 

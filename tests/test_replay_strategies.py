@@ -11,7 +11,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import load_oracle
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer

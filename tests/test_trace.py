@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.trace import folder as places
 from asmtune.store.trace.folder import find_run, names_run, run_files

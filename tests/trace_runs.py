@@ -8,8 +8,7 @@ from pathlib import Path
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.features import Features
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import TuneKey
+from asmtune.core.records.tuned import Measurement, TuneKey
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.store.trace.rows import Cost
 from asmtune.store.trace.run import Ending, Header

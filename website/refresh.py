@@ -53,7 +53,7 @@ def refreshed(text: str, found: Sequence[Ran], stamped: str) -> str:
 def stamp() -> str:
     """The machine, the versions and the date of what is printed now."""
     from asmtune.base.fingerprint import versions
-    from asmtune.measure.timing.device import device_name, driver_version
+    from asmtune.measure.timing.nvml import device_name, driver_version
 
     made = versions()
     libraries = f"Triton {made['triton']}, PyTorch {made['torch']}"

@@ -11,7 +11,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.destinations import check_destinations
+from asmtune.cli.output import check_destinations
 from asmtune.cli.prune_report import Dtype
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.report.cells import words
@@ -96,7 +96,7 @@ def _device(kernels: Sequence[str]) -> str:
     if not torch.cuda.is_available():
         typer.echo("asmtune: bench needs a CUDA GPU; PyTorch finds none on this machine", err=True)
         raise typer.Exit(NO_GPU)
-    from asmtune.measure.timing.device import device_name
+    from asmtune.measure.timing.nvml import device_name
 
     return device_name()
 

@@ -17,9 +17,9 @@ from asmtune.core.inputs.shapes import shapes_of
 from asmtune.core.kernel_files import kernel_names
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
-from asmtune.core.space.own import own_config
-from asmtune.store.layers import find_tuned
+from asmtune.core.space.space import own_config
 from asmtune.store.lookup import Lookup
+from asmtune.store.shipped import find_tuned
 from asmtune.studies.regression.run import Missed, Subject
 
 

@@ -24,10 +24,9 @@ from asmtune.cli.cache_rows import (
 )
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import codec, interchange
-from asmtune.store.abridged import abridged
-from asmtune.store.layers import store_exists
+from asmtune.store.interchange import abridged
 from asmtune.store.lookup import Finding
-from asmtune.store.shipped import shipped_records
+from asmtune.store.shipped import shipped_records, store_exists
 
 if TYPE_CHECKING:
     from asmtune.store.database import Store

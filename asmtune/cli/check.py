@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.destinations import check_destinations
-from asmtune.cli.output import write_result
+from asmtune.cli.output import check_destinations, write_result
 
 if TYPE_CHECKING:
     from asmtune.studies.regression.findings import Check, Terms

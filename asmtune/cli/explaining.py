@@ -19,8 +19,7 @@ from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.features.reader import ProfileReader
-from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.notes import A_GUESS, DEFAULT_FAILS
+from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code.model import Language

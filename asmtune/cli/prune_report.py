@@ -17,9 +17,8 @@ from asmtune.cli.output import write_result
 from asmtune.cli.pages import measured_times, page_of
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.pruned import PruneReport
-from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.notes import DEFAULT_FAILS
-from asmtune.predict.prune.sketching import check_compile
+from asmtune.predict.prune.flow import DEFAULT_FAILS, Funnel
+from asmtune.predict.prune.ranking import check_compile
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.documents import report_csv, report_json

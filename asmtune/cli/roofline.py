@@ -11,8 +11,7 @@ import typer
 
 from asmtune.base.errors import CompileError, InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.destinations import check_destinations
-from asmtune.cli.output import write_result
+from asmtune.cli.output import check_destinations, write_result
 from asmtune.cli.prune_report import Dtype, ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.core.hardware.shipped import load_target

@@ -19,7 +19,7 @@ from asmtune.core.inputs.shapes import Placed, read_shapes
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey
-from asmtune.core.space.own import own_config
+from asmtune.core.space.space import own_config
 from asmtune.store.lookup import Lookup
 from asmtune.studies.roofline.sizes import is_sized
 from asmtune.studies.roofline.survey import Subject

@@ -14,10 +14,9 @@ from asmtune.core.kernel_module import KernelModule
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.store.layers import find_tuned, store_exists
 from asmtune.store.lookup import Lookup
 from asmtune.store.safe_store import open_user_store
-from asmtune.store.shipped import shipped_of
+from asmtune.store.shipped import find_tuned, shipped_of, store_exists
 
 if TYPE_CHECKING:
     from asmtune.runtime.autotuner import AsmAutotuner

@@ -16,8 +16,8 @@ from typing import Any, Final, Generic, TypeVar
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache, Place
 from asmtune.compile.batching import Pair, families, tiles
-from asmtune.compile.children import borrowed
 from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.sandbox import borrowed
 from asmtune.compile.worker import (
     Compiled,
     Done,

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any, Final
@@ -246,3 +247,34 @@ def _of_file(failure: Failure, request: Request) -> Failure:
 
 def _arch(request: Request) -> str:
     return f"sm_{request.machine[1]}"
+
+
+_lock = threading.Lock()
+_idle: dict[tuple[int, int], list[Sandbox]] = {}
+
+
+@contextmanager
+def borrowed(memory_bytes: int) -> Iterator[Sandbox]:
+    """A sandbox for this thread alone; starting another takes 0.3 s and more, so it is kept.
+
+    A process that forked off has its own: the pipes are its parent's.
+
+    Args:
+        memory_bytes: address space of its child.
+    """
+    with _lock:
+        idle = _idle.setdefault((os.getpid(), memory_bytes), [])
+        sandbox = idle.pop() if idle else Sandbox(memory_bytes)
+    try:
+        yield sandbox
+    finally:
+        with _lock:
+            idle.append(sandbox)
+
+
+def release() -> None:
+    """Ends this process's own children that have nothing to do."""
+    with _lock:
+        for (pid, _), idle in _idle.items():
+            while pid == os.getpid() and idle:
+                idle.pop().close()

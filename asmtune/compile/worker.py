@@ -14,9 +14,8 @@ from asmtune.base.fingerprint import version_of
 from asmtune.base.settings import Settings
 from asmtune.compile import artifact_codec as entries
 from asmtune.compile.artifacts import Place, get_from, put_into
-from asmtune.compile.children import borrowed
 from asmtune.compile.lower import Request
-from asmtune.compile.sandbox import GivenUpError, Sandbox
+from asmtune.compile.sandbox import GivenUpError, Sandbox, borrowed
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 R = TypeVar("R")

@@ -18,15 +18,12 @@ from asmtune.core.keys.reading import values
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.runtime.announcing import announce
-from asmtune.runtime.calls import Call, is_capturing, is_usual_grid, memory_key
+from asmtune.runtime.calls import Call, Memory, is_capturing, is_usual_grid, memory_key
 from asmtune.runtime.checks import by_place, check_launch, check_space, has_programs, launch_options
 from asmtune.runtime.device_checks import check_places
-from asmtune.runtime.events import Met, tell
-from asmtune.runtime.memory import Memory
+from asmtune.runtime.events import Met, Notices, announce, tell
 from asmtune.runtime.misses.answers import Choice, Miss
 from asmtune.runtime.misses.resolver import Resolver
-from asmtune.runtime.notices import Notices
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
 from asmtune.runtime.ranks.resolving import current_job, resolve
 from asmtune.runtime.triton_configs import as_triton
@@ -203,7 +200,7 @@ class Chooser:
     def _miss(
         self, call: Call, values: Mapping[str, Any], space: Space, device: str | None = None
     ) -> Miss:
-        from asmtune.measure.timing.device import device_name
+        from asmtune.measure.timing.nvml import device_name
 
         shape = numbers(call.arguments)
         given = {**call.placed, **call.kwargs}

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
+
+from asmtune.base.stacklevel import frames_inside
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.runtime.misses.answers import Choice, Miss
+from asmtune.runtime.triton_configs import as_triton, timings_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,3 +58,98 @@ def listening(listener: Callable[[Met], None]) -> Iterator[None]:
             held = list(_listeners)
             held.remove(listener)
             _listeners = tuple(held)
+
+
+def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[str, Any]) -> None:
+    """Tells of a key that was tuned, or found in a store, as Triton's autotuner would.
+
+    Args:
+        miss: the launch.
+        choice: its config.
+        key: as `kernel.cache` has it.
+        choices: of how to tune, by keyword.
+    """
+    from triton import knobs
+
+    if choice.how not in ("tuned", "known"):
+        return
+    tuned = choice.how == "tuned"
+    if knobs.autotuning.print and tuned:
+        kernel = miss.problem.name
+        print(f"asmtune: {kernel} at {key}: {choice.config}, tuned in {choice.seconds:.2f} s")  # noqa: T201
+    listener = getattr(knobs.autotuning, "listener", None)  # newer than Triton 3.6
+    if listener is None:
+        return
+    record = choice.record or _record(miss, choices)
+    if record is not None:
+        listener(
+            fn=_function(miss),
+            key=key,
+            best_config=as_triton(choice.config),
+            configs_timings=timings_ms(record),
+            duration=choice.seconds if tuned else None,
+            cache_hit=not tuned,
+        )
+
+
+def _record(miss: Miss, choices: Mapping[str, Any]) -> TuneRecord | None:
+    """The whole record of a key whose config alone was read."""
+    from asmtune.base.settings import Settings
+    from asmtune.store.safe_store import open_user_store
+    from asmtune.store.shipped import find_tuned
+    from asmtune.tuning.identity import expected_of
+
+    shelf = open_user_store(Settings.from_environment())
+    return find_tuned(miss.key, expected_of(miss.problem, miss.space, choices), shelf).record
+
+
+def _function(miss: Miss) -> Any:
+    from asmtune.core.problem import jit_function
+
+    return jit_function(miss.problem.kernel)
+
+
+_ADVICE: Final = {
+    "capture": "a CUDA graph is being captured, in which nothing is tuned; launch it once "
+    "before the capture",
+    "compile": "torch.compile traces it, where nothing can be timed; run one step before it "
+    "compiles, under torch.compiler.set_stance('force_eager')",
+}
+
+THROUGH: Final = ("torch.", "contextlib", "threading")
+"""Modules that launch for a program."""
+
+
+class UntunedWarning(UserWarning):
+    """A launch was recorded for later with a config that is not tuned for its key."""
+
+
+class Notices:
+    """Tells of each kernel and key once, from whichever thread comes first."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def untuned(self, key: TuneKey, config: Config, moment: str) -> None:
+        """Warns that a key's launch goes on with a config that is not tuned for it.
+
+        Args:
+            key: of the launch.
+            config: that it goes on with.
+            moment: "capture" or "compile": why it was not tuned.
+        """
+        spoken = spoken_key(key)
+        with self._lock:
+            first = (moment, spoken) not in self._told
+            self._told.add((moment, spoken))
+        if first:
+            message = f"{spoken}: not tuned; {_ADVICE[moment]}; goes on with {config}"
+            warnings.warn(message, UntunedWarning, stacklevel=frames_inside(*THROUGH))
+
+
+def spoken_key(key: TuneKey) -> str:
+    """A key in one line: `module.add at n=8, x_ptr fp16 on NVIDIA H200`."""
+    values = [f"{name}={value}" for name, value in key.shape.items()]
+    values += [f"{name} {dtype}" for name, dtype in key.dtypes.items()]
+    return f"kernel {key.kernel} at {', '.join(values) or 'any arguments'} on {key.device}"

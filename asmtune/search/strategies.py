@@ -25,7 +25,7 @@ def _exhaustive(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # 
 
 
 def _random(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.tuning.search.sampling import Sampling
+    from asmtune.tuning.search.exhaustive import Sampling
 
     return Sampling(pace, seed)
 

@@ -14,14 +14,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_checks import expected, parse_json, shown
-from asmtune.core.records.tuned import TuneRecord
-from asmtune.store.codec import key_digest, record_from_json, record_to_json, winner_is_timed
+from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.store.codec import (
+    config_text,
+    key_digest,
+    record_from_json,
+    record_to_json,
+    winner_is_timed,
+)
 
 FORMAT: Final = "asmtune-tuned"
 VERSION: Final = 1
@@ -154,3 +161,33 @@ def _record_text(value: dict[str, Any]) -> str:
 
 def _line(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
+
+
+_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
+
+
+def abridged(record: TuneRecord, count: int) -> TuneRecord:
+    """A record of its winner and the fastest others, without samples and failures.
+
+    Times are rounded to 1 ns, but for those below it.
+
+    Args:
+        record: with its winner among the timings.
+        count: timings to keep, the winner's among them; at least that.
+    """
+    winner = config_text(record.winner)
+    ranked = sorted(
+        record.measurements, key=lambda timing: (config_text(timing.config) != winner, _us(timing))
+    )
+    kept = sorted(ranked[: max(count, 1)], key=_us)
+    return replace(record, measurements=tuple(map(_rounded, kept)), failures=())
+
+
+def _us(timing: Measurement) -> float:
+    return timing.median_us
+
+
+def _rounded(timing: Measurement) -> Measurement:
+    times = {name: getattr(timing, name) for name in ("median_us", "p20_us", "p80_us")}
+    rounded = {name: round(us, _DECIMALS) or us for name, us in times.items()}
+    return replace(timing, samples_us=(), **rounded)

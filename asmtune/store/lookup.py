@@ -7,8 +7,7 @@ from typing import Final, Literal
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 
 Outcome = Literal["hit", "miss", "stale", "corrupt"]
 Layer = Literal["store", "shipped"]

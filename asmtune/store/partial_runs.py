@@ -13,8 +13,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey
 from asmtune.store import codec, rows
 from asmtune.store.lookup import DIGITS_SHOWN, Remembered, Unfinished, reusable
 from asmtune.store.tables import trials

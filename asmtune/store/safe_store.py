@@ -22,8 +22,7 @@ from asmtune.base.settings import Settings
 from asmtune.base.stacklevel import frames_inside
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.database import Store
 from asmtune.store.lease import Flight, Pace, Watch, fly
 from asmtune.store.lease_row import Request

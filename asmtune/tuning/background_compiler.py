@@ -11,8 +11,7 @@ from typing import Final, Self
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.predict.prune.front import Front, Outcomes
-from asmtune.predict.prune.progress import Progress
+from asmtune.predict.prune.front import Front, Outcomes, Progress
 
 MOST: Final = 0.75
 """Share of a batch after which those that are left may be stragglers."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
 from asmtune.measure.timing.policy import TimingPolicy

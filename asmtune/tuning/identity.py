@@ -15,7 +15,7 @@ from asmtune.core.ir_overrides import described
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.measure.timing.device import driver_version
+from asmtune.measure.timing.nvml import driver_version
 from asmtune.tuning.objective import Objective
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import Protocol, Self
 
 from asmtune.base.settings import Settings
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
 from asmtune.store.safe_store import Shelf

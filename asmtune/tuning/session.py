@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.opening import open_bench
@@ -31,8 +30,7 @@ from asmtune.tuning.initial_state import foreseen, known_to, with_edited
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.run_log import Audience, Nobody, RunWatch
 from asmtune.tuning.search.state import State
-from asmtune.tuning.stages import Stages
-from asmtune.tuning.timing import BenchTimer
+from asmtune.tuning.stages import BenchTimer, Stages
 from asmtune.tuning.transfer import Experience
 
 Opener = Callable[[BenchSetup], Bench]

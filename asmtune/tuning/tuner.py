@@ -19,8 +19,8 @@ from asmtune.core.records.tuned import Provenance, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.store.layers import find_tuned
 from asmtune.store.safe_store import Shelf, open_user_store
+from asmtune.store.shipped import find_tuned
 from asmtune.tuning.identity import provenance, with_files
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.run_log import Audience, Nobody

@@ -37,7 +37,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.timing.device import device_name
+from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.scratch_memory import allocating
 from asmtune.tuning.presets import EFFORTS, Effort

@@ -28,7 +28,7 @@ from asmtune.base.errors import AsmtuneError
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.timing.device import device_name
+from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.runtime.reconfiguring import autotuners, reconfigure
 from asmtune.tuning.presets import EFFORTS

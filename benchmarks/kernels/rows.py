@@ -14,7 +14,7 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.timings import Measurement, Outcome
+from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from asmtune.base.settings import Settings
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import abridged, interchange
+from asmtune.store import interchange
+from asmtune.store import interchange as abridged
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.lookup import differences

@@ -23,9 +23,9 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.timing.clock import GpuClock, Subject
-from asmtune.measure.timing.device import device_name
+from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
 from benchmarks.ladder.document import DOCUMENT, document

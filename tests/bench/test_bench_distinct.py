@@ -15,7 +15,7 @@ from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
 from asmtune.measure.bench.dedup import Distinct, binary_digest
 from asmtune.measure.bench.local import LocalBench

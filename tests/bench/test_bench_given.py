@@ -11,7 +11,7 @@ import pytest
 
 from asmtune.base.errors import InputError
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.bench.hooks import TunerHooks

@@ -13,7 +13,7 @@ import torch
 from asmtune.base.errors import InputError
 from asmtune.compile.load import Launch
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import BenchSetup
 from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.hooks import TunerHooks

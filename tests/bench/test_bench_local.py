@@ -9,7 +9,7 @@ import torch
 
 from asmtune.base.errors import MeasureError
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Entrant
 from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.bench.local import LocalBench

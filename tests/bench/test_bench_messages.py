@@ -20,12 +20,12 @@ from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import Opaque
 from asmtune.measure.bench.base import BenchSetup
+from asmtune.measure.bench.child_supervisor import Roster
 from asmtune.measure.bench.hooks import TunerHooks
-from asmtune.measure.bench.roster import Roster
 from asmtune.measure.checks.checker import CheckOptions
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.timing.policy import TimingPolicy

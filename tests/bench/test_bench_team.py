@@ -11,7 +11,7 @@ import pytest
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.team import Team
 from tests.bench.bench_support import CHILD, entrant, setup
 

@@ -17,8 +17,7 @@ from asmtune.cli import bench_rows
 from asmtune.compile.load import Binary
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.records.timings import Measurement, Outcome
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Outcome, Provenance, TuneKey, TuneRecord
 from asmtune.measure.bench.base import BenchSetup, Entrant
 from asmtune.measure.timing.statistics import summarise
 from asmtune.store.database import Store
@@ -37,7 +36,7 @@ WINNER = Config({"BLOCK": 256}, num_warps=2)
 def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An H200 whose processes are played; the user's store is empty."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("asmtune.measure.timing.device.device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: "NVIDIA H200")
     monkeypatch.setattr(bench_processes, "COMMAND", FAKE)
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "own"))
 

@@ -11,8 +11,7 @@ from command_lines import HEAD, Commands
 from asmtune.base.settings import Settings
 from asmtune.cli.arguments import KernelArguments, Loaded
 from asmtune.core.config import Config
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.database import Store
 from asmtune.tuning.identity import expected_of, key_of
 

@@ -18,8 +18,7 @@ from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.database import Store
 from asmtune.tuning.identity import key_of, provenance
 from tests.pinned import needs_shipped

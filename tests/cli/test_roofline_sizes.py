@@ -11,8 +11,7 @@ from command_lines import Commands
 
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.store.lookup import Lookup
 from asmtune.store.trace.run import Ending

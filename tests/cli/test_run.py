@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from asmtune.cli.app import run
-from asmtune.cli.keys_met import keys_met_table
 from asmtune.cli.output import _plain
+from asmtune.cli.run import keys_met_table
 from asmtune.runtime.events import Met
 
 REPOSITORY = Path(__file__).parents[2]

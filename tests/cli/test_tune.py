@@ -17,8 +17,7 @@ from asmtune.base.fingerprint import versions
 from asmtune.cli import tuning_queue
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult

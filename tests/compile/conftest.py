@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from asmtune.compile.children import release
-from asmtune.compile.sandbox import Sandbox
+from asmtune.compile.sandbox import Sandbox, release
 
 
 @pytest.fixture(scope="session")

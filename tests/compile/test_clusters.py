@@ -23,8 +23,7 @@ from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact
-from asmtune.predict.prune.front import Front
-from asmtune.predict.prune.progress import NoProgress
+from asmtune.predict.prune.front import Front, NoProgress
 from tests.compile.readings import admit, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem
 

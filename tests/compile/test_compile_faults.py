@@ -13,9 +13,9 @@ from triton import knobs
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.children import release
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs
+from asmtune.compile.sandbox import release
 from asmtune.compile.worker import Compiled
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target

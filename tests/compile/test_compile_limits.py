@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 from triton import knobs
 
-from asmtune.compile.children import borrowed
 from asmtune.compile.lower import Lowering, Request
-from asmtune.compile.sandbox import Sandbox
+from asmtune.compile.sandbox import Sandbox, borrowed
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target

@@ -15,7 +15,7 @@ from joblib.externals.loky import get_reusable_executor
 
 from asmtune.base.errors import ProblemError
 from asmtune.base.settings import Settings
-from asmtune.compile import children
+from asmtune.compile import sandbox as children
 from asmtune.compile.lower import Lowering, Request
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
 from asmtune.compile.worker import Compiled
@@ -23,8 +23,7 @@ from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
-from asmtune.predict.prune.front import Front
-from asmtune.predict.prune.progress import NoProgress
+from asmtune.predict.prune.front import Front, NoProgress
 from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import StrangeError, admit, breaks, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem

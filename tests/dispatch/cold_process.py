@@ -24,8 +24,7 @@ def keep(block: int) -> None:
     from asmtune.base.settings import Settings
     from asmtune.core.config import Config
     from asmtune.core.problem import Problem
-    from asmtune.core.records.timings import Measurement
-    from asmtune.core.records.tuned import TuneKey, TuneRecord
+    from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
     from asmtune.core.space.space import Space
     from asmtune.store.database import Store
     from asmtune.tuning.identity import provenance

@@ -119,7 +119,7 @@ def host_gpu(folder: Path, patch: pytest.MonkeyPatch) -> HostGpu:
     """A machine whose GPU is the host; its store lies in a folder."""
     made = HostGpu()
     patch.setenv("ASMTUNE_CACHE_DIR", str(folder))
-    patch.setattr("asmtune.measure.timing.device.device_name", lambda: DEVICE)
+    patch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
     for kernel in KERNELS:
         patch.setattr(kernel, "run", made.runs(kernel))
     opened = Workshop.open.__func__  # type: ignore[attr-defined]

@@ -10,8 +10,7 @@ import pytest
 
 from asmtune.base.errors import CompileError, InputError, MissError
 from asmtune.core.config import Config
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.predict.score.roofline import LAUNCH_US as LEAST_US
 from asmtune.runtime.misses import resolver as misses

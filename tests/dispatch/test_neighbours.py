@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
-from asmtune.core.space.own import own_config
-from asmtune.core.space.space import Space
+from asmtune.core.space.space import Space, own_config
 from asmtune.runtime.misses.nearest import distance
 
 _sizes = st.integers(1, 1 << 40) | st.floats(1e-6, 1e12)

@@ -15,13 +15,12 @@ from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.core.config import Config
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.runtime.events import UntunedWarning
 from asmtune.runtime.misses.answers import Choice
-from asmtune.runtime.notices import UntunedWarning
 from asmtune.runtime.patching.redirect import patch
 from asmtune.runtime.torch.compile_hook import inductor_config
 from tests.dispatch import torch_kernels
@@ -339,7 +338,7 @@ def test_a_patched_program(machine: Imagined, restored: bool) -> None:
     assert len(machine.tuned) == 1
 
 
-@pytest.mark.filterwarnings("ignore::asmtune.runtime.notices.UntunedWarning")
+@pytest.mark.filterwarnings("ignore::asmtune.runtime.events.UntunedWarning")
 def test_the_users_pruning_is_asked(machine: Imagined) -> None:
     """Functions of `prune_configs_by` see a traced launch as they see any other."""
     asked: list[tuple[int, dict[str, Any]]] = []

@@ -14,8 +14,7 @@ from triton.runtime import driver
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime import autotuner
 from asmtune.runtime.launch.kinds import Machine
@@ -50,7 +49,7 @@ class Imagined:
             patch.setattr(kernel, "run", self.run)
         # A PyTorch with CUDA has a current device, and fails to give it where there is no GPU.
         patch.setattr(autotuner, "machine", lambda: Machine(lambda: -1, lambda _: 0))
-        patch.setattr("asmtune.measure.timing.device.device_name", lambda: DEVICE)
+        patch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
         patch.setattr(workshop, "match_device", lambda _: load_target("H200"))
         patch.setattr(Session, "run", lambda _, *arguments: self.tune(*arguments))
         patch.setattr("torch.utils._triton.has_triton", lambda: True)

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.database import Store
 from asmtune.tuning.identity import key_of, provenance
 

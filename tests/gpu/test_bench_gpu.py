@@ -11,7 +11,7 @@ import triton
 
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench
 from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.local import LocalBench

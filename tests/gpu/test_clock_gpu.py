@@ -14,7 +14,7 @@ import triton
 
 from asmtune import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.energy import energy_mj
 from asmtune.measure.timing.nvml import read_clocks

@@ -18,7 +18,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Entrant, Outcome
 from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.local import LocalBench

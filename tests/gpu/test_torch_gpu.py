@@ -15,7 +15,7 @@ from torch._inductor.utils import run_and_get_code
 
 from asmtune import Config, Space, asm_autotune
 from asmtune.runtime.autotuner import AsmAutotuner
-from asmtune.runtime.notices import UntunedWarning
+from asmtune.runtime.events import UntunedWarning
 from asmtune.tuning.options import TuneResult
 from asmtune.tuning.session import Session
 from tests.gpu import gpu_kernels
@@ -123,7 +123,7 @@ def test_dynamic_sizes_share_a_graph(tunings: list[str], quiet: None) -> None:
     assert tunings == ["add 5000"]
 
 
-@pytest.mark.filterwarnings("ignore::asmtune.runtime.notices.UntunedWarning")
+@pytest.mark.filterwarnings("ignore::asmtune.runtime.events.UntunedWarning")
 def test_an_in_place_kernel_runs_once_in_a_graph() -> None:
     """A compiled kernel that doubles its argument has doubled it once, tuned or not."""
     scale = decorated(gpu_kernels.scale_in_place)

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from asmtune.measure.timing import device as devices
+from asmtune.measure.timing import nvml as devices
 from asmtune.runtime.reconfiguring import autotuners
 from benchmarks.kernels.identities import DEVICE
 from benchmarks.kernels.plan import Plan

@@ -16,9 +16,9 @@ import pytest
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import abridged, interchange
+from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.store import interchange
+from asmtune.store import interchange as abridged
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.shipped import shipped_lookup

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 
 AWKWARD = '<b>&"it\'s"</b>\x00\ud800'
 

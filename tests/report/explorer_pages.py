@@ -19,7 +19,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.progress import NoProgress
+from asmtune.predict.prune.front import NoProgress
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explorer.code import CodeMaker, carried_code

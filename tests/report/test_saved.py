@@ -13,8 +13,7 @@ from test_documents import report
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.pruned import Selection
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.report.documents import report_csv, report_json
 from asmtune.report.explorer.timings import Launch, read_timings
 from asmtune.report.saved import read_reports

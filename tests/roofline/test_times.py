@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.lookup import Lookup
 from asmtune.studies.roofline.times import Time, config_key, recorded, slowest, taken, times_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement, Outcome
+from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Reason, Verdict
 
 Time = Callable[[Config], float]

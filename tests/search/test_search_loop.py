@@ -11,7 +11,7 @@ from search_machines import Bench, bowl, foreseen, grid
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Outcome
+from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.search.strategies import make_strategy
 from asmtune.tuning.search.base import Ended, Limits, NoObserver, Pace, Proposal

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 
 PROVENANCE = Provenance(
     source="5" * 64,

@@ -16,8 +16,7 @@ from store_records import PROVENANCE, record, timed
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 

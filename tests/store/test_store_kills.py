@@ -18,8 +18,7 @@ from store_records import PROVENANCE, record
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.database import Store
 from asmtune.store.safe_store import Shelf
 

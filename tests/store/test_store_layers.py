@@ -17,8 +17,14 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
 from asmtune.store.database import Store
-from asmtune.store.layers import find_tuned, store_exists
-from asmtune.store.shipped import forget_shipped, shipped_lookup, shipped_of, shipped_records
+from asmtune.store.shipped import (
+    find_tuned,
+    forget_shipped,
+    shipped_lookup,
+    shipped_of,
+    shipped_records,
+    store_exists,
+)
 
 CACHE = Path(__file__).parents[2] / "cache"
 NOW = replace(PROVENANCE, triton="3.6.1")

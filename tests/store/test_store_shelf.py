@@ -24,9 +24,9 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.database import Store
-from asmtune.store.layers import find_tuned
 from asmtune.store.lookup import Lookup, Remembered, StoreWarning
 from asmtune.store.safe_store import PATIENCE_S, Shelf, open_user_store
+from asmtune.store.shipped import find_tuned
 
 KEY = record().key
 LOST = Lookup("miss", detail="the store cannot be used")

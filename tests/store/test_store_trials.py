@@ -14,8 +14,7 @@ from store_records import PROVENANCE, record, timed
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
-from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import config_text
 from asmtune.store.database import Store
 from asmtune.store.lookup import Remembered

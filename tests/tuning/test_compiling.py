@@ -12,7 +12,7 @@ import pytest
 from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.prune.progress import NoProgress
+from asmtune.predict.prune.front import NoProgress
 from asmtune.tuning import background_compiler as compiling
 from asmtune.tuning.background_compiler import BackgroundCompiler, Pulse
 

@@ -11,7 +11,7 @@ import torch
 
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from tests.tuning_support import BEST, HostMachine, job, problem, space, usual_us, workshop
 
 

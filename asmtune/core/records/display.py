@@ -12,8 +12,7 @@ from asmtune.core.config import Config, varying
 if TYPE_CHECKING:
     from asmtune.core.records.features import Features
     from asmtune.core.records.pruned import PruneReport, Selection
-    from asmtune.core.records.timings import Measurement
-    from asmtune.core.records.tuned import TuneRecord
+    from asmtune.core.records.tuned import Measurement, TuneRecord
     from asmtune.core.records.verdicts import Verdict
 
 ROWS: Final = 20

@@ -203,3 +203,24 @@ class Space:
     def _plan(self, context: Mapping[str, Any]) -> list[list[Constraint]]:
         options = OPTION_AXES if self.is_listed else ()
         return planned(self.constraints, list(self.axes), options, context)
+
+
+def own_config(config: Config, space: Space, sizes: Mapping[str, Any]) -> Config | None:
+    """The space's own config that equals one of a store, with its `pre_hook`; None without.
+
+    One with a derived cap on registers is not of the space: it is the one without, capped.
+
+    Args:
+        config: without `pre_hook`.
+        space: the configs.
+        sizes: numbers by name that the space's constraints may name.
+    """
+    wanted, uncapped = config.to_dict(), config.with_cap(None).to_dict()
+    without: Config | None = None
+    for own in space.configs(**sizes):
+        found = own.to_dict()
+        if found == wanted:
+            return own
+        if without is None and found == uncapped:
+            without = own
+    return None if without is None else without.with_cap(config.maxnreg)

@@ -9,7 +9,7 @@ from typing import Protocol
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.timings import Outcome
+from asmtune.core.records.tuned import Outcome
 from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.bench.user_timer import DoBench
 from asmtune.measure.checks.checker import CheckOptions

@@ -9,11 +9,11 @@ from typing import Any
 
 from asmtune.compile.lower import HOOKS
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
 from asmtune.measure.bench.child_supervisor import COMMAND, Succession
-from asmtune.measure.bench.conversation import Death
+from asmtune.measure.bench.process import Death
 from asmtune.measure.bench.shared_arguments import Parcel
 from asmtune.measure.checks.effects import tensor_parts
 

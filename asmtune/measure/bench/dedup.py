@@ -11,7 +11,7 @@ from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench, Entrant, Outcome
 
 # What of the metadata the launch itself depends on; the rest is in the machine code.

@@ -11,8 +11,8 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.clock import Clock, GpuClock, Subject
-from asmtune.measure.timing.device import device_name
 from asmtune.measure.timing.energy import energy_mj
+from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 
 

@@ -19,7 +19,7 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.argument_codec import Packing, describe_all, restore
 from asmtune.measure.bench.base import BenchSetup, TimingPlan
 from asmtune.measure.bench.hooks import TunerHooks

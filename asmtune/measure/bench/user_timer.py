@@ -10,7 +10,7 @@ from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement, Outcome
+from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.bench.gpu import Machine, Survival
 from asmtune.measure.timing.clock import Subject
 from asmtune.measure.timing.switch_interval import brisk_threads

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 THROTTLES: Final = {
@@ -87,3 +89,23 @@ def read_clocks() -> dict[str, Any]:
     if bits is not None:
         found["throttled_by"] = [text for bit, text in THROTTLES.items() if bits & bit]
     return {name: value for name, value in found.items() if value is not None}
+
+
+_DRIVER_FILE = Path("/proc/driver/nvidia/version")
+
+
+def device_name(index: int | None = None) -> str:
+    """Name of a CUDA device (the current one by default), as its driver gives it."""
+    import torch
+
+    return str(torch.cuda.get_device_name(index))
+
+
+def driver_version() -> str:
+    """Version of NVIDIA's driver, or "unknown"."""
+    try:
+        text = _DRIVER_FILE.read_text()
+    except OSError:
+        return "unknown"
+    found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return found.group(1) if found else "unknown"

@@ -16,7 +16,7 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement, Outcome
+from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.timing.clock import Clock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import ENOUGH, slower, summarise

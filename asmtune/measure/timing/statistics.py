@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from asmtune.core.config import Config
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 
 ENOUGH: Final = 5
 """Samples of each side below which no test tells at one in a hundred: 4 against 4 can

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
 from asmtune.base.errors import CompileError
 from asmtune.base.fingerprint import versions
@@ -28,15 +29,49 @@ from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
+from asmtune.ir.ttir.assumptions import Doubt
+from asmtune.ir.ttir.work import Work
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
-from asmtune.predict.prune.front import Front, Outcomes
-from asmtune.predict.prune.notes import default_notes, guess_notes
+from asmtune.predict.prune.front import Front, NoProgress, Outcomes, Progress
 from asmtune.predict.prune.persistence import Detection, Searched
-from asmtune.predict.prune.progress import NoProgress, Progress
-from asmtune.predict.prune.ranking import Ranker, ranked
-from asmtune.predict.prune.sketching import Shortlist, check_compile, shortlisted
+from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.score.base import Scorer, for_dtypes, notes_of
 from asmtune.predict.score.keep import Keep
+
+DEFAULT_FAILS: Final = "the default config"
+"""How the note begins that the default config cannot run."""
+
+A_GUESS: Final = "predicted times rest on a guess: "
+"""How a note begins that tells what could not be evaluated."""
+
+_TOLD: Final = 3
+"""Assumptions that a note lists: each tile has its own trips."""
+
+
+def default_notes(verdicts: Sequence[Verdict], default: Config) -> tuple[str, ...]:
+    """Why the default cannot run, if it cannot."""
+    mine = next(verdict for verdict in verdicts if verdict.config == default)
+    if mine.dropped_at in ("rules", "compile"):
+        return (f"{DEFAULT_FAILS} ({default}) cannot run here: {mine.reasons[0]}",)
+    return ()
+
+
+def guess_notes(works: Iterable[Work]) -> tuple[str, ...]:
+    """What could not be evaluated in any of the launches; the same of several is told once."""
+    assumed: dict[Doubt, dict[str, None]] = {}
+    for work in works:
+        for doubt in work.doubts:
+            same = replace(doubt, loop=None, assumed="")
+            assumed.setdefault(same, {})[doubt.assumed] = None
+    return tuple(
+        f"{A_GUESS}{replace(doubt, assumed=_either(list(found)))}"
+        for doubt, found in assumed.items()
+    )
+
+
+def _either(assumed: list[str]) -> str:
+    listed = assumed[:_TOLD]
+    return " or ".join([*listed, "others"] if len(assumed) > _TOLD else listed)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, MutableMapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
@@ -25,9 +25,29 @@ from asmtune.predict.features.profile import Profile
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.features.sketch.reader import SketchReader
 from asmtune.predict.prune.judge import Judge
-from asmtune.predict.prune.progress import Progress
 from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.rules import broken_rules
+
+
+class Progress(Protocol):
+    """Told how far a stage is."""
+
+    def start(self, stage: str, total: int) -> None:
+        """Begins a stage of `total` steps."""
+
+    def advance(self) -> None:
+        """One step of the stage is done."""
+
+
+class NoProgress:
+    """Says nothing."""
+
+    def start(self, stage: str, total: int) -> None:
+        """Ignores it."""
+
+    def advance(self) -> None:
+        """Ignores it."""
+
 
 Moment = Literal["sketch", "assembly"]
 """When a prediction is made: of what a compile has before LLVM, or of all of it."""

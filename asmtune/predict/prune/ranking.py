@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.pruned import Selection
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.predict.score.base import Candidate, Scorer, ranked_by
+from asmtune.predict.score.base import Candidate, Scorer, moments_of, ranked_by
 from asmtune.predict.score.error import gaps_of
 from asmtune.predict.score.keep import Keep, table_of
 
@@ -158,3 +159,70 @@ def _order(verdict: Verdict) -> tuple[int, int]:
     """Kept first, then by rank, then the uncompiled, compile failures, what rules dropped."""
     place = {None: 0, "score": 1, "sketch": 2, "compile": 3, "rules": 4}[verdict.dropped_at]
     return place, verdict.rank or 0
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """What a prediction before compiling leaves.
+
+    Attributes:
+        configs: to compile: the best, near ties of other tiles, the default, and those whose
+            sketch cannot be read.
+        dropped: what cannot run, and those below, best first.
+        selection: how many ranks are compiled; None for all.
+    """
+
+    configs: tuple[Config, ...]
+    dropped: tuple[Verdict, ...] = ()
+    selection: Selection | None = None
+
+
+def check_compile(budget: Keep, scorer: Scorer) -> None:
+    """Refuses a budget of compiles that a scorer cannot spend.
+
+    Raises:
+        InputError: it ranks nothing before compiling, or the budget is auto and its error
+            at this moment was never measured.
+    """
+    if "sketch" not in moments_of(scorer):
+        raise InputError(
+            f"compile {budget}: {scorer.name} ranks only what is compiled; "
+            "compile all, or rank by learned or roofline"
+        )
+    budget.check(scorer.name, "sketch")
+
+
+def shortlisted(
+    sketched: Sequence[Verdict], ranker: Ranker, budget: Keep, default: Config
+) -> Shortlist:
+    """Ranks what can run as far as a sketch tells, and takes the best.
+
+    Args:
+        sketched: verdicts of rules and sketches.
+        ranker: at the moment "sketch".
+        budget: how many.
+        default: taken whatever its rank.
+    """
+    line = line_up([verdict for verdict in sketched if verdict.kept], ranker, budget)
+    configs: list[Config] = []
+    dropped: list[Verdict] = []
+    for verdict in sketched:
+        if verdict.failure is not None and verdict.failure.stage == "read":
+            # Nothing is known against it: the compiler took it, and its assembly can tell.
+            configs.append(verdict.config)
+        elif not verdict.kept:
+            dropped.append(verdict)
+    for index, verdict in enumerate(line.verdicts):
+        if line.keeps(index) or verdict.config == default:
+            configs.append(verdict.config)
+        else:
+            dropped.append(_uncompiled(verdict, index + 1, line.most))
+    return Shortlist(tuple(configs), tuple(dropped), line.selection)
+
+
+def _uncompiled(verdict: Verdict, rank: int, most: int) -> Verdict:
+    """A config left out: its predicted time stands, its features were but estimates."""
+    reason = Reason("rank", f"rank {rank} before compiling, {most} are compiled")
+    return replace(
+        verdict, kept=False, dropped_at="sketch", reasons=(reason,), features=None, artifact=None
+    )

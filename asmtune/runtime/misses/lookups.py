@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance
-from asmtune.core.space.own import own_config
+from asmtune.core.space.space import own_config
 from asmtune.runtime.misses.answers import Choice, Miss
 from asmtune.runtime.misses.nearest import nearest
 from asmtune.store.fast_lookup import Glimpse, Seen, glance
-from asmtune.store.layers import find_tuned
-from asmtune.store.shipped import shipped_lookup, shipped_of
+from asmtune.store.shipped import find_tuned, shipped_lookup, shipped_of
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.core.space.own import own_config
+from asmtune.core.space.space import own_config
 from asmtune.runtime.misses.answers import Miss
 from asmtune.store.lookup import reusable
 

@@ -13,7 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from asmtune.base.errors import AsmtuneError, CompileError, MissError
 from asmtune.base.settings import Settings
@@ -21,16 +21,41 @@ from asmtune.core.failures import guarded
 from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Provenance
+from asmtune.runtime.events import spoken_key
 from asmtune.runtime.misses.answers import Choice, How, Miss
 from asmtune.runtime.misses.lookups import Lookup
-from asmtune.runtime.misses.smallness import HOST_LAUNCH_US, called_small, is_small
 from asmtune.runtime.misses.tuners import Workshops
-from asmtune.runtime.notices import spoken_key
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
+from asmtune.store.fast_lookup import Seen
 
 if TYPE_CHECKING:
     from asmtune.tuning.options import TuneJob
+
+
+HOST_LAUNCH_US: Final = 6.8
+"""What a launch costs the host: `@triton.jit` without arguments on an H200 machine, where
+`triton.autotune` takes 20.8 us and a compiled kernel's own `run` 3.3. A kernel that runs for
+less time waits for the host, whatever its config, unless a CUDA graph launches it."""
+
+
+def is_small(options: DecoratorOptions, miss: Miss, seen: Seen) -> bool:
+    """Whether a launch is small, by what was predicted for its key."""
+    if options.small == "auto":
+        return seen.predicted_us is not None and seen.predicted_us < HOST_LAUNCH_US
+    return called_small(options, miss)
+
+
+def called_small(options: DecoratorOptions, miss: Miss) -> bool:
+    """Whether the user calls a launch small, by its size or by a function of the user's."""
+    small, arguments = options.small, miss.problem.arguments
+    if small is None or isinstance(small, str):
+        return False
+    if callable(small):
+        return bool(small(arguments))
+    sizes = (value.numel() for value in arguments.values() if hasattr(value, "numel"))
+    return max(sizes, default=0) <= small
+
 
 __all__ = ["HOST_LAUNCH_US", "Choice", "How", "Miss", "MissWarning", "Resolver"]
 

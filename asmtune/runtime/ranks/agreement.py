@@ -30,7 +30,7 @@ from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.stacklevel import frames_inside
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.runtime.notices import THROUGH, spoken_key
+from asmtune.runtime.events import THROUGH, spoken_key
 from asmtune.runtime.ranks.group_store import GroupStore, Turn, Words, read_config, written
 
 

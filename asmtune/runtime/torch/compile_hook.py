@@ -24,8 +24,8 @@ from typing import Any, Final
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.runtime.events import Notices
 from asmtune.runtime.misses.answers import Choice
-from asmtune.runtime.notices import Notices
 from asmtune.store.codec import key_digest
 
 Arguments = Mapping[str, Any]

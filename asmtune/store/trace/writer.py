@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.trace import folder as places
 from asmtune.store.trace.json_codec import encoded, encoded_header

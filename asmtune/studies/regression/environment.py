@@ -7,7 +7,7 @@ from statistics import median
 from typing import Final
 
 from asmtune.base.fingerprint import digest, versions
-from asmtune.measure.timing.device import device_name, driver_version
+from asmtune.measure.timing.nvml import device_name, driver_version
 from asmtune.studies.regression.run import BenchRun, Environment
 
 _CLOCKS_APART: Final = 0.02

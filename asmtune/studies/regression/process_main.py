@@ -1,7 +1,7 @@
 """The process that times the rows of a bench run, once each, in an order of its own.
 
-Run as `python -m asmtune.studies.regression.process_main`: it imports, then waits for one line of JSON, the
-plan, and answers in lines: where it runs, each row's samples or failure, and at the end the
+Run as `python -m asmtune.studies.regression.process_main`: it imports, then waits for one line of
+JSON, the plan, and answers in lines: where it runs, each row's samples or failure, and at the end the
 GPU's clocks. Started before it is needed, it has imported by the time that it is its turn.
 """
 

@@ -13,7 +13,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.ir.ttir.analysis import Call, analyse
 from asmtune.measure.bench.base import BenchSetup, Entrant
 from asmtune.measure.bench.local import LocalBench

@@ -15,7 +15,7 @@ from typing import Final
 from asmtune.core.config import Config
 from asmtune.core.oracle import Oracle, Row
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement, Outcome
+from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.base import Scorer, for_dtypes, without_kernel

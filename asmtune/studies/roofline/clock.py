@@ -13,13 +13,13 @@ from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.core.records.timings import Outcome
+from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Bench, BenchSetup, Entrant
 from asmtune.measure.bench.opening import open_bench
 from asmtune.measure.checks.checker import CheckOptions
 from asmtune.measure.checks.effects import Effects
-from asmtune.measure.timing.device import device_name
+from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.front import Front
 from asmtune.studies.roofline.survey import Subject

@@ -11,7 +11,7 @@ from asmtune.base.errors import AsmtuneError, CompileError, MeasureError
 from asmtune.base.fingerprint import versions
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.core.records.timings import Outcome
+from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel

@@ -9,7 +9,7 @@ from typing import Final
 from asmtune.base.fingerprint import canonical
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement, Outcome
+from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.lookup import Lookup
 from asmtune.studies.roofline.points import How

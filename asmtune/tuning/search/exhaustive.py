@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -36,3 +37,28 @@ def next_of(configs: Sequence[Config], state: State, pace: Pace) -> Proposal:
     if not configs:
         return Proposal(reason=f"all {len(state.configs)} configs tried")
     return Proposal(tuple(configs[: pace.batch if state.compiles else pace.first]))
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Compiles configs at random, and times all; a limit ends it, or the space.
+
+    Attributes:
+        pace: in which steps.
+        seed: of the order.
+    """
+
+    pace: Pace = field(default_factory=Pace)
+    seed: int = 0
+
+    name = "random"
+
+    def propose(self, state: State) -> Proposal:
+        """The next ones of an order that the seed decides."""
+        place = {config: rank for rank, config in enumerate(state.configs)}
+        order = random.Random(self.seed).sample(range(len(place)), len(place))
+        return next_of(sorted(state.open(), key=lambda c: order[place[c]]), state, self.pace)
+
+    def select(self, state: State) -> Sequence[Config]:
+        """All that is compiled, as many as a trial takes."""
+        return state.ready()[: self.pace.trial]

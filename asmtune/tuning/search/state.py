@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.timings import Measurement
+from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 
 
