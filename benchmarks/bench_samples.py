@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.cli.bench_rows import Asked, Wanted
 from asmtune.measure.timing.nvml import device_name
 from asmtune.studies.regression.files import run_to_json
 from asmtune.studies.regression.processes import Collected, Processes
+from asmtune.studies.regression.rows import Asked, Wanted
 from benchmarks.provenance import RESULTS, provenance
 
 FILE = RESULTS / "bench_runs.json.gz"

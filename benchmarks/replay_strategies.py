@@ -23,11 +23,11 @@ from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
-from asmtune.search.strategies import strategy_names
 from asmtune.studies.replay.plans import BUDGETS, Plan
 from asmtune.studies.replay.strategies import NOISE, replay_strategies
 from asmtune.tuning.presets import EFFORTS, Effort
 from asmtune.tuning.search.base import Limits, Pace
+from asmtune.tuning.search.strategies import strategy_names
 from benchmarks.provenance import RESULTS, write
 
 FINE = Pace(first=32, batch=16, trial=16, gain=0.001)

@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from asmtune.base.settings import Settings
-from asmtune.cli.roofline_subjects import Wanted
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.roofline_document import chart_json
 from asmtune.report.roofline_figure import draw
 from asmtune.studies.roofline.clock import PairClock, check_gpu
+from asmtune.studies.roofline.subjects import Wanted
 from asmtune.studies.roofline.survey import Survey
 from benchmarks.provenance import RESULTS, write
 

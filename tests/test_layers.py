@@ -29,7 +29,7 @@ ROWS = table()
 
 
 def dotted(path: Path) -> str:
-    """`asmtune.store.files` of its path."""
+    """`asmtune.store.codec` of its path."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -108,24 +108,24 @@ def test_kernels_are_not_imported(path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "module", "is_package", "expected"),
     [
-        ("import asmtune.store.files", "asmtune.tuning", False, ["asmtune.store.files"]),
+        ("import asmtune.store.codec", "asmtune.tuning", False, ["asmtune.store.codec"]),
         ("import os, asmtune.core.space as s", "asmtune.tuning", False, ["asmtune.core.space"]),
         (
-            "from asmtune import Config, dispatch",
+            "from asmtune import Config, runtime",
             "asmtune.tuning",
             False,
             ["asmtune.Config", "asmtune.runtime"],
         ),
         (
-            "from asmtune.store import Store, files",
+            "from asmtune.store import Store, codec",
             "asmtune.tuning",
             False,
-            ["asmtune.store", "asmtune.store.files"],
+            ["asmtune.store", "asmtune.store.codec"],
         ),
-        ("from . import space", "asmtune.tuning", False, ["asmtune.core.space"]),
-        ("from .space import Space", "asmtune.tuning", False, ["asmtune.core.space"]),
-        ("from ..space import Space", "asmtune.store.files", False, ["asmtune.core.space"]),
-        ("from .files import x", "asmtune.store", True, ["asmtune.store.files"]),
+        ("from . import core", "asmtune.tuning", False, ["asmtune.core"]),
+        ("from .core import Space", "asmtune.tuning", False, ["asmtune.core"]),
+        ("from ..core import Space", "asmtune.store.codec", False, ["asmtune.core"]),
+        ("from .codec import x", "asmtune.store", True, ["asmtune.store.codec"]),
         ("from ..tuning import x", "asmtune.store", True, ["asmtune.tuning"]),
         (
             "def f():\n    from asmtune.tuning import x",

@@ -15,10 +15,10 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.search.strategies import strategy_names
 from asmtune.studies.replay.plans import Mark, Plan, PlanResult, Replayed
 from asmtune.studies.replay.strategies import RecordedTimer, replay_strategies
 from asmtune.tuning.search.base import Limits, Pace
+from asmtune.tuning.search.strategies import strategy_names
 
 DATA = Path(__file__).parent / "replay_data"
 ORACLE = load_oracle(DATA / "timings.json")

@@ -5,7 +5,7 @@ import triton
 import triton.language  # noqa: F401
 
 import asmtune.cli.app
-import asmtune.cli.tuning_queue
 import asmtune.predict.prune
 import asmtune.runtime
+import asmtune.studies.tuning_queue
 import asmtune.tuning.session  # noqa: F401

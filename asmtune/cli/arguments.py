@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from asmtune.base.errors import InputError
+from asmtune.base.settings import Settings
 from asmtune.core.failures import required
+from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.assignments import parse_assignments, parse_axis, unique
 from asmtune.core.inputs.plain_functions import assumptions_of, plain_function
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from asmtune.store.lookup import Lookup
+from asmtune.studies.stored import Launched, tuner_of, user_shelf
 
 
 @dataclass(frozen=True)
@@ -98,3 +102,14 @@ class KernelArguments:
 
 def _words(values: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def tuned_of(loaded: Loaded, target: Target, settings: Settings) -> Lookup:
+    """What the user's store, or else the shipped files, hold of a problem on a target's device.
+
+    Raises:
+        StoreError: the store's folder cannot be looked into.
+        InputError: a shipped file is malformed.
+    """
+    tuner = None if loaded.module is None else tuner_of(loaded.module)
+    return Launched(loaded.problem, loaded.space, tuner).found_on(target, user_shelf(settings))

@@ -17,8 +17,8 @@ from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.report.cells import words
 
 if TYPE_CHECKING:
-    from asmtune.cli.bench_rows import Asked, Wanted
     from asmtune.studies.regression.processes import Collected
+    from asmtune.studies.regression.rows import Asked, Wanted
     from asmtune.studies.regression.run import Missed
 
 FAILED: Final = 1
@@ -57,9 +57,9 @@ def bench(
     """
     path = _checked(output)
     # Load Triton, which no other command needs before it has read its input.
-    from asmtune.cli.bench_rows import Asked, Wanted
     from asmtune.studies.regression import processes as bench_processes
     from asmtune.studies.regression.files import write_run
+    from asmtune.studies.regression.rows import Asked, Wanted
 
     asked = Asked(kernels or (), shape, shapes, dtype, _device(kernels or ()))
     rows = asked.rows(Settings.from_environment())

@@ -9,8 +9,7 @@ from asmtune.base.errors import CompileError, StoreError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.cli.against import STORED, Rival, measured, rival_after, rival_before
-from asmtune.cli.arguments import Loaded
-from asmtune.cli.stored import tuned_of
+from asmtune.cli.arguments import Loaded, tuned_of
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target

@@ -7,8 +7,7 @@ from typing import Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.arguments import KernelArguments
-from asmtune.cli.stored import tuned_of
+from asmtune.cli.arguments import KernelArguments, tuned_of
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.pruned import PruneReport
 from asmtune.report.explorer.code import CodeMaker, carried_code

@@ -70,11 +70,11 @@ def roofline(
     forms = _forms(output, format_)
     machine, settings = load_target(target), Settings.from_environment()
     # Load Triton, which is not needed before the input was read.
-    from asmtune.cli.roofline_subjects import Wanted
     from asmtune.predict.prune.flow import Funnel
     from asmtune.predict.score.scorers import make_scorer
     from asmtune.report.roofline_figure import check_figures
     from asmtune.studies.roofline.clock import PairClock, check_gpu
+    from asmtune.studies.roofline.subjects import Wanted
     from asmtune.studies.roofline.survey import Survey
 
     if {Format.svg, Format.png} & {form for form, _ in forms}:

@@ -74,8 +74,8 @@ def tune(
     given again. Exits with 1 where a shape could not be tuned.
     """
     # Load Triton and scikit-learn, which no other command needs before it has read its input.
-    from asmtune.cli.tuning_queue import Queue, open_machine, reference_of
     from asmtune.report.tuning_progress import TuningProgress
+    from asmtune.studies.tuning_queue import Queue, open_machine, reference_of
 
     module = _module(kernel)
     wanted = shapes_of(module, shape, shapes)

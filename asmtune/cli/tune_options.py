@@ -32,8 +32,8 @@ class Asked:
             InputError: an effort, strategy, objective or GPU is unknown, or a number of seconds
                 is none above 0.
         """
-        from asmtune.search.strategies import make_strategy
         from asmtune.tuning.options import TuneOptions
+        from asmtune.tuning.search.strategies import make_strategy
 
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise InputError(f"--seconds: {self.seconds:g} is no number above 0")

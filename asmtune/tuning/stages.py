@@ -16,7 +16,6 @@ from asmtune.measure.timing.statistics import prepare
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
-from asmtune.search.strategies import make_strategy
 from asmtune.tuning.background_compiler import BackgroundCompiler, Pulse
 from asmtune.tuning.finals import Decision, Finals
 from asmtune.tuning.options import TuneOptions
@@ -24,6 +23,7 @@ from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.base import Ended, Insight
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
+from asmtune.tuning.search.strategies import make_strategy
 
 
 class BenchTimer:

@@ -1,4 +1,4 @@
-"""Stands for `asmtune.studies.regression.process_main` without a GPU: a dimension `n` says the time.
+"""Stands for `asmtune.studies.regression.process_main` without a GPU.
 
 n = 13 ends the process, n = 14 fails, n = 15 hangs; others take n / 100 us.
 """

@@ -13,7 +13,6 @@ import pytest
 import torch
 from command_lines import Commands
 
-from asmtune.cli import bench_rows
 from asmtune.compile.load import Binary
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
@@ -23,6 +22,7 @@ from asmtune.measure.timing.statistics import summarise
 from asmtune.store.database import Store
 from asmtune.studies.regression import process_main as bench_process
 from asmtune.studies.regression import processes as bench_processes
+from asmtune.studies.regression import rows as bench_rows
 from asmtune.studies.regression import timing
 from asmtune.studies.regression.files import read_run
 from asmtune.studies.regression.run import BenchRun, Environment, Subject

@@ -14,12 +14,12 @@ from command_lines import Commands
 
 from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import versions
-from asmtune.cli import tuning_queue
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.tuned import Measurement, Provenance, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.store.trace.run import Ending, Header
+from asmtune.studies import tuning_queue
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from tests.trace_runs import write_run
 

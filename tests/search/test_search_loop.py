@@ -13,10 +13,10 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.search.strategies import make_strategy
 from asmtune.tuning.search.base import Ended, Limits, NoObserver, Pace, Proposal
 from asmtune.tuning.search.loop import MOST_IN_VAIN, run
 from asmtune.tuning.search.state import Known, State
+from asmtune.tuning.search.strategies import make_strategy
 
 SPACE = grid(5, 5)
 DEFAULT, BEST = SPACE[0], Config({"A": 128, "B": 64})

@@ -16,11 +16,11 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
-from asmtune.search.strategies import make_strategy
 from asmtune.tuning.search.base import Insight, Limits, Pace
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.points import Outlook
 from asmtune.tuning.search.state import State
+from asmtune.tuning.search.strategies import make_strategy
 
 TARGET = load_target("H200")
 SPACE = grid(8, 8)

@@ -12,10 +12,10 @@ from search_machines import Bench, Time, bowl, foreseen, grid
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
-from asmtune.search.strategies import make_strategy, strategy_names
 from asmtune.tuning.search.base import Ended, Limits, Pace
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
+from asmtune.tuning.search.strategies import make_strategy, strategy_names
 
 SPACE = grid(6, 6, 6)
 BEST = Config({"A": 256, "B": 32, "C": 128})

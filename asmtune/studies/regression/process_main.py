@@ -1,8 +1,8 @@
 """The process that times the rows of a bench run, once each, in an order of its own.
 
-Run as `python -m asmtune.studies.regression.process_main`: it imports, then waits for one line of
-JSON, the plan, and answers in lines: where it runs, each row's samples or failure, and at the end the
-GPU's clocks. Started before it is needed, it has imported by the time that it is its turn.
+Run as `python -m asmtune.studies.regression.process_main`. It imports, then waits for one line of
+JSON, the plan. It answers in lines: where it runs, each row's samples or failure, and at the end
+the GPU's clocks. Start it early: it has imported by the time that its turn comes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import torch
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.base.processes import die_with_parent, own_stdout
 from asmtune.base.settings import Settings
-from asmtune.cli.bench_rows import problem_of
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
@@ -27,6 +26,7 @@ from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.timing.nvml import read_clocks
 from asmtune.store.trace.json_codec import encoded
 from asmtune.studies.regression.environment import environment_here
+from asmtune.studies.regression.rows import problem_of
 from asmtune.studies.regression.timing import timed
 
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from asmtune.base.errors import MeasureError
-from asmtune.cli.bench_rows import Wanted, wanted_to_json
 from asmtune.measure.bench.process import Child, ChildGoneError, Started
 from asmtune.store.trace.json_codec import decoded
+from asmtune.studies.regression.rows import Wanted, wanted_to_json
 from asmtune.studies.regression.run import BenchRun, Environment, Missed, Process, Timed
 from asmtune.studies.regression.timing import timing_words
 

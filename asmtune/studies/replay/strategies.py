@@ -19,12 +19,12 @@ from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.base import Scorer, for_dtypes, without_kernel
-from asmtune.search.strategies import make_strategy
 from asmtune.studies.replay.judging import Judged, judged_moments
 from asmtune.studies.replay.plans import Mark, Plan, PlanResult, Replayed
 from asmtune.tuning.search.base import Insight, NoObserver
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
+from asmtune.tuning.search.strategies import make_strategy
 
 NOISE: Final = 0.02
 """Standard deviation of a trial's timing, relative. Two recordings of one config, each the

@@ -9,8 +9,6 @@ from typing import Any
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.stored import user_shelf
-from asmtune.cli.tuning_queue import Queue, reference_of
 from asmtune.core.config import Config
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import shapes_of
@@ -21,6 +19,8 @@ from asmtune.core.space.space import own_config
 from asmtune.store.lookup import Lookup
 from asmtune.store.shipped import find_tuned
 from asmtune.studies.regression.run import Missed, Subject
+from asmtune.studies.stored import user_shelf
+from asmtune.studies.tuning_queue import Queue, reference_of
 
 
 @dataclass(frozen=True)

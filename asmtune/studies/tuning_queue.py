@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from asmtune.cli.stored import Launched, tuner_of
 from asmtune.core.failures import guarded, required
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.report.tuning_progress import TuningProgress
 from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.studies.stored import Launched, tuner_of
 from asmtune.tuning.api import gpu_of
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.tuner import Workshop
@@ -35,7 +35,7 @@ class Machine:
     workshop: Workshop
 
 
-def open_machine(options: TuneOptions, progress: TuningProgress) -> Machine:
+def open_machine(options: TuneOptions, progress: Any) -> Machine:
     """This machine's GPU, or the first of those asked for.
 
     Raises:

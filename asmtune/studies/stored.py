@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asmtune.base.settings import Settings
-from asmtune.cli.arguments import Loaded
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import KernelModule
@@ -66,17 +65,6 @@ class Launched:
         names = dict.fromkeys(record.key.device for record in (*own, *shipped_of(name)))
         models = {device: match_device(device) for device in names}
         return [device for device, model in models.items() if model and model.name == target.name]
-
-
-def tuned_of(loaded: Loaded, target: Target, settings: Settings) -> Lookup:
-    """What the user's store, or else the shipped files, hold of a problem on a target's device.
-
-    Raises:
-        StoreError: the store's folder cannot be looked into.
-        InputError: a shipped file is malformed.
-    """
-    tuner = None if loaded.module is None else tuner_of(loaded.module)
-    return Launched(loaded.problem, loaded.space, tuner).found_on(target, user_shelf(settings))
 
 
 def tuner_of(module: KernelModule) -> AsmAutotuner | None:

@@ -10,8 +10,6 @@ from pathlib import Path
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
-from asmtune.cli.stored import user_shelf
-from asmtune.cli.tuning_queue import Queue
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.assignments import parse_assignments
@@ -23,6 +21,8 @@ from asmtune.core.space.space import own_config
 from asmtune.store.lookup import Lookup
 from asmtune.studies.roofline.sizes import is_sized
 from asmtune.studies.roofline.survey import Subject
+from asmtune.studies.stored import user_shelf
+from asmtune.studies.tuning_queue import Queue
 
 
 @dataclass(frozen=True)
