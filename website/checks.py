@@ -119,7 +119,7 @@ def _module(name: str) -> Any:
 
 
 def _check_make(words: Sequence[str]) -> None:
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for word in words:
         if word not in targets:
             raise PageError(f"the Makefile has no target {word!r}: {', '.join(targets)}")

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from website.blocks import PageError, pages
-from website.tables import TABLES, number
+from website.files import number
+from website.tables import TABLES
 
 _TABLE: Final = re.compile(
     r"(?P<begin><!-- table: (?P<name>\w+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from website.blocks import PageError, pages
+from website.files import number
 from website.numbers import written
-from website.tables import TABLES, number
+from website.tables import TABLES
 
 PAGE = Path("page.md")
 
