@@ -13,8 +13,8 @@ STAR = " *"
 
 def first_look() -> str:
     """Compare the seconds of whole tunings, and say what was scaled."""
-    found = results("side_by_side")
-    tasks, summary = found["tasks"], found["summary"]
+    data = results("side_by_side")
+    tasks, summary = data["tasks"], data["summary"]
     rows = []
     for kernel, label in (("gemm", "GEMM 4096 cubed"), ("attention", "attention")):
         task = next(t for t in tasks if t["kernel"] == kernel)
@@ -34,7 +34,7 @@ def first_look() -> str:
     label = f"{summary['tasks']} tasks of {len({task['kernel'] for task in tasks})} kernels"
     kept = f"{means['geomean']:.3f} (worst {means['worst']:.3f})"
     rows.append([label, *seconds, kept])
-    cores = found["cores_a_lane"]
+    cores = data["cores_a_lane"]
     heads = [f"H200, {cores} cores, caches empty", "`triton.autotune`"]
     heads += [f"all compiled by {cores}, timed 5/20 ms", "asmtune"]
     heads += ["speed of the config chosen, best of all timed 25/100 ms = 1"]
@@ -84,9 +84,9 @@ def claims() -> str:
 
 
 def _predictions() -> list[list[str]]:
-    found, others = results("replay")["scorers"], results("replay_families2")["scorers"]
-    best, chance = found["learned"]["all"], found["chance"]["all"]
-    kernels, families = len(found["learned"]["kernels"]), len(others["learned"]["kernels"])
+    data, others = results("replay")["scorers"], results("replay_families2")["scorers"]
+    best, chance = data["learned"]["all"], data["chance"]["all"]
+    kernels, families = len(data["learned"]["kernels"]), len(others["learned"]["kernels"])
     unseen, rough = others["learned"]["all"], others["roofline"]["all"]
     first = "share of the best speed that the first pick keeps"
     ten = "the same, the best of the ten picked first"
@@ -114,29 +114,27 @@ def _predictions() -> list[list[str]]:
 
 
 def _assembly() -> list[list[str]]:
-    found = results("ablation")
-    shares = {name: scorer["all"]["top1"] for name, scorer in found["scorers"].items()}
+    data = results("ablation")
+    shares = {name: scorer["all"]["top1"] for name, scorer in data["scorers"].items()}
     label = "what the assembly adds: first pick, by a model fitted on the other "
-    label += f"{found['kernels_to_learn_from'] - 1} kernels alone"
+    label += f"{data['kernels_to_learn_from'] - 1} kernels alone"
     against = f"before compiling, without any assembly, {shares['before compiling']:.3f}; "
     against += f"by tile sizes, warps and stages alone {shares['tile sizes only']:.3f}"
     return [[label, f"{shares['all features']:.3f}", against, link("ablation", "root")]]
 
 
 def _launch() -> list[list[str]]:
-    found = results("launch_cost")["19 arguments"]
-    us = {name: f"{times['median_us']:.1f} us" for name, times in found.items()}
+    data = results("launch_cost")["19 arguments"]
+    us = {name: f"{times['median_us']:.1f} us" for name, times in data.items()}
     against = f"`@triton.jit` {us['triton.jit']}, `triton.autotune` {us['triton.autotune']}"
     label = "host time of a launch of a known key, 19 arguments"
     return [[label, us["asm_autotune"], against, link("launch_cost", "root")]]
 
 
 def _packages() -> list[list[str]]:
-    found = results("packages")["summary"]
-    seconds, speeds = found["first_s"], found["speed"]["asmtune"]
-    label = (
-        f"first calls of {found['operations']} operations of {found['programs']} public packages"
-    )
+    data = results("packages")["summary"]
+    seconds, speeds = data["first_s"], data["speed"]["asmtune"]
+    label = f"first calls of {data['operations']} operations of {data['programs']} public packages"
     by_triton = f"`triton.autotune` {seconds['plain']:.0f} s"
     figure = f"{speeds['geomean']:.3f} (worst {speeds['worst']:.3f})"
     file = link("packages", "root")

@@ -1,4 +1,4 @@
-"""Tables of the pages, each from the result file that it names."""
+"""Tables of the pages, each written from result files."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from website.labels import (
 
 
 def _shares(name: str, labels: Mapping[str, str], cuts: Sequence[str] = CUTS) -> Any:
-    found = results(name)["scorers"]
+    data = results(name)["scorers"]
     for key, label in labels.items():
-        yield [label, *(f"{found[key]['all'][cut]:.3f}" for cut in cuts)]
+        yield [label, *(f"{data[key]['all'][cut]:.3f}" for cut in cuts)]
 
 
 def replay() -> str:
@@ -47,18 +47,18 @@ def error() -> str:
     counts = (1, 5, 10, 20, 50)
     heads = ["ranked by", *(f"{count} kept" for count in counts), "of 10, the best dropped"]
     rows = []
-    for found in results("error")["tables"]:
-        share = [f"{found['share'][found['counts'].index(n)][-1]:.3f}" for n in counts]
-        dropped = f"{found['dropped'][found['counts'].index(10)][-1]:.0%}"
-        moment = "" if found["moment"] == "assembly" else ", before compiling"
-        rows.append([f"`{found['scorer']}`{moment}", *share, dropped])
+    for data in results("error")["tables"]:
+        share = [f"{data['share'][data['counts'].index(n)][-1]:.3f}" for n in counts]
+        dropped = f"{data['dropped'][data['counts'].index(10)][-1]:.0%}"
+        moment = "" if data["moment"] == "assembly" else ", before compiling"
+        rows.append([f"`{data['scorer']}`{moment}", *share, dropped])
     return table(heads, rows)
 
 
 def by_kernel() -> str:
     """Give the share of the best speed of `learned` for each of the recorded kernels."""
-    found = results("replay")["scorers"]["learned"]["kernels"]
-    rows = ([name, *(f"{shares[cut]:.3f}" for cut in CUTS)] for name, shares in found.items())
+    data = results("replay")["scorers"]["learned"]["kernels"]
+    rows = ([name, *(f"{shares[cut]:.3f}" for cut in CUTS)] for name, shares in data.items())
     return table(("kernel", *CUT_HEADS), rows)
 
 
@@ -82,16 +82,16 @@ def strategies() -> str:
     return table(heads, rows)
 
 
-def _plan(label: str, found: Mapping[str, float]) -> list[str]:
-    counts = [f"{found[name]:.0f}" for name in ("compiles", "timings")]
-    return [label, *counts, f"{found['kept']:.4f}", f"{found['worst']:.3f}"]
+def _plan(label: str, data: Mapping[str, float]) -> list[str]:
+    counts = [f"{data[name]:.0f}" for name in ("compiles", "timings")]
+    return [label, *counts, f"{data['kept']:.4f}", f"{data['worst']:.3f}"]
 
 
 def side_by_side() -> str:
     """Compare the seconds to tune whole spaces, by tuner."""
-    found = results("side_by_side")
+    data = results("side_by_side")
     rows = []
-    for task in found["tasks"]:
+    for task in data["tasks"]:
         if "triton.autotune" not in task:
             continue
         by_triton, best = task["triton.autotune"], task["exhaustive"]
@@ -107,7 +107,7 @@ def side_by_side() -> str:
             ]
         )
     heads = ["task", "configs", "`triton.autotune`"]
-    heads += [f"all compiled by {found['cores_a_lane']}, timed 25/100 ms", "timed 5/20 ms"]
+    heads += [f"all compiled by {data['cores_a_lane']}, timed 25/100 ms", "timed 5/20 ms"]
     return "\n\n".join([table((*heads, "asmtune", "speed"), rows), *notes()])
 
 
@@ -119,16 +119,16 @@ def packages() -> str:
     """Compare the seconds of first calls of public packages."""
     rows = []
     for program in results("packages")["programs"]:
-        for name, found in program["operations"].items():
-            first = found["first_s"]
+        for name, data in program["operations"].items():
+            first = data["first_s"]
             rows.append(
                 [
                     f"{program['package'].split()[0]}, {OPERATIONS[name]}",
                     f"{first['plain']:.1f} s",
                     f"{first['asmtune']:.1f} s",
                     f"{first['asmtune_warm']:.2f} s",
-                    f"{found['speed']['asmtune']:.3f}",
-                    "equal" if found["equal"] else "differ",
+                    f"{data['speed']['asmtune']:.3f}",
+                    "equal" if data["equal"] else "differ",
                 ]
             )
     heads = ("package, operation", "`triton.autotune`", "asmtune", "the next process")
@@ -145,12 +145,12 @@ def launches() -> str:
         "asm_autotune": "`@asm_autotune`",
         "asm_autotune, in Python": "`@asm_autotune`, without a C compiler",
     }
-    found = results("launch_cost")
+    data = results("launch_cost")
     rows = (
-        [label, *(f"{found[n][key]['median_us']:.1f} us" for n in ("19 arguments", "no arguments"))]
+        [label, *(f"{data[n][key]['median_us']:.1f} us" for n in ("19 arguments", "no arguments"))]
         for key, label in labels.items()
     )
-    head = f"medians of {found['rounds']} rounds"
+    head = f"medians of {data['rounds']} rounds"
     return table((head, "19 arguments", "none"), rows)
 
 
@@ -170,13 +170,13 @@ def recorded() -> str:
     """List the recorded timings that predictions are held against."""
     rows = []
     for name in ("replay", "replay_families2"):
-        found = results(name)
-        kernels = len(found["scorers"]["learned"]["kernels"])
-        rows.append([str(kernels), str(found["tasks"]), f"{found['rows']:,}", link(name)])
-    found = results("error")["tables"][0]
+        data = results(name)
+        kernels = len(data["scorers"]["learned"]["kernels"])
+        rows.append([str(kernels), str(data["tasks"]), f"{data['rows']:,}", link(name)])
+    data = results("error")["tables"][0]
     file = "[error.json](../asmtune/score/data/error.json)"
-    rest = f"those above, and {found['kernels'] - sum(int(row[0]) for row in rows)} more families"
-    rows.append([str(found["kernels"]), str(found["tasks"]), rest, file])
+    rest = f"those above, and {data['kernels'] - sum(int(row[0]) for row in rows)} more families"
+    rows.append([str(data["kernels"]), str(data["tasks"]), rest, file])
     return table(("kernels", "tasks", "configs timed", "file"), rows)
 
 
@@ -188,32 +188,32 @@ def families() -> str:
 def exact() -> str:
     """Count what is predicted exactly: failures and resources."""
     files = [results(name) for name in ("replay", "replay_families2")]
-    heads = [f"{len(found['scorers']['learned']['kernels'])} kernels" for found in files]
+    heads = [f"{len(data['scorers']['learned']['kernels'])} kernels" for data in files]
     rows = [
-        ["failures told, of those recorded", *(_failures(found, "told fails") for found in files)],
+        ["failures told, of those recorded", *(_failures(data, "told fails") for data in files)],
         [
             "configs told to run, of those that ran",
-            *(_failures(found, "told runs") for found in files),
+            *(_failures(data, "told runs") for data in files),
         ],
     ]
     labels = {"regs": "registers", "spills": "spilled words", "shared": "shared memory"}
     for name, label in labels.items():
-        equal = (f"{found['resources'][f'{name} equal']:,}" for found in files)
+        equal = (f"{data['resources'][f'{name} equal']:,}" for data in files)
         rows.append([f"configs whose {label} are equal", *equal])
     return table(("", *heads), rows)
 
 
-def _failures(found: Mapping[str, Any], told: str) -> str:
+def _failures(data: Mapping[str, Any], told: str) -> str:
     recorded_as = told.replace("told", "recorded")
-    counts = found["failures"]
+    counts = data["failures"]
     all_ = sum(n for name, n in counts.items() if name.endswith(recorded_as))
     return f"{counts[f'{told}, {recorded_as}']:,} of {all_:,}"
 
 
 def tuned_against() -> str:
     """Compare wall clock and choice with each other way to tune."""
-    found = results("side_by_side")
-    summary, cores = found["summary"], found["cores_a_lane"]
+    data = results("side_by_side")
+    summary, cores = data["summary"], data["cores_a_lane"]
     speeds = {"autotune": "speed_over_autotune", "exhaustive_25_100": "speed"}
     rows = []
     for name, label in TUNED_AGAINST.items():
@@ -225,26 +225,24 @@ def tuned_against() -> str:
         ]
         rows.append([label.format(cores=cores), *cells])
     heads = ("asmtune against", "times less wall clock", "worst", "speed of its choice", "worst")
-    fit = (
-        f"The fit of `learned`, once an installation, took {found['fit_of_learned_s']:.1f} s more."
-    )
+    fit = f"The fit of `learned`, once an installation, took {data['fit_of_learned_s']:.1f} s more."
     return f"{table(heads, rows)}\n\n{fit}"
 
 
 def large_space() -> str:
     """Describe the tuning of one large space."""
-    found = results("large_space")
-    row = [f"{found['configs']:,}", f"{found['seconds']:.0f} s", str(found["compiled"])]
-    row += [str(found["timed"]), f"{found['speed']:.3f}"]
-    sample = found["random"]["sample"]
+    data = results("large_space")
+    row = [f"{data['configs']:,}", f"{data['seconds']:.0f} s", str(data["compiled"])]
+    row += [str(data["timed"]), f"{data['speed']:.3f}"]
+    sample = data["random"]["sample"]
     heads = ("GEMM configs", "tuned in", "compiled", "timed")
     return table((*heads, f"speed, best of a random {sample} = 1"), [row])
 
 
 def prune_overhead() -> str:
     """Describe the time of a whole prune report."""
-    found = results("prune_overhead")
-    (report,) = found["reports"]
+    data = results("prune_overhead")
+    (report,) = data["reports"]
     row = [str(report["candidates"]), str(report["workers"]), f"{report['wall_s']:.0f} s"]
     heads = ("GEMM candidates", "cores", "seconds", "outside the compiler")
     return table(heads, [[*row, f"{report['outside']:.1%}"]])
@@ -252,20 +250,20 @@ def prune_overhead() -> str:
 
 def cold_start() -> str:
     """Compare a new process that finds its key in the store with one without a tuner."""
-    found = results("cold_start")["summary"]
+    data = results("cold_start")["summary"]
     rows = [
-        [label, *(f"{found['medians'][name][key]:.3f} s" for key in ("first_s", "whole_s"))]
+        [label, *(f"{data['medians'][name][key]:.3f} s" for key in ("first_s", "whole_s"))]
         for name, label in (("plain", "without a tuner"), ("tuned", "`@asm_autotune`, key stored"))
     ]
-    rows.append(["ratio", *(f"{found['ratios'][key]:.2f}" for key in ("first_s", "whole_s"))])
+    rows.append(["ratio", *(f"{data['ratios'][key]:.2f}" for key in ("first_s", "whole_s"))])
     return table(("a new process", "first launch", "all of it"), rows)
 
 
 def aibench8() -> str:
     """Give the speed of eight small kernels, and without each part of asmtune."""
-    found = results("aibench8")["summary"]
-    rows = ([label, f"{found['geometric_mean'][name]:.2f}"] for name, label in AIBENCH8.items())
-    return table((f"{found['kernels']} kernels", "speed, plain untuned Triton = 1"), rows)
+    data = results("aibench8")["summary"]
+    rows = ([label, f"{data['geometric_mean'][name]:.2f}"] for name, label in AIBENCH8.items())
+    return table((f"{data['kernels']} kernels", "speed, plain untuned Triton = 1"), rows)
 
 
 def sources() -> str:
@@ -285,8 +283,8 @@ def sources() -> str:
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
-    made.__name__: made
-    for made in (
+    build.__name__: build
+    for build in (
         replay,
         ablation,
         error,

@@ -1,4 +1,4 @@
-"""Writes the tables and the figure of docs/kernels.md from the committed results.
+"""The tables and the figure of docs/kernels.md, written from the committed results.
 
     python -m benchmarks.kernels.document
 
@@ -42,7 +42,7 @@ Row = Mapping[str, Any]
 
 
 def results(path: Path = FILE) -> dict[str, Any]:
-    """The committed results; without rows as long as there is no file."""
+    """Read the committed results; without rows as long as there is no file."""
     if not path.exists():
         return {"mode": "events", "runs": [], "rows": []}
     found: dict[str, Any] = json.loads(path.read_text())
@@ -52,7 +52,7 @@ def results(path: Path = FILE) -> dict[str, Any]:
 
 
 def rewritten(text: str, found: Mapping[str, Any]) -> str:
-    """A document with the tables of results between its marks.
+    """Replace the tables of results between the marks of a document.
 
     Raises:
         ValueError: a mark is missing.
@@ -61,7 +61,7 @@ def rewritten(text: str, found: Mapping[str, Any]) -> str:
 
 
 def tables(found: Mapping[str, Any]) -> str:
-    """All that is generated: origin, figure, one line a kernel, and one a row."""
+    """Write all that is generated: origin, figure, one line a kernel, and one a row."""
     timed = [row for row in found["rows"] if "ours" in row]
     parts = [_list_of_kernels(timed)]
     if timed:
@@ -104,13 +104,13 @@ def _list_of_kernels(timed: Sequence[Row]) -> str:
 
 
 def _launched_together() -> list[tuple[str, ...]]:
-    """Kernels by name; the two of attention's backward pass are one entry."""
+    """List kernels by name; the two of attention's backward pass are one entry."""
     both = tuple(name for name in PARTS if name in KERNELS)
     return list(dict.fromkeys(both if name in both else (name,) for name in KERNELS))
 
 
 def _speed(name: str, rows: Sequence[Row]) -> list[str]:
-    """Geometric mean with its range, and the number of rows, of a kernel."""
+    """Give a kernel's geometric mean with its range, and its number of rows."""
     name = KERNEL if name in PARTS else name
     mean = summary(rows)["over_vendor_by_kernel"].get(name)
     if not mean:
@@ -121,7 +121,7 @@ def _speed(name: str, rows: Sequence[Row]) -> list[str]:
 
 
 def _backward(rows: Sequence[Row]) -> str:
-    """The table of attention's backward pass: both kernels against the vendor's one call."""
+    """Write the table of attention's backward pass: both kernels against the vendor's one call."""
     means = summary(rows)
     mean = means["over_vendor_by_kernel"][KERNEL]
     least = means["over_others_by_kernel"][KERNEL]["vendor_at_best"]
@@ -161,7 +161,7 @@ def _slower(rows: Sequence[Row], timed: Sequence[Row]) -> str:
 
 
 def _counted(row: Row) -> list[str]:
-    """Shares of each unit's peak by the counters, and the time of the Triton kernel alone."""
+    """List the counted share of each unit's peak, and the time of the Triton kernel alone."""
     counters = _counters(row)
     if counters is None:
         return ["-"] * (len(COUNTED) + 1)
@@ -170,12 +170,12 @@ def _counted(row: Row) -> list[str]:
 
 
 def _counters(row: Row) -> Mapping[str, Any] | None:
-    """Counters of the Triton kernel of a row; None where nothing was counted."""
+    """Find the counters of the Triton kernel of a row; None where nothing was counted."""
     return next((one for one in row.get("kernels", ()) if one["name"] == "kernel"), None)
 
 
 def _counted_l2(rows: Sequence[Row]) -> str:
-    """A sentence that says what the counters show where the model names L2."""
+    """Say what the counters show where the model names L2."""
     named = [row for row in rows if row["foreseen"]["limit"] == "L2"]
     shares = [counters["l2_%"] for row in named if (counters := _counters(row)) is not None]
     if not shares:
@@ -187,7 +187,7 @@ def _counted_l2(rows: Sequence[Row]) -> str:
 
 
 def _slower_backward(timed: Sequence[Row]) -> str:
-    """A sentence on attention's backward pass, whose rows nobody has counted."""
+    """Say at how many shapes attention's backward pass is slow; its rows were not counted."""
     slower = [row for row in backward(timed) if row["over_vendor"] < SLOW]
     if not slower:
         return ""
@@ -233,24 +233,24 @@ def _factor(value: float | None) -> str:
 
 
 def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown."""
+    """Write a table in Markdown."""
     rows = [heads, ["---"] * len(heads), *lines]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in rows)
 
 
 def sentence(docstring: str) -> str:
-    """The first line of a module's docstring."""
+    """Take the first line of a module's docstring."""
     return docstring.splitlines()[0]
 
 
 def part(docstring: str, name: str) -> str:
-    """What a docstring says under a name such as "Shapes", on one line."""
+    """Take what a docstring says under a name such as "Shapes", on one line."""
     found = re.search(rf"^{name}: (.+?)(?=^[A-Z]\w+: |^$|\Z)", docstring, re.DOTALL | re.MULTILINE)
     return re.split(r" (?=[A-Z]\w+: )", " ".join(found.group(1).split()))[0] if found else "-"
 
 
 def main() -> None:
-    """Writes document and figure."""
+    """Write document and figure."""
     found = results()
     DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), found))
     if found["rows"]:
