@@ -28,6 +28,8 @@ FIGURE = DOCUMENT.with_suffix(".svg")
 LIMITS = RESULTS / "limits.json"
 SLOW = 0.9
 """Rows under this share of the vendor's speed are those that `benchmarks.limits` looks into."""
+CLOSE = 3
+"""Points of a peak by which a unit may be less busy than L2 and count as equally busy."""
 COUNTED = ("L2", "L1", "shared", "DRAM")
 SLOWER = (
     f"Rows under {SLOW} of the vendor's speed. The model's limit and time are predictions: what "
@@ -176,13 +178,17 @@ def _counters(row: Row) -> Mapping[str, Any] | None:
 
 def _counted_l2(rows: Sequence[Row]) -> str:
     """Say what the counters show where the model names L2."""
-    named = [row for row in rows if row["foreseen"]["limit"] == "L2"]
-    shares = [counters["l2_%"] for row in named if (counters := _counters(row)) is not None]
-    if not shares:
+    named = [_counters(row) for row in rows if row["foreseen"]["limit"] == "L2"]
+    counted = [counters for counters in named if counters is not None]
+    if not counted:
         return ""
+    shares = [counters["l2_%"] for counters in counted]
+    others = [max(counters["l1_%"], counters["shared_%"]) for counters in counted]
+    close = sum(other >= share - CLOSE for share, other in zip(shares, others, strict=True))
     return (
         f" Where the model names L2, the counter of L2 shows {min(shares):.0f}% to "
-        f"{max(shares):.0f}% of its peak."
+        f"{max(shares):.0f}% of its peak. In {close} of these {len(counted)} rows L1 or shared "
+        f"memory is as busy, to within {CLOSE} points."
     )
 
 
