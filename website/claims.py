@@ -50,9 +50,9 @@ def notes() -> list[str]:
         run = sum(one["seconds_run"] for one in scaled)
         rest = sum(task["triton.autotune"]["seconds"] for task in tasks) - whole
         lines.append(
-            f"`*` A random quarter of the configs was run, and its time scaled to all: of "
-            f"{whole:,.0f} s with a star {run:,.0f} s were run. The other {rest:,.0f} s of all "
-            f"{len(tasks)} tasks were run in full."
+            f"`*` Scaled: a random quarter of the configs was run, where all would take over 5 "
+            f"minutes. Of the {whole + rest:,.0f} s of all {len(tasks)} tasks {whole:,.0f} s are "
+            f"scaled, for which {run:,.0f} s were run. The other {rest:,.0f} s were run in full."
         )
     if provenance("side_by_side")["commit"] in OLDER_BALANCED:
         lines.append(
@@ -101,7 +101,7 @@ def _predictions() -> list[list[str]]:
         [
             f"{first}: {families} families of other kernels, likewise",
             f"{unseen['top1']:.3f}",
-            f"`roofline`, not fitted, {rough['top1']:.3f}",
+            f"`roofline` {rough['top1']:.3f}",
             link("replay_families2", "root"),
         ],
         [
