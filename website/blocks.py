@@ -39,7 +39,7 @@ _REPOSITORY: Final = re.compile(r"^<!-- in: repository -->$", re.MULTILINE)
 
 
 class PageError(ValueError):
-    """A page's block or mark that cannot be understood; names page and line."""
+    """Report a block or mark of a page that cannot be understood; names page and line."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Output:
     most: int | None = None
 
     def of(self, printed: str) -> str:
-        """What is shown of what was printed: no blanks at ends of lines, nor empty lines around."""
+        """Cut printed text to the lines shown, without trailing blanks and outer empty lines."""
         lines = "\n".join(line.rstrip() for line in printed.splitlines()).strip("\n").splitlines()
         if self.most is not None and len(lines) > self.most:
             lines = [*lines[: self.most], "..."]
@@ -92,32 +92,32 @@ class Block:
 
     @property
     def where(self) -> str:
-        """Page and line, as an error names them."""
+        """Give page and line, as an error names them."""
         return f"{self.page.name}, line {self.line}"
 
     @property
     def needs_gpu(self) -> bool:
-        """Whether it runs on a GPU alone."""
+        """Say if it runs only on a GPU."""
         return self.marks.get("needs") == "gpu"
 
     @property
     def elsewhere(self) -> str | None:
-        """The file that runs what it says."""
+        """Name the file that runs its commands."""
         return self.marks.get("runs")
 
 
 def pages() -> tuple[Path, ...]:
-    """README and every page of docs/, by name."""
+    """List README and every page of docs/, by name."""
     return (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 
 
 def in_repository(page: Path) -> bool:
-    """Whether a page's commands are given in the repository's root."""
+    """Say if a page's commands are given in the repository's root."""
     return bool(_REPOSITORY.search(page.read_text(encoding="utf-8")))
 
 
 def blocks(page: Path) -> list[Block]:
-    """A page's blocks in order, outputs with the blocks that printed them.
+    """List a page's blocks in order, outputs with the blocks that printed them.
 
     Raises:
         PageError: a block is indented or of an unknown language, a mark is unknown, or a
@@ -140,7 +140,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def inline_code(page: Path) -> Iterator[tuple[int, str]]:
-    """Line and text of every span of code outside of blocks, wherever it stands."""
+    """Yield line and text of every span of code outside of blocks."""
     tokens = MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
     for token in tokens:
         for child in token.children or ():
@@ -174,7 +174,7 @@ def _with_output(block: Block, token: Token, marks: Mapping[str, str]) -> Block:
 def _is_output(
     token: Token, found: Sequence[Block], before: Sequence[Token], tokens: Sequence[Token]
 ) -> bool:
-    """Whether a text block stands right below one that runs: marks alone between them."""
+    """Say if a text block is right below one that runs, with only marks between them."""
     if token.info.partition(" ")[0] != "text" or not found:
         return False
     above = tokens.index(token) - len(before) - 1
@@ -183,7 +183,7 @@ def _is_output(
 
 
 def _before(tokens: Sequence[Token]) -> Iterator[tuple[Token, ...]]:
-    """For each token the comments right above it."""
+    """Yield for each token the comments right above it."""
     comments: tuple[Token, ...] = ()
     for token in tokens:
         yield comments

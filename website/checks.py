@@ -20,7 +20,7 @@ _HELP: Final = ("-h", "--help")
 
 
 def check(block: Block) -> None:
-    """Checks a block as far as it can be without running it.
+    """Check a block as far as it can be without running it.
 
     Raises:
         PageError: it does not compile, imports a name of asmtune's that is not there, or gives a
@@ -38,7 +38,7 @@ def check(block: Block) -> None:
 
 
 def check_python(code: str) -> None:
-    """Compiles code, and looks for every name that it imports from asmtune.
+    """Compile code, and look for every name that it imports from asmtune.
 
     Raises:
         SyntaxError: it does not compile.
@@ -56,7 +56,7 @@ def check_python(code: str) -> None:
 
 
 def check_command(words: Sequence[str]) -> None:
-    """Checks a command line: asmtune's own by its parser, others as far as they are known.
+    """Check a command line: asmtune's own by its parser, others as far as they are known.
 
     Raises:
         PageError: it is not known, or its parser refuses it.
@@ -74,7 +74,7 @@ def check_command(words: Sequence[str]) -> None:
 
 
 def parse_asmtune(arguments: Sequence[str]) -> None:
-    """Has asmtune's own parser read a command line; nothing is run.
+    """Parse a command line with asmtune's own parser; nothing is run.
 
     Raises:
         PageError: there is no such command, or it refuses an argument.
@@ -100,7 +100,7 @@ def parse_asmtune(arguments: Sequence[str]) -> None:
 
 
 def commands(script: str) -> Iterator[list[str]]:
-    """The words of each command of a script; a pipe or redirection ends one."""
+    """Yield the words of each command of a script; a pipe or redirection ends one."""
     for line in script.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         ends = [i for i, word in enumerate(words) if word in ("|", ">", ">>", "&&", ";")]
@@ -109,7 +109,7 @@ def commands(script: str) -> Iterator[list[str]]:
 
 
 def _module(name: str) -> Any:
-    """A module of this project; None for another's."""
+    """Import a module of this project; None for another project's."""
     if name.partition(".")[0] not in ("asmtune", "benchmarks"):
         return None
     try:
@@ -119,7 +119,7 @@ def _module(name: str) -> Any:
 
 
 def _check_make(words: Sequence[str]) -> None:
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for word in words:
         if word not in targets:
             raise PageError(f"the Makefile has no target {word!r}: {', '.join(targets)}")

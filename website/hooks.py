@@ -27,7 +27,7 @@ _PAGES: Final = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "cache/RE
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the reference, and every file of the repository that a page links to."""
+    """Add the reference, and every file of the repository that a page links to."""
     from mkdocs.structure.files import File
 
     made = {"reference/api.md": api_page(), "reference/cli.md": cli_page()}
@@ -49,7 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Points links at where the site has the files, and takes marks out."""
+    """Point links at where the site has the files, and take marks out."""
     uri = page.file.src_uri
     home = home_of(uri)
 
@@ -64,25 +64,25 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def home_of(uri: str) -> str:
-    """Where in the repository a page of the site lies."""
+    """Give the path in the repository of a page of the site."""
     if uri.startswith(f"{BELOW}/"):
         return uri.removeprefix(f"{BELOW}/")
     return f"docs/{uri}"
 
 
 def place_of(path: str) -> str:
-    """Where in the site a file of the repository lies."""
+    """Give the path in the site of a file of the repository."""
     return path.removeprefix("docs/") if path.startswith("docs/") else f"{BELOW}/{path}"
 
 
 def resolved(link: str, home: str) -> str | None:
-    """A link's file by its path in the repository; None where it is none of its files."""
+    """Resolve a link to a path in the repository; None where it is none of its files."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(home), link))
     made = path in ("docs/reference/api.md", "docs/reference/cli.md")
     return path if made or (ROOT / path).is_file() else None
 
 
 def _linked(text: str, home: str) -> list[str]:
-    """The files outside of docs/ that a page's links lead to."""
+    """List the files outside of docs/ that a page's links lead to."""
     found = (resolved(link["to"], home) for link in _LINK.finditer(text))
     return [path for path in found if path is not None and not path.startswith("docs/")]

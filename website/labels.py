@@ -20,6 +20,16 @@ ABLATED: Final = {
     "without instruction counts": "without instruction counts",
     "tile sizes only": "tile sizes, warps, stages only",
 }
+FAMILIES: Final = {
+    name: REPLAYED[name]
+    for name in (
+        "roofline, before compiling",
+        "roofline",
+        "learned, before compiling",
+        "learned, 25% compiled",
+        "learned",
+    )
+}
 CUTS: Final = ("top1", "top5", "top10", "top5pct", "top10pct", "worst_top10")
 CUT_HEADS: Final = ("top 1", "top 5", "top 10", "top 5%", "top 10%", "worst task, top 10")
 TASKS: Final = {
@@ -42,20 +52,88 @@ OPERATIONS: Final = {
     "batch": "16 tokens",
     "prompt": "2048 tokens",
 }
-GROUPS: Final = {
-    "gemm": (
-        "matmul in fp16, linear + bias + GELU in bf16, 22 shapes",
-        "cuBLAS, and PyTorch's GELU",
+LIKE: Final = "the same"
+GROUPS: Final = (
+    ("matmul in fp16", "cuBLAS", "gemm", "matmul", "over_vendor"),
+    (
+        "linear + bias + GELU in bf16",
+        "cuBLAS, then PyTorch's GELU",
+        "gemm",
+        "linear",
+        "over_vendor",
     ),
-    "attention": ("attention forward, head sizes 64 and 128", "the fastest of SDPA's backends"),
-    "convolution": ("convolution + bias + ReLU, channels last", "PyTorch with cuDNN"),
-    "conv2d/cudnn_convolution_relu": ("the same", "cuDNN's fused kernel"),
-    "recurrent": ("GRU, a layer in one launch", "cuDNN"),
-    "gru/steps": ("the same", "our kernel launched once a step"),
-    "softmax": ("softmax, cross entropy and its backward", "PyTorch"),
-    "normalisation": ("layer norm and RMSNorm, with their backwards", "PyTorch"),
-    "element-wise": (
+    (
+        "attention forward, head sizes 64 and 128",
+        "the fastest of SDPA's backends",
+        "attention",
+        "attention",
+        "over_vendor",
+    ),
+    (
+        "attention backward, its two kernels together",
+        "SDPA's backward",
+        "attention_backward",
+        "attention_backward",
+        "over_vendor",
+    ),
+    (
+        "convolution + bias + ReLU, channels last",
+        "PyTorch with cuDNN",
+        "convolution",
+        "conv2d",
+        "over_vendor",
+    ),
+    (LIKE, "cuDNN's fused kernel", "convolution", "conv2d", "over_cudnn_convolution_relu"),
+    ("GRU, a layer in one launch", "cuDNN", "recurrent", "gru", "over_vendor"),
+    (LIKE, "our kernel launched once a step", "recurrent", "gru", "over_steps"),
+    ("softmax, cross entropy and its backward", "PyTorch", "softmax", "", "over_vendor"),
+    (
+        "layer norm and RMSNorm, with their backwards",
+        "PyTorch",
+        "normalisation",
+        "",
+        "over_vendor",
+    ),
+    (
         "element-wise: add, broadcast + ReLU, GELU, dropout, rotary embedding",
         "PyTorch",
+        "element-wise",
+        "",
+        "over_vendor",
     ),
+)
+"""Lines of the table of kernels: label, against what, and which rows of kernels.json: their group,
+their kernel ("" for all of the group), and the factor that is averaged."""
+TUNED_AGAINST: Final = {
+    "autotune": "`triton.autotune`",
+    "exhaustive_25_100": "all compiled by {cores}, timed 25/100 ms",
+    "exhaustive_5_20": "all compiled by {cores}, timed 5/20 ms",
 }
+OLDER_BALANCED: Final = ("a28c409-dirty",)
+"""Commits of results that were recorded before the effort `balanced` became what it is now: with
+larger batches, and a higher threshold of expected gain."""
+AIBENCH8: Final = {
+    "full": "as tuned",
+    "dispatch_off": "launched with the default configs in place of the tuned ones",
+    "contract_off": "tuned, without contracts on what divides sizes and addresses",
+    "asm_off": "tuned, as many configs timed, picked at random instead of by the assembly",
+}
+SOURCES: Final = (
+    "side_by_side",
+    "large_space",
+    "replay",
+    "replay_families2",
+    "ablation",
+    "replay_strategies",
+    "prune_overhead",
+    "launch_cost",
+    "cold_start",
+    "packages",
+    "kernels",
+    "limits",
+    "aibench8",
+    "ladder",
+    "roofline",
+    "false_alarms",
+)
+"""Result files of the table that says how each was made."""

@@ -1,10 +1,11 @@
-"""Writes into the pages what the result files say, or checks that it stands there.
+"""Tables and numbers of the pages, written from the result files or compared with them.
 
     python -m website.numbers [--check]
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`, and is made by the function of
-that name in `website.tables`. A number in a sentence stands before a mark that says where it
-is from and how it is written: `0.967<!-- = replay scorers/learned/all/top1 .3f -->`.
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`, and is written by the function
+of that name in `website.tables`. Figures belong in tables. Where a sentence needs one, it stands
+before a mark that says where it is from and how it is written:
+`0.967<!-- = replay scorers/learned/all/top1 .3f -->`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from website.blocks import PageError, pages
-from website.tables import TABLES, number
+from website.files import number
+from website.tables import TABLES
 
 _TABLE: Final = re.compile(
     r"(?P<begin><!-- table: (?P<name>\w+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL
@@ -28,7 +30,7 @@ _MARKS: Final = re.compile(r"<!-- (table: \w+|= [^>]*) -->")
 
 
 def main() -> None:
-    """Writes all pages, or exits with 1 where one is not as the files say."""
+    """Write all pages, or exit with 1 where a page differs from the files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 on a difference"
@@ -37,17 +39,17 @@ def main() -> None:
     stale = []
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        made = written(text, page)
-        if made != text:
+        current = written(text, page)
+        if current != text:
             stale.append(page.name)
             if not given.check:
-                page.write_text(made, encoding="utf-8")
+                page.write_text(current, encoding="utf-8")
     print(f"{'stale' if given.check else 'written'}: {', '.join(stale) or 'none'}")
     sys.exit(given.check and bool(stale))
 
 
 def written(text: str, page: Path) -> str:
-    """A page with every table and number as the files have it.
+    """Write every table and number of a page as the files have it.
 
     Raises:
         PageError: a mark is malformed, or names no table, file or number.

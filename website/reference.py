@@ -42,7 +42,7 @@ ALSO: Final = {
 
 
 def api_page() -> str:
-    """Every public name of `asmtune`, and what these take and give."""
+    """List every public name of `asmtune`, with what it takes and returns."""
     parts = ["# Python", "The names of `asmtune` itself load on first use.", "## asmtune"]
     parts += [_entry(f"asmtune.{name}") for name in asmtune.__all__]
     for heading, names in ALSO.items():
@@ -51,7 +51,7 @@ def api_page() -> str:
 
 
 def cli_page() -> str:
-    """Every command with its arguments and options, as typer writes it."""
+    """List every command with its arguments and options, as typer writes them."""
     command = [sys.executable, "-m", "typer", "asmtune.cli.app", "utils", "docs"]
     done = subprocess.run(
         [*command, "--name", "asmtune"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""Writes into the pages what their commands print.
+"""Outputs of the pages' commands, written into the pages.
 
     python -m website.refresh [PAGE ...] [--gpu]
 
@@ -18,7 +18,7 @@ from website.runner import Ran, run
 
 
 def main() -> None:
-    """Refreshes the pages given, or all."""
+    """Refresh the pages given, or all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*", type=Path)
     parser.add_argument("--gpu", action="store_true", help="run what needs a GPU as well")
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def refreshed(text: str, found: Sequence[Ran], stamped: str) -> str:
-    """A page with what its blocks printed in the place of what it shows.
+    """Replace what a page shows by what its blocks printed.
 
     Args:
         text: the page's.
@@ -51,9 +51,9 @@ def refreshed(text: str, found: Sequence[Ran], stamped: str) -> str:
 
 
 def stamp() -> str:
-    """The machine, the versions and the date of what is printed now."""
-    from asmtune.base.fingerprint import versions
-    from asmtune.measure.timing.nvml import device_name, driver_version
+    """Describe the machine, the versions and the date of what is printed now."""
+    from asmtune.fingerprint import versions
+    from asmtune.measure import device_name, driver_version
 
     made = versions()
     libraries = f"Triton {made['triton']}, PyTorch {made['torch']}"

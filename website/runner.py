@@ -1,4 +1,4 @@
-"""Runs a page: its blocks in order, in a folder of their own, as a reader would."""
+"""The runner of a page: its blocks in order, in a folder of their own, as a reader would."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ran:
 
 
 def run(page: Path, *, gpu: bool) -> Iterator[Ran]:
-    """Runs a page's blocks in order.
+    """Run a page's blocks in order.
 
     Args:
         page: the page.
@@ -51,7 +51,7 @@ def run(page: Path, *, gpu: bool) -> Iterator[Ran]:
 
 
 def mismatch(ran: Ran) -> str | None:
-    """What a page shows in another form than it was printed; None where it shows no such thing."""
+    """Describe where a page shows another output than was printed; None where it does not."""
     shown = ran.block.output
     if shown is None or shown.varies or ran.printed is None:
         return None
@@ -101,7 +101,7 @@ class Place:
         self._session: session.Session | None = None
 
     def run(self, block: Block, *, gpu: bool) -> str | None:
-        """Runs a block; returns what it printed, or None where it is not one to run here.
+        """Run a block; return what it printed, or None where it is not one to run here.
 
         Raises:
             PageError: it does not end as it should.
@@ -189,7 +189,7 @@ def _check_json(block: Block) -> None:
 
 
 def _needs_shell(script: str) -> bool:
-    """Whether a script is more than commands and their words, one a line."""
+    """Say if a script is more than commands and their words, one a line."""
     quote = ""
     for character in script:
         if character in "\"'" and quote in ("", character):

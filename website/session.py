@@ -22,14 +22,14 @@ _PRELOADED: Final = ["website.loaded"]
 
 
 def context() -> Any:
-    """Starts processes that have everything loaded."""
+    """Make the context that starts processes with everything loaded."""
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(_PRELOADED)
     return made
 
 
 def asmtune(arguments: Sequence[str], folder: Path, env: Mapping[str, str], out: Path) -> int:
-    """Runs `asmtune` in a process of its own; returns its exit code."""
+    """Run `asmtune` in a process of its own; return its exit code."""
     process = context().Process(target=_asmtune, args=(list(arguments), folder, dict(env), out))
     process.start()
     process.join()
@@ -48,7 +48,7 @@ class Session:
         other.close()
 
     def run(self, code: str, name: str, out: Path) -> int:
-        """Runs code; what it prints, and the traceback it ends with, go to a file.
+        """Run code; what it prints, and the traceback it ends with, go to a file.
 
         Returns:
             Its exit code.
@@ -125,7 +125,7 @@ def _serve(pipe: Connection, folder: Path, env: Mapping[str, str]) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process as a whole interpreter ends.
+    """End the process as a whole interpreter ends.
 
     That of multiprocessing waits for children without asking them to go, as joblib's workers
     expect at the interpreter's own end.

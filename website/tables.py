@@ -1,79 +1,69 @@
-"""Tables of the pages, each from the result file that it names."""
+"""Tables of the pages, each written from result files."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from statistics import geometric_mean
 from typing import Any, Final
 
-from website.blocks import ROOT
-from website.labels import ABLATED, CUT_HEADS, CUTS, GROUPS, OPERATIONS, REPLAYED, TASKS
-
-RESULTS: Final = ROOT / "benchmarks" / "results"
-FILES: Final = {"error": ROOT / "asmtune" / "predict" / "score" / "data" / "error.json"}
-
-
-@cache
-def results(name: str) -> Any:
-    """The content of a result file, by its name without ending.
-
-    Raises:
-        KeyError: there is no such file.
-    """
-    path = FILES.get(name, RESULTS / f"{name}.json")
-    if not path.is_file():
-        raise KeyError(f"no results {name!r}")
-    return json.loads(path.read_text())
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+from benchmarks.kernels.backward import with_backward
+from website.claims import claims, first_look, notes, speed, star
+from website.files import command, link, provenance, results, table
+from website.labels import (
+    ABLATED,
+    AIBENCH8,
+    CUT_HEADS,
+    CUTS,
+    FAMILIES,
+    GROUPS,
+    OPERATIONS,
+    REPLAYED,
+    SOURCES,
+    TASKS,
+    TUNED_AGAINST,
+)
 
 
 def _shares(name: str, labels: Mapping[str, str], cuts: Sequence[str] = CUTS) -> Any:
-    found = results(name)["scorers"]
+    data = results(name)["scorers"]
     for key, label in labels.items():
-        yield [label, *(f"{found[key]['all'][cut]:.3f}" for cut in cuts)]
+        yield [label, *(f"{data[key]['all'][cut]:.3f}" for cut in cuts)]
 
 
 def replay() -> str:
-    """Share of the best speed by scorer and cut."""
+    """Give the share of the best speed by scorer and cut."""
     return table(("ranked by", *CUT_HEADS), _shares("replay", REPLAYED))
 
 
 def ablation() -> str:
-    """The same without some features."""
+    """Give the share of the best speed without some features."""
     columns = [i for i, cut in enumerate(CUTS) if cut != "top5pct"]
     heads = ("features", *(CUT_HEADS[i] for i in columns))
     return table(heads, _shares("ablation", ABLATED, [CUTS[i] for i in columns]))
 
 
 def error() -> str:
-    """What keeping so many of a ranking was worth, by scorer and moment."""
+    """Say what keeping so many of a ranking was worth, by scorer and moment."""
     counts = (1, 5, 10, 20, 50)
     heads = ["ranked by", *(f"{count} kept" for count in counts), "of 10, the best dropped"]
     rows = []
-    for found in results("error")["tables"]:
-        share = [f"{found['share'][found['counts'].index(n)][-1]:.3f}" for n in counts]
-        dropped = f"{found['dropped'][found['counts'].index(10)][-1]:.0%}"
-        moment = "" if found["moment"] == "assembly" else ", before compiling"
-        rows.append([f"`{found['scorer']}`{moment}", *share, dropped])
+    for data in results("error")["tables"]:
+        share = [f"{data['share'][data['counts'].index(n)][-1]:.3f}" for n in counts]
+        dropped = f"{data['dropped'][data['counts'].index(10)][-1]:.0%}"
+        moment = "" if data["moment"] == "assembly" else ", before compiling"
+        rows.append([f"`{data['scorer']}`{moment}", *share, dropped])
     return table(heads, rows)
 
 
 def by_kernel() -> str:
-    """The same for each of the oracle's kernels, the learned scorer's."""
-    found = results("replay")["scorers"]["learned"]["kernels"]
-    rows = ([name, *(f"{shares[cut]:.3f}" for cut in CUTS)] for name, shares in found.items())
+    """Give the share of the best speed of `learned` for each of the recorded kernels."""
+    data = results("replay")["scorers"]["learned"]["kernels"]
+    rows = ([name, *(f"{shares[cut]:.3f}" for cut in CUTS)] for name, shares in data.items())
     return table(("kernel", *CUT_HEADS), rows)
 
 
 def strategies() -> str:
-    """What a search compiles, times and keeps."""
+    """Say what a search compiles, times and keeps."""
     plans = results("replay_strategies")["plans"]
     rows = []
     for name in ("effort quick", "effort balanced", "effort thorough", "hierarchical"):
@@ -82,19 +72,26 @@ def strategies() -> str:
     fewer = plans["random"]["by_compiles"]["192"] | {"compiles": 192, "timings": 192}
     rows.append(_plan("`random`, as many compiles as `thorough`", fewer))
     rows.append(_plan("all configs, up to 512", plans["exhaustive"]["all"]))
-    heads = ("", "compiles a task", "timings a task", "share of the best speed kept", "worst task")
+    heads = (
+        f"{results('replay_strategies')['tasks']} tasks",
+        "compiles a task",
+        "timings a task",
+        "share of the best speed kept",
+        "worst task",
+    )
     return table(heads, rows)
 
 
-def _plan(label: str, found: Mapping[str, float]) -> list[str]:
-    counts = [f"{found[name]:.0f}" for name in ("compiles", "timings")]
-    return [label, *counts, f"{found['kept']:.4f}", f"{found['worst']:.3f}"]
+def _plan(label: str, data: Mapping[str, float]) -> list[str]:
+    counts = [f"{data[name]:.0f}" for name in ("compiles", "timings")]
+    return [label, *counts, f"{data['kept']:.4f}", f"{data['worst']:.3f}"]
 
 
 def side_by_side() -> str:
-    """Seconds to tune whole spaces, by tuner."""
+    """Compare the seconds to tune whole spaces, by tuner."""
+    data = results("side_by_side")
     rows = []
-    for task in results("side_by_side")["tasks"]:
+    for task in data["tasks"]:
         if "triton.autotune" not in task:
             continue
         by_triton, best = task["triton.autotune"], task["exhaustive"]
@@ -102,15 +99,16 @@ def side_by_side() -> str:
             [
                 f"{TASKS[task['kernel']]} {', '.join(str(n) for n in _sizes(task['shape']))}",
                 str(task["configs"]),
-                f"{by_triton['seconds']:.0f} s{' *' if by_triton.get('scaled') else ''}",
+                f"{by_triton['seconds']:.0f} s{star(by_triton)}",
                 f"{best['fine']['seconds']:.0f} s",
                 f"{best['coarse']['seconds']:.0f} s",
                 f"{task['asmtune']['seconds']:.1f} s",
-                f"{task['retimed_us']['exhaustive'] / task['retimed_us']['asmtune']:.3f}",
+                f"{speed(task):.3f}",
             ]
         )
-    heads = ("task", "configs", "`triton.autotune`", "all compiled by 16, timed 25/100 ms")
-    return table((*heads, "timed 5/20 ms", "asmtune", "speed"), rows)
+    heads = ["task", "configs", "`triton.autotune`"]
+    heads += [f"all compiled by {data['cores_a_lane']}, timed 25/100 ms", "timed 5/20 ms"]
+    return "\n\n".join([table((*heads, "asmtune", "speed"), rows), *notes()])
 
 
 def _sizes(shape: Mapping[str, Any]) -> list[int]:
@@ -118,19 +116,19 @@ def _sizes(shape: Mapping[str, Any]) -> list[int]:
 
 
 def packages() -> str:
-    """Seconds of first calls of public packages."""
+    """Compare the seconds of first calls of public packages."""
     rows = []
     for program in results("packages")["programs"]:
-        for name, found in program["operations"].items():
-            first = found["first_s"]
+        for name, data in program["operations"].items():
+            first = data["first_s"]
             rows.append(
                 [
                     f"{program['package'].split()[0]}, {OPERATIONS[name]}",
                     f"{first['plain']:.1f} s",
                     f"{first['asmtune']:.1f} s",
                     f"{first['asmtune_warm']:.2f} s",
-                    f"{found['speed']['asmtune']:.3f}",
-                    "equal" if found["equal"] else "differ",
+                    f"{data['speed']['asmtune']:.3f}",
+                    "equal" if data["equal"] else "differ",
                 ]
             )
     heads = ("package, operation", "`triton.autotune`", "asmtune", "the next process")
@@ -138,7 +136,7 @@ def packages() -> str:
 
 
 def launches() -> str:
-    """Microseconds of host time a launch."""
+    """Compare microseconds of host time a launch."""
     labels = {
         "triton.autotune": "`triton.autotune`",
         "triton.jit": "`@triton.jit`",
@@ -147,81 +145,146 @@ def launches() -> str:
         "asm_autotune": "`@asm_autotune`",
         "asm_autotune, in Python": "`@asm_autotune`, without a C compiler",
     }
-    found = results("launch_cost")
+    data = results("launch_cost")
     rows = (
-        [label, *(f"{found[n][key]['median_us']:.1f} us" for n in ("19 arguments", "no arguments"))]
+        [label, *(f"{data[n][key]['median_us']:.1f} us" for n in ("19 arguments", "no arguments"))]
         for key, label in labels.items()
     )
-    return table(("", "19 arguments", "none"), rows)
+    head = f"medians of {data['rounds']} rounds"
+    return table((head, "19 arguments", "none"), rows)
 
 
 def kernels() -> str:
-    """Speed over the vendor's function by kind of kernel."""
-    summary = results("kernels")["summary"]
+    """Compare kernels with the vendor's functions, by kind."""
+    timed = with_backward(results("kernels")["rows"])
     rows = []
-    for name, (label, against) in GROUPS.items():
-        kernel, _, other = name.partition("/")
-        found = summary["over_vendor_by_group"].get(name)
-        if other:
-            found = summary["over_others_by_kernel"][kernel][other]
-        mean, least = f"{found['geometric_mean']:.3f}", f"{found['least']:.3f}"
-        rows.append([label, against, str(found["rows"]), mean, least])
+    for label, against, group, kernel, over in GROUPS:
+        of_group = [row for row in timed if row["group"] == group and over in row]
+        factors = [row[over] for row in of_group if kernel in ("", row["kernel"])]
+        figures = [f"{geometric_mean(factors):.3f}", f"{min(factors):.3f}"]
+        rows.append([label, against, str(len(factors)), *figures])
     return table(("kernels", "against", "rows", "speed", "least"), rows)
 
 
-def first_look() -> str:
-    """The table at the top of the README."""
-    found = results("side_by_side")
-    speeds = {id(task): _speed(task) for task in found["tasks"]}
+def recorded() -> str:
+    """List the recorded timings that predictions are held against."""
     rows = []
-    for kernel, label in (("gemm", "GEMM 4096 cubed"), ("attention", "attention")):
-        task = next(t for t in found["tasks"] if t["kernel"] == kernel)
-        seconds = (task["triton.autotune"]["seconds"], task["asmtune"]["seconds"])
-        rows.append(
-            [f"{label}, {task['configs']} configs", *_seconds(seconds), f"{speeds[id(task)]:.2f}"]
-        )
-    total, speed = found["summary"]["seconds"], found["summary"]["speed"]
-    kinds = len({task["kernel"] for task in found["tasks"]})
-    label = f"{found['summary']['tasks']} tasks of {kinds} kernels"
-    said = f"{speed['geomean']:.3f} (worst {speed['worst']:.3f})"
-    rows.append([label, f"{total['autotune']:,.0f} s", f"{total['asmtune']:.0f} s", said])
-    heads = ("H200, 16 cores, caches empty", "`triton.autotune`", "asmtune")
-    return table((*heads, "speed of the chosen config, all timed = 1"), rows)
+    for name in ("replay", "replay_families2"):
+        data = results(name)
+        kernels = len(data["scorers"]["learned"]["kernels"])
+        rows.append([str(kernels), str(data["tasks"]), f"{data['rows']:,}", link(name)])
+    data = results("error")["tables"][0]
+    file = "[error.json](../asmtune/predict/score/data/error.json)"
+    rest = f"those above, and {data['kernels'] - sum(int(row[0]) for row in rows)} more families"
+    rows.append([str(data["kernels"]), str(data["tasks"]), rest, file])
+    return table(("kernels", "tasks", "configs timed", "file"), rows)
 
 
-def _seconds(pair: tuple[float, float]) -> list[str]:
-    return [f"{pair[0]:.0f} s", f"{pair[1]:.1f} s"]
+def families() -> str:
+    """Give the share of the best speed on kernels of other kinds."""
+    return table(("ranked by", *CUT_HEADS), _shares("replay_families2", FAMILIES))
 
 
-def _speed(task: Mapping[str, Any]) -> float:
-    return float(task["retimed_us"]["exhaustive"]) / float(task["retimed_us"]["asmtune"])
+def exact() -> str:
+    """Count what is predicted exactly: failures and resources."""
+    files = [results(name) for name in ("replay", "replay_families2")]
+    heads = [f"{len(data['scorers']['learned']['kernels'])} kernels" for data in files]
+    rows = [
+        ["failures told, of those recorded", *(_failures(data, "told fails") for data in files)],
+        [
+            "configs told to run, of those that ran",
+            *(_failures(data, "told runs") for data in files),
+        ],
+    ]
+    labels = {"regs": "registers", "spills": "spilled words", "shared": "shared memory"}
+    for name, label in labels.items():
+        equal = (f"{data['resources'][f'{name} equal']:,}" for data in files)
+        rows.append([f"configs whose {label} are equal", *equal])
+    return table(("", *heads), rows)
 
 
-def number(name: str, path: str, form: str) -> str:
-    """One number of a result file.
+def _failures(data: Mapping[str, Any], told: str) -> str:
+    recorded_as = told.replace("told", "recorded")
+    counts = data["failures"]
+    all_ = sum(n for name, n in counts.items() if name.endswith(recorded_as))
+    return f"{counts[f'{told}, {recorded_as}']:,} of {all_:,}"
 
-    Args:
-        name: of the file, without ending.
-        path: keys to it, with "/" between them; indices of lists are keys.
-        form: as `format` takes it.
 
-    Raises:
-        KeyError: no such file or key.
-    """
-    found = results(name)
-    for key in path.split("/"):
-        try:
-            found = found[int(key)] if isinstance(found, list) else found[key]
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise KeyError(f"{name} has no {path!r}: nothing at {key!r}") from error
-    if not isinstance(found, int | float) or not math.isfinite(found):
-        raise KeyError(f"{name}: {path!r} is no number")
-    return format(found, form)
+def tuned_against() -> str:
+    """Compare wall clock and choice with each other way to tune."""
+    data = results("side_by_side")
+    summary, cores = data["summary"], data["cores_a_lane"]
+    speeds = {"autotune": "speed_over_autotune", "exhaustive_25_100": "speed"}
+    rows = []
+    for name, label in TUNED_AGAINST.items():
+        pairs = [(summary[name], ".1f"), (summary.get(speeds.get(name)), ".3f")]
+        cells = [
+            format(pair[key], form) if pair else "-"
+            for pair, form in pairs
+            for key in ("geomean", "worst")
+        ]
+        rows.append([label.format(cores=cores), *cells])
+    heads = ("asmtune against", "times less wall clock", "worst", "speed of its choice", "worst")
+    fit = f"The fit of `learned`, once an installation, took {data['fit_of_learned_s']:.1f} s more."
+    return f"{table(heads, rows)}\n\n{fit}"
+
+
+def large_space() -> str:
+    """Describe the tuning of one large space."""
+    data = results("large_space")
+    row = [f"{data['configs']:,}", f"{data['seconds']:.0f} s", str(data["compiled"])]
+    row += [str(data["timed"]), f"{data['speed']:.3f}"]
+    sample = data["random"]["sample"]
+    heads = ("GEMM configs", "tuned in", "compiled", "timed")
+    return table((*heads, f"speed, best of a random {sample} = 1"), [row])
+
+
+def prune_overhead() -> str:
+    """Describe the time of a whole prune report."""
+    data = results("prune_overhead")
+    (report,) = data["reports"]
+    row = [str(report["candidates"]), str(report["workers"]), f"{report['wall_s']:.0f} s"]
+    heads = ("GEMM candidates", "cores", "seconds", "outside the compiler")
+    return table(heads, [[*row, f"{report['outside']:.1%}"]])
+
+
+def cold_start() -> str:
+    """Compare a new process that finds its key in the store with one without a tuner."""
+    data = results("cold_start")["summary"]
+    rows = [
+        [label, *(f"{data['medians'][name][key]:.3f} s" for key in ("first_s", "whole_s"))]
+        for name, label in (("plain", "without a tuner"), ("tuned", "`@asm_autotune`, key stored"))
+    ]
+    rows.append(["ratio", *(f"{data['ratios'][key]:.2f}" for key in ("first_s", "whole_s"))])
+    return table(("a new process", "first launch", "all of it"), rows)
+
+
+def aibench8() -> str:
+    """Give the speed of eight small kernels, and without each part of asmtune."""
+    data = results("aibench8")["summary"]
+    rows = ([label, f"{data['geometric_mean'][name]:.2f}"] for name, label in AIBENCH8.items())
+    return table((f"{data['kernels']} kernels", "speed, plain untuned Triton = 1"), rows)
+
+
+def sources() -> str:
+    """List the result files with the commands that made them."""
+    rows = []
+    for name in SOURCES:
+        runs = results(name).get("runs", [provenance(name)])
+        last = max(runs, key=lambda run: str(run["date"]))
+        made = f"`{command(last)}`"
+        if len(runs) > 1:
+            made += f", the last of {len(runs)} runs, which the file lists"
+        if recorded_by := results(name).get("recorded"):
+            made, last = f"{made} of what `{command(recorded_by)}` recorded", recorded_by
+        device = "no GPU" if last["device"] == "none" else last["device"]
+        rows.append([link(name), made, device, str(last["cpus"]), last["date"][:10]])
+    return table(("file", "command", "device", "CPUs", "date"), rows)
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
-    made.__name__: made
-    for made in (
+    build.__name__: build
+    for build in (
         replay,
         ablation,
         error,
@@ -232,6 +295,16 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
         launches,
         kernels,
         first_look,
+        claims,
+        recorded,
+        families,
+        exact,
+        tuned_against,
+        large_space,
+        prune_overhead,
+        cold_start,
+        aibench8,
+        sources,
     )
 }
 """Every table, by the name that a page has it under."""

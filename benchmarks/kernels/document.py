@@ -1,4 +1,4 @@
-"""Writes the tables and the figure of docs/kernels.md from the committed results.
+"""The tables and the figure of docs/kernels.md, written from the committed results.
 
     python -m benchmarks.kernels.document
 
@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kernels.backward import KERNEL, PARTS, backward, with_backward
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.figure import draw
 from benchmarks.kernels.rows import summary
@@ -25,13 +26,25 @@ from tests.kernels.accuracy import KERNELS, module_of
 DOCUMENT = Path(__file__).parents[2] / "docs" / "kernels.md"
 FIGURE = DOCUMENT.with_suffix(".svg")
 LIMITS = RESULTS / "limits.json"
+SLOW = 0.9
+"""Rows under this share of the vendor's speed are those that `benchmarks.limits` looks into."""
+CLOSE = 3
+"""Points of a peak by which a unit may be less busy than L2 and count as equally busy."""
+COUNTED = ("L2", "L1", "shared", "DRAM")
+SLOWER = (
+    f"Rows under {SLOW} of the vendor's speed. The model's limit and time are predictions: what "
+    "takes most of the time by the model that asmtune predicts with, from the config's own machine "
+    "code. The columns \"counted\" are measured: shares of each unit's peak by Nsight Compute's "
+    "counters, of the Triton kernel alone, without the copies or sums that a call launches beside "
+    f"it ([{LIMITS.name}](../benchmarks/results/{LIMITS.name}), by `python -m benchmarks.limits`)."
+)
 BEGIN, END = "<!-- begin: python -m benchmarks.kernels.document -->", "<!-- end -->"
 
 Row = Mapping[str, Any]
 
 
 def results(path: Path = FILE) -> dict[str, Any]:
-    """The committed results; without rows as long as there is no file."""
+    """Read the committed results; without rows as long as there is no file."""
     if not path.exists():
         return {"mode": "events", "runs": [], "rows": []}
     found: dict[str, Any] = json.loads(path.read_text())
@@ -41,7 +54,7 @@ def results(path: Path = FILE) -> dict[str, Any]:
 
 
 def rewritten(text: str, found: Mapping[str, Any]) -> str:
-    """A document with the tables of results between its marks.
+    """Replace the tables of results between the marks of a document.
 
     Raises:
         ValueError: a mark is missing.
@@ -50,13 +63,14 @@ def rewritten(text: str, found: Mapping[str, Any]) -> str:
 
 
 def tables(found: Mapping[str, Any]) -> str:
-    """All that is generated: origin, figure, one line a kernel, and one a row."""
+    """Write all that is generated: origin, figure, one line a kernel, and one a row."""
     timed = [row for row in found["rows"] if "ours" in row]
     parts = [_list_of_kernels(timed)]
     if timed:
         parts = [_origin(found), f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n", *parts]
         names = dict.fromkeys(row["kernel"] for row in timed)
-        parts += [_slower(found["limits"])] if found.get("limits") else []
+        parts += [_slower(found["limits"], timed)] if found.get("limits") else []
+        parts += [_backward(pairs)] if (pairs := backward(timed)) else []
         parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
     return "\n".join(parts)
 
@@ -78,58 +92,141 @@ def _origin(found: Mapping[str, Any]) -> str:
 
 
 def _list_of_kernels(timed: Sequence[Row]) -> str:
-    means = summary(timed)["over_vendor_by_kernel"]
     heads = ("kernel", "computes", "shapes", "dtypes", "vendor", "times the vendor's speed", "rows")
+    rows = with_backward(timed)
     lines = []
-    for name in KERNELS:
-        module, mean = module_of(name), means.get(name)
-        most = max((r["over_vendor"] for r in timed if r["kernel"] == name and mean), default=0.0)
-        speed = (
-            f"**{mean['geometric_mean']:.2f}** ({mean['least']:.2f} to {most:.2f})" if mean else "-"
-        )
-        about = [sentence(module.__doc__), part(module.__doc__, "Shapes"), ", ".join(module.DTYPES)]
-        vendor, rows = entry_of(name).vendor_name, str(mean["rows"] if mean else 0)
-        link = f"[`{name}`](../kernels/{name}.py)"
-        lines.append([link, *about, vendor, speed, rows])
+    for names in _launched_together():
+        modules = [module_of(name) for name in names]
+        docs = [str(module.__doc__) for module in modules]
+        links = " and ".join(f"[`{name}`](../kernels/{name}.py)" for name in names)
+        about = [" ".join(map(sentence, docs)), " ".join(part(doc, "Shapes") for doc in docs)]
+        about += [", ".join(modules[0].DTYPES), entry_of(names[0]).vendor_name]
+        lines.append([links, *about, *_speed(names[0], rows)])
     return table(heads, lines)
 
 
-def _slower(rows: Sequence[Row]) -> str:
-    heads = ("kernel", "shape", "dtype", "speed", "p50 us", "model's us", "takes most")
-    heads += ("programs an SM", "waves", "registers", "config")
+def _launched_together() -> list[tuple[str, ...]]:
+    """List kernels by name; the two of attention's backward pass are one entry."""
+    both = tuple(name for name in PARTS if name in KERNELS)
+    return list(dict.fromkeys(both if name in both else (name,) for name in KERNELS))
+
+
+def _speed(name: str, rows: Sequence[Row]) -> list[str]:
+    """Give a kernel's geometric mean with its range, and its number of rows."""
+    name = KERNEL if name in PARTS else name
+    mean = summary(rows)["over_vendor_by_kernel"].get(name)
+    if not mean:
+        return ["-", "0"]
+    most = max(row["over_vendor"] for row in rows if row["kernel"] == name)
+    range_ = f"({mean['least']:.2f} to {most:.2f})"
+    return [f"**{mean['geometric_mean']:.2f}** {range_}", str(mean["rows"])]
+
+
+def _backward(rows: Sequence[Row]) -> str:
+    """Write the table of attention's backward pass: both kernels against the vendor's one call."""
+    means = summary(rows)
+    mean = means["over_vendor_by_kernel"][KERNEL]
+    least = means["over_others_by_kernel"][KERNEL]["vendor_at_best"]
+    said = (
+        "A backward pass launches both kernels, one after the other. Their times are added and "
+        "compared with the vendor's one call, which computes all three gradients: geometric mean "
+        f"{mean['geometric_mean']:.3f}, worst {mean['least']:.3f}. The vendor's call was timed "
+        "twice, beside each of the two; its time here is the mean of both medians. With the faster "
+        f"of both the geometric mean is {least['geometric_mean']:.3f}."
+    )
+    heads = ("shape", "dtype", *(f"{name.removeprefix(KERNEL + '_')} p50 us" for name in PARTS))
+    heads += ("both", "vendor p50 us, beside q", "beside kv", "over vendor", "over its faster")
+    lines = []
+    for row in rows:
+        times = [*row["parts_us"], row["ours"]["p50_us"], *row["vendor_us"]]
+        factors = [_factor(row["over_vendor"]), _factor(row["over_vendor_at_best"])]
+        shown = [_us({"p50_us": time}, 50) for time in times]
+        lines.append([_shape(row), row["dtype"], *shown, *factors])
+    title = " and ".join(PARTS)
+    return f"### {title}\n\n{said}\n\n{table(heads, lines)}"
+
+
+def _slower(rows: Sequence[Row], timed: Sequence[Row]) -> str:
+    heads = ("kernel", "shape", "dtype", "speed", "p50 us", "model's us", "model's limit")
+    heads += (*(f"{name} counted" for name in COUNTED), "kernel alone us", "programs an SM")
+    heads += ("waves", "registers", "config")
     lines = []
     for row in rows:
         seen = row["foreseen"]
-        shape = " ".join(f"{size}={value}" for size, value in row["shape"].items())
         config = " ".join(f"{name}={value}" for name, value in row["config"].items())
-        line = [row["kernel"], shape, row["dtype"], _factor(row["over_vendor"])]
-        line += [f"{row['ours_us']:.1f}", f"{seen['us']:.1f}", str(seen["limit"])]
+        line = [row["kernel"], _shape(row), row["dtype"], _factor(row["over_vendor"])]
+        line += [f"{row['ours_us']:.1f}", f"{seen['us']:.1f}", str(seen["limit"]), *_counted(row)]
         line += [f"{seen['programs_per_sm']:g}", f"{seen['waves']:.2f}"]
         lines.append([*line, f"{seen['regs_per_thread']:g}", config])
-    said = (
-        "Rows under 0.9 of the vendor's speed, and what takes most of their time by the model that "
-        "asmtune predicts with, of the config's own machine code "
-        f"([{LIMITS.name}](../benchmarks/results/{LIMITS.name}), by `python -m benchmarks.limits`):"
-    )
+    said = f"{SLOWER}{_counted_l2(rows)}{_slower_backward(timed)}"
     return f"### Where the vendor is faster\n\n{said}\n\n{table(heads, lines)}"
 
 
+def _counted(row: Row) -> list[str]:
+    """List the counted share of each unit's peak, and the time of the Triton kernel alone."""
+    counters = _counters(row)
+    if counters is None:
+        return ["-"] * (len(COUNTED) + 1)
+    shares = [f"{counters[f'{name.lower()}_%']:.0f}%" for name in COUNTED]
+    return [*shares, f"{counters['ns'] / 1000:.1f}"]
+
+
+def _counters(row: Row) -> Mapping[str, Any] | None:
+    """Find the counters of the Triton kernel of a row; None where nothing was counted."""
+    return next((one for one in row.get("kernels", ()) if one["name"] == "kernel"), None)
+
+
+def _counted_l2(rows: Sequence[Row]) -> str:
+    """Say what the counters show where the model names L2."""
+    named = [_counters(row) for row in rows if row["foreseen"]["limit"] == "L2"]
+    counted = [counters for counters in named if counters is not None]
+    if not counted:
+        return ""
+    shares = [counters["l2_%"] for counters in counted]
+    others = [max(counters["l1_%"], counters["shared_%"]) for counters in counted]
+    close = sum(other >= share - CLOSE for share, other in zip(shares, others, strict=True))
+    return (
+        f" Where the model names L2, the counter of L2 shows {min(shares):.0f}% to "
+        f"{max(shares):.0f}% of its peak. In {close} of these {len(counted)} rows L1 or shared "
+        f"memory is as busy, to within {CLOSE} points."
+    )
+
+
+def _slower_backward(timed: Sequence[Row]) -> str:
+    """Say at how many shapes attention's backward pass is slow; its rows were not counted."""
+    slower = [row for row in backward(timed) if row["over_vendor"] < SLOW]
+    if not slower:
+        return ""
+    return (
+        f" The backward pass of attention is as slow at {len(slower)} shapes, which are in its own "
+        "table below; neither model nor counters were asked about them."
+    )
+
+
 def _kernel(name: str, rows: Sequence[Row]) -> str:
-    heads = ("shape", "dtype", "p50 us", "p90", "p99", "vendor p50 us", "p90", "p99")
+    heads = ("shape", "dtype", "p50 us", "p90", "p99")
+    if name not in PARTS:
+        heads += ("vendor p50 us", "p90", "p99")
     factors = dict.fromkeys(key for row in rows for key in row if key.startswith("over_"))
-    heads += (*(key.replace("_", " ") for key in factors), "rate", "of the limit")
-    return f"### {name}\n\n{table(heads, [_cells(row, list(factors)) for row in rows])}"
+    shown = [] if name in PARTS else list(factors)
+    heads += (*(key.replace("_", " ") for key in shown), "rate", "of the limit")
+    return f"### {name}\n\n{table(heads, [_cells(row, shown) for row in rows])}"
 
 
 def _cells(row: Row, over: Sequence[str]) -> list[str]:
-    shape = " ".join(f"{size}={value}" for size, value in row["shape"].items())
-    times = [_us(row[who], p) for who in ("ours", "vendor") for p in (50, 90, 99)]
+    whose = ("ours",) if row["kernel"] in PARTS else ("ours", "vendor")
+    times = [_us(row[who], p) for who in whose for p in (50, 90, 99)]
     factors = [_factor(row.get(key)) for key in over]
     if "flops_per_s" in row:
         rate, share = f"{row['flops_per_s'] / 1e12:.1f} TFLOP/s", row.get("share_of_flops")
     else:
         rate, share = f"{row.get('bytes_per_s', 0) / 1e9:,.0f} GB/s", row.get("share_of_dram")
-    return [shape, row["dtype"], *times, *factors, rate, "-" if share is None else f"{share:.0%}"]
+    limit = "-" if share is None else f"{share:.0%}"
+    return [_shape(row), row["dtype"], *times, *factors, rate, limit]
+
+
+def _shape(row: Row) -> str:
+    return " ".join(f"{size}={value}" for size, value in row["shape"].items())
 
 
 def _us(figures: Mapping[str, Any], p: int) -> str:
@@ -142,24 +239,24 @@ def _factor(value: float | None) -> str:
 
 
 def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown."""
+    """Write a table in Markdown."""
     rows = [heads, ["---"] * len(heads), *lines]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in rows)
 
 
 def sentence(docstring: str) -> str:
-    """The first line of a module's docstring."""
+    """Take the first line of a module's docstring."""
     return docstring.splitlines()[0]
 
 
 def part(docstring: str, name: str) -> str:
-    """What a docstring says under a name such as "Shapes", on one line."""
+    """Take what a docstring says under a name such as "Shapes", on one line."""
     found = re.search(rf"^{name}: (.+?)(?=^[A-Z]\w+: |^$|\Z)", docstring, re.DOTALL | re.MULTILINE)
     return re.split(r" (?=[A-Z]\w+: )", " ".join(found.group(1).split()))[0] if found else "-"
 
 
 def main() -> None:
-    """Writes document and figure."""
+    """Write document and figure."""
     found = results()
     DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), found))
     if found["rows"]:

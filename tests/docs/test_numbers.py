@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from website.blocks import PageError, pages
+from website.files import number, provenance, results
 from website.numbers import written
-from website.tables import TABLES, number
+from website.tables import TABLES
 
 PAGE = Path("page.md")
 
@@ -20,11 +21,46 @@ def test_pages_say_what_the_files_say(page: Path) -> None:
     assert written(text, page) == text, "run python -m website.numbers"
 
 
-def test_numbers_are_marked() -> None:
-    """Enough numbers are held to the files: the page of the prediction has some twenty."""
-    text = next(page for page in pages() if page.name == "prediction.md").read_text()
-    assert text.count("<!-- = ") >= 15
-    assert text.count("<!-- table: ") >= 4
+def test_numbers_stand_in_tables() -> None:
+    """Figures are held to the files by tables; few sentences hold one, and none of README."""
+    texts = {page.name: page.read_text() for page in pages()}
+    assert "<!-- = " not in texts["README.md"]
+    assert sum(text.count("<!-- = ") for text in texts.values()) <= 10
+    assert texts["README.md"].count("<!-- table: ") >= 3
+    assert texts["prediction.md"].count("<!-- table: ") >= 8
+    assert texts["measured.md"].count("<!-- table: ") >= 10
+
+
+def test_scaled_seconds_have_a_star() -> None:
+    """Seconds that were scaled from a part of the configs are told from those that were run."""
+    tasks = results("side_by_side")["tasks"]
+    scaled = [task["triton.autotune"].get("scaled", False) for task in tasks]
+    lines = TABLES["side_by_side"]().splitlines()[2 : 2 + len(tasks)]
+    starred = [" s * |" in line for line in lines]
+    assert starred == scaled
+    runs = [task["triton.autotune"]["seconds_run"] for task in tasks]
+    said = f"{sum(run for run, part in zip(runs, scaled, strict=True) if part):,.0f} s were run"
+    for name in ("side_by_side", "first_look"):
+        assert ("`*`" in TABLES[name]()) == any(scaled)
+        assert (said in TABLES[name]()) == any(scaled)
+
+
+def test_claims_about_the_assembly_are_of_one_run() -> None:
+    """With, before and without assembly: all three shares are the ablation's."""
+    shares = {name: found["all"]["top1"] for name, found in results("ablation")["scorers"].items()}
+    (line,) = (row for row in TABLES["claims"]().splitlines() if "what the assembly adds" in row)
+    for name in ("all features", "before compiling", "tile sizes only"):
+        assert f"{shares[name]:.3f}" in line
+    assert "ablation.json" in line
+
+
+def test_commands_are_those_of_the_files() -> None:
+    """The table of sources names each file's own command, without where it wrote."""
+    text = TABLES["sources"]()
+    command = provenance("aibench8")["command"].replace(".__main__", "")
+    assert f"`{command.partition(' --output')[0]}`" in text
+    assert "__main__" not in text
+    assert "--output" not in text
 
 
 def test_every_table_is_used() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pytest
 
 from benchmarks.kernels import document
+from benchmarks.kernels.backward import PARTS, with_backward
 from benchmarks.kernels.document import BEGIN, DOCUMENT, END, FIGURE, part, results, rewritten
 from benchmarks.kernels.figure import draw
 from benchmarks.kernels.table import FILE
@@ -65,7 +67,8 @@ def test_figure_shows_every_kernel() -> None:
     if rows:
         text = FIGURE.read_text()
         assert len(text) < MOST_BYTES
-        timed = {row["kernel"] for row in rows if "over_vendor" in row}
+        timed = {row["kernel"] for row in with_backward(rows) if "over_vendor" in row}
+        assert not timed & set(PARTS)
         assert [name for name in timed if f">{name}<" not in text] == []
 
 
@@ -112,6 +115,39 @@ def test_nothing_is_timed(only_vector_add: None) -> None:
     assert FIGURE.name not in made
 
 
+def backward_row(kernel: str, ours: float, vendor: float, shape: int = 8) -> dict[str, Any]:
+    """A row of one of the two kernels of attention's backward pass."""
+    times = {"ours": {"p50_us": ours}, "vendor": {"p50_us": vendor}}
+    return row(shape, round(vendor / ours, 3), kernel=kernel, **times)
+
+
+def test_backward_is_one_row() -> None:
+    """The times of both kernels are added; neither is divided by the vendor's whole pass alone."""
+    rows = [row(8, 2.0), backward_row(PARTS[0], 10.0, 36.0), backward_row(PARTS[1], 30.0, 44.0)]
+    plain, both = with_backward(rows)
+    assert plain == rows[0]
+    assert both["kernel"] == "attention_backward"
+    assert both["ours"] == {"p50_us": 40.0}
+    assert (both["over_vendor"], both["over_vendor_at_best"]) == (1.0, 0.9)
+
+
+def test_backward_needs_both_kernels() -> None:
+    """A shape that only one of the kernels was timed at has no row."""
+    rows = [backward_row(PARTS[0], 10.0, 36.0), backward_row(PARTS[1], 30.0, 44.0, shape=16)]
+    assert with_backward(rows) == []
+
+
+def test_backward_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list has both kernels in one line, and their own tables have no speed over the vendor."""
+    monkeypatch.setattr(document, "KERNELS", tuple(sorted(PARTS)))
+    rows = [backward_row(PARTS[0], 10.0, 36.0), backward_row(PARTS[1], 30.0, 44.0)]
+    made = rewritten(BEGIN + END, found(*rows))
+    assert "| **1.00** (1.00 to 1.00) | 1 |" in made
+    assert "geometric mean 1.000, worst 1.000" in made
+    assert "| n=8 | fp32 | 10.0 | 30.0 | 40.0 | 36.0 | 44.0 | 1.00 | 0.90 |" in made
+    assert "3.60" not in made
+
+
 @pytest.mark.parametrize("text", ["", BEGIN, END + BEGIN])
 def test_marks_must_be_there(text: str) -> None:
     """A document that has lost a mark is refused, and not written over."""
@@ -140,10 +176,15 @@ def test_figure(tmp_path: Path) -> None:
     assert all(f">{word}<" in text for word in ("vector_add", "1.50", "correlation", "57 →"))
 
 
+def readme_row(words: str) -> list[str]:
+    """Rows, geometric mean and least of the README's line that begins with some words."""
+    (line,) = (row for row in (ROOT / "README.md").read_text().splitlines() if f"| {words}" in row)
+    return [cell.strip() for cell in line.split("|")[3:6]]
+
+
 @pytest.mark.parametrize(
     ("group", "words"),
     [
-        ("gemm", "matmul in fp16"),
         ("attention", "attention forward"),
         ("convolution", "convolution + bias"),
         ("recurrent", "GRU, a layer"),
@@ -155,11 +196,28 @@ def test_figure(tmp_path: Path) -> None:
 def test_readme_says_what_the_file_says(group: str, words: str) -> None:
     """The README's averages are those of the committed table, digit by digit."""
     summary = json.loads(FILE.read_text())["summary"]["over_vendor_by_group"][group]
-    (line,) = (row for row in (ROOT / "README.md").read_text().splitlines() if f"| {words}" in row)
-    rows, mean, least = (cell.strip() for cell in line.split("|")[3:6])
+    rows, mean, least = readme_row(words)
     assert rows == str(summary["rows"])
     assert mean == f"{summary['geometric_mean']:.3f}"
     assert least == f"{summary['least']:.3f}"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "group", "words"),
+    [
+        ("matmul", "gemm", "matmul in fp16"),
+        ("linear", "gemm", "linear + bias + GELU"),
+        ("attention_backward", "attention_backward", "attention backward"),
+    ],
+)
+def test_readme_says_what_the_rows_say(kernel: str, group: str, words: str) -> None:
+    """A line of the README that is a part of a group is averaged over its rows."""
+    table = with_backward(json.loads(FILE.read_text())["rows"])
+    factors = [r["over_vendor"] for r in table if (r["kernel"], r["group"]) == (kernel, group)]
+    rows, mean, least = readme_row(words)
+    assert rows == str(len(factors))
+    assert mean == f"{geometric_mean(factors):.3f}"
+    assert least == f"{min(factors):.3f}"
 
 
 def test_slower_rows_are_told_with_what_limits_them() -> None:
@@ -179,10 +237,18 @@ def test_slower_rows_are_told_with_what_limits_them() -> None:
             "waves": 0.5,
             "regs_per_thread": 40.0,
         },
+        "kernels": [
+            {"name": "vendor", "ns": 1.0},
+            {"name": "kernel", "ns": 19040.0, "l2_%": 47.1, "l1_%": 48.7, "shared_%": 47.14}
+            | {"dram_%": 9.3},
+        ],
     }
     text = document.tables({**found, "limits": [one]})
-    line = (
-        "| matmul | M=7 | fp16 | 0.50 | 20.0 | 20.0 | L2 | 2 | 0.50 | 40 | BLOCK_M=16 num_warps=4 |"
-    )
-    assert line in text
+    line = "| matmul | M=7 | fp16 | 0.50 | 20.0 | 20.0 | L2 | "
+    rest = " | 2 | 0.50 | 40 | BLOCK_M=16 num_warps=4 |"
+    assert f"{line}47% | 49% | 47% | 9% | 19.0{rest}" in text
+    assert "the counter of L2 shows 47% to 47% of its peak" in text
+    text = document.tables({**found, "limits": [{**one, "kernels": []}]})
+    assert f"{line}- | - | - | - | -{rest}" in text
+    assert "the counter of L2" not in text
     assert "Where the vendor is faster" not in document.tables({**found, "limits": []})

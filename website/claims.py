@@ -1,0 +1,144 @@
+"""The README's own tables: tuning side by side, and how good the predictions are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from website.files import link, provenance, results, table
+from website.labels import OLDER_BALANCED
+
+STAR = " *"
+
+
+def first_look() -> str:
+    """Compare the seconds of whole tunings, and say what was scaled."""
+    data = results("side_by_side")
+    tasks, summary = data["tasks"], data["summary"]
+    rows = []
+    for kernel, label in (("gemm", "GEMM 4096 cubed"), ("attention", "attention")):
+        task = next(t for t in tasks if t["kernel"] == kernel)
+        by_triton = task["triton.autotune"]
+        seconds = [
+            f"{by_triton['seconds']:.0f} s{star(by_triton)}",
+            f"{task['exhaustive']['coarse']['seconds']:.0f} s",
+            f"{task['asmtune']['seconds']:.1f} s",
+        ]
+        rows.append([f"{label}, {task['configs']} configs", *seconds, f"{speed(task):.2f}"])
+    total, means = summary["seconds"], summary["speed"]
+    seconds = [
+        f"{total['autotune']:,.0f} s{STAR if _scaled(tasks) else ''}",
+        f"{total['exhaustive_5_20']:.0f} s",
+        f"{total['asmtune']:.0f} s",
+    ]
+    label = f"{summary['tasks']} tasks of {len({task['kernel'] for task in tasks})} kernels"
+    kept = f"{means['geomean']:.3f} (worst {means['worst']:.3f})"
+    rows.append([label, *seconds, kept])
+    cores = data["cores_a_lane"]
+    heads = [f"H200, {cores} cores, caches empty", "`triton.autotune`"]
+    heads += [f"all compiled by {cores}, timed 5/20 ms", "asmtune"]
+    heads += ["speed of the config chosen, best of all timed 25/100 ms = 1"]
+    return "\n\n".join([table(heads, rows), *notes()])
+
+
+def notes() -> list[str]:
+    """Say what was scaled, and whether the effort has changed since."""
+    tasks = results("side_by_side")["tasks"]
+    lines = []
+    if scaled := _scaled(tasks):
+        whole = sum(one["seconds"] for one in scaled)
+        run = sum(one["seconds_run"] for one in scaled)
+        rest = sum(task["triton.autotune"]["seconds"] for task in tasks) - whole
+        lines.append(
+            f"`*` Scaled: a random quarter of the configs was run, where all would take over 5 "
+            f"minutes. Of the {whole + rest:,.0f} s of all {len(tasks)} tasks {whole:,.0f} s are "
+            f"scaled, for which {run:,.0f} s were run. The other {rest:,.0f} s were run in full."
+        )
+    if provenance("side_by_side")["commit"] in OLDER_BALANCED:
+        lines.append(
+            "These runs are of an older effort `balanced`. It has since got larger batches and a "
+            "higher threshold of expected gain."
+        )
+    return lines
+
+
+def star(by_triton: Mapping[str, Any]) -> str:
+    """Mark seconds that were scaled from a part of the configs."""
+    return STAR if by_triton.get("scaled") else ""
+
+
+def speed(task: Mapping[str, Any]) -> float:
+    """Divide the time of the best of all configs by that of asmtune's choice."""
+    return float(task["retimed_us"]["exhaustive"]) / float(task["retimed_us"]["asmtune"])
+
+
+def _scaled(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    runs = (task["triton.autotune"] for task in tasks if "triton.autotune" in task)
+    return [run for run in runs if run.get("scaled")]
+
+
+def claims() -> str:
+    """List what is claimed, each with its figure, what it is held against, and its file."""
+    rows = [*_predictions(), *_assembly(), *_launch(), *_packages()]
+    return table(("claim, on an H200", "figure", "against", "file"), rows)
+
+
+def _predictions() -> list[list[str]]:
+    data, others = results("replay")["scorers"], results("replay_families2")["scorers"]
+    best, chance = data["learned"]["all"], data["chance"]["all"]
+    kernels, families = len(data["learned"]["kernels"]), len(others["learned"]["kernels"])
+    unseen, rough = others["learned"]["all"], others["roofline"]["all"]
+    first = "share of the best speed that the first pick keeps"
+    ten = "the same, the best of the ten picked first"
+    return [
+        [
+            f"{first}: {kernels} kernels, each predicted by a model that never saw it",
+            f"{best['top1']:.3f}",
+            f"chance {chance['top1']:.3f}",
+            link("replay", "root"),
+        ],
+        [ten, f"{best['top10']:.3f}", f"chance {chance['top10']:.3f}", link("replay", "root")],
+        [
+            f"{first}: {families} families of other kernels, likewise",
+            f"{unseen['top1']:.3f}",
+            f"`roofline` {rough['top1']:.3f}",
+            link("replay_families2", "root"),
+        ],
+        [
+            ten,
+            f"{unseen['top10']:.3f}",
+            f"`roofline` {rough['top10']:.3f}",
+            link("replay_families2", "root"),
+        ],
+    ]
+
+
+def _assembly() -> list[list[str]]:
+    data = results("ablation")
+    shares = {name: scorer["all"]["top1"] for name, scorer in data["scorers"].items()}
+    label = "what the assembly adds: first pick, by a model fitted on the other "
+    label += f"{data['kernels_to_learn_from'] - 1} kernels alone"
+    against = f"before compiling, without any assembly, {shares['before compiling']:.3f}; "
+    against += f"by tile sizes, warps and stages alone {shares['tile sizes only']:.3f}"
+    return [[label, f"{shares['all features']:.3f}", against, link("ablation", "root")]]
+
+
+def _launch() -> list[list[str]]:
+    data = results("launch_cost")["19 arguments"]
+    us = {name: f"{times['median_us']:.1f} us" for name, times in data.items()}
+    against = f"`@triton.jit` {us['triton.jit']}, `triton.autotune` {us['triton.autotune']}"
+    label = "host time of a launch of a known key, 19 arguments"
+    return [[label, us["asm_autotune"], against, link("launch_cost", "root")]]
+
+
+def _packages() -> list[list[str]]:
+    data = results("packages")["summary"]
+    seconds, speeds = data["first_s"], data["speed"]["asmtune"]
+    label = f"first calls of {data['operations']} operations of {data['programs']} public packages"
+    by_triton = f"`triton.autotune` {seconds['plain']:.0f} s"
+    figure = f"{speeds['geomean']:.3f} (worst {speeds['worst']:.3f})"
+    file = link("packages", "root")
+    return [
+        [label, f"{seconds['asmtune']:.0f} s", by_triton, file],
+        ["GPU speed of these operations", figure, "`triton.autotune`'s configs = 1", file],
+    ]

@@ -1,0 +1,75 @@
+"""Result files, numbers in them, and tables in Markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from website.blocks import ROOT
+
+RESULTS: Final = ROOT / "benchmarks" / "results"
+FILES: Final = {"error": ROOT / "asmtune" / "predict" / "score" / "data" / "error.json"}
+_NOT_TYPED: Final = re.compile(r"\.__main__\b| --output \S+")
+
+
+@cache
+def results(name: str) -> Any:
+    """Read a result file, by its name without ending.
+
+    Raises:
+        KeyError: there is no such file.
+    """
+    path = FILES.get(name, RESULTS / f"{name}.json")
+    if not path.is_file():
+        raise KeyError(f"no results {name!r}")
+    return json.loads(path.read_text())
+
+
+def provenance(name: str) -> Mapping[str, Any]:
+    """Read where a result comes from: command, date, commit, device, CPUs."""
+    found = results(name)
+    origin: Mapping[str, Any] = found["provenance"] if "provenance" in found else found["meta"]
+    return origin
+
+
+def command(origin: Mapping[str, Any]) -> str:
+    """Give the command of a provenance as one types it."""
+    return _NOT_TYPED.sub("", str(origin["command"]))
+
+
+def link(name: str, page: str = "docs") -> str:
+    """Link to a result file from a page of docs/, or from the repository's root."""
+    up = "../" if page == "docs" else ""
+    return f"[{name}.json]({up}benchmarks/results/{name}.json)"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table in Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def number(name: str, path: str, form: str) -> str:
+    """Format one number of a result file.
+
+    Args:
+        name: of the file, without ending.
+        path: keys to it, with "/" between them; indices of lists are keys.
+        form: as `format` takes it.
+
+    Raises:
+        KeyError: no such file or key.
+    """
+    found = results(name)
+    for key in path.split("/"):
+        try:
+            found = found[int(key)] if isinstance(found, list) else found[key]
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise KeyError(f"{name} has no {path!r}: nothing at {key!r}") from error
+    if not isinstance(found, int | float) or not math.isfinite(found):
+        raise KeyError(f"{name}: {path!r} is no number")
+    return format(found, form)
