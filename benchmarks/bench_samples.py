@@ -24,7 +24,7 @@ from asmtune.base.settings import Settings
 from asmtune.measure.timing.nvml import device_name
 from asmtune.studies.regression.files import run_to_json
 from asmtune.studies.regression.processes import Collected, Processes
-from asmtune.studies.regression.rows import Asked, Wanted
+from asmtune.studies.regression.rows import BenchRequest, BenchRow
 from benchmarks.provenance import RESULTS, provenance
 
 FILE = RESULTS / "bench_runs.json.gz"
@@ -43,12 +43,12 @@ ROWS = {
 A_KERNEL = 2
 
 
-def rows(device: str) -> list[Wanted]:
+def rows(device: str) -> list[BenchRow]:
     """What is timed: two rows of each kernel, as far as configs of the device are shipped."""
     found = []
     for kernel, (dtype, shapes) in ROWS.items():
-        asked = Asked([kernel], shapes, None, dtype, device)
-        stored = [r for r in asked.rows(Settings.from_environment()) if isinstance(r, Wanted)]
+        asked = BenchRequest([kernel], shapes, None, dtype, device)
+        stored = [r for r in asked.rows(Settings.from_environment()) if isinstance(r, BenchRow)]
         found += stored[:A_KERNEL]
     return found
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from asmtune.compile.lower import Lowering
-from asmtune.compile.worker import Compiled
+from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.oracle import Oracle, Task
 from asmtune.core.problem import Problem
@@ -99,4 +99,4 @@ def read(oracle: Oracle, kernels: Path, reader: Reader) -> Iterator[TimedTask]:
 def _profile(verdict: Verdict, known: Outcomes) -> Profile | None:
     """What the features of a verdict were weighed from."""
     outcome = known.get(verdict.artifact or "")
-    return outcome.reading if isinstance(outcome, Compiled) else None
+    return outcome.reading if isinstance(outcome, CompiledConfig) else None

@@ -23,14 +23,14 @@ from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
-from asmtune.studies.replay.plans import BUDGETS, Plan
+from asmtune.studies.replay.plans import BUDGETS, ReplayPlan
 from asmtune.studies.replay.strategies import NOISE, replay_strategies
 from asmtune.tuning.presets import EFFORTS, Effort
-from asmtune.tuning.search.base import Limits, Pace
+from asmtune.tuning.search.base import BatchSizes, Limits
 from asmtune.tuning.search.strategies import strategy_names
 from benchmarks.provenance import RESULTS, write
 
-FINE = Pace(first=32, batch=16, trial=16, gain=0.001)
+FINE = BatchSizes(first=32, batch=16, trial=16, gain=0.001)
 """Of the curves: a mark every 16 compiles, and an end where less than 0.1% is expected."""
 
 ALL = replace(FINE, trial=FINE.first)
@@ -68,11 +68,12 @@ def main() -> None:
     draw(found, options.output.with_suffix(".svg"))
 
 
-def plans() -> list[Plan]:
+def plans() -> list[ReplayPlan]:
     """A curve of each strategy, and each effort as it is."""
     most = Limits(compiles=max(BUDGETS))
     curves = [
-        Plan(name, name, FINE if name == "model" else ALL, most, SEEDS) for name in strategy_names()
+        ReplayPlan(name, name, FINE if name == "model" else ALL, most, SEEDS)
+        for name in strategy_names()
     ]
     return [*curves, *map(effort_plan, efforts().values())]
 
@@ -82,9 +83,9 @@ def efforts() -> Mapping[str, Effort]:
     return {name: effort for name, effort in EFFORTS.items() if effort.strategy == "model"}
 
 
-def effort_plan(effort: Effort) -> Plan:
+def effort_plan(effort: Effort) -> ReplayPlan:
     """The search that an effort is."""
-    return Plan(f"effort {effort.name}", effort.strategy, effort.pace, effort.limits, SEEDS)
+    return ReplayPlan(f"effort {effort.name}", effort.strategy, effort.pace, effort.limits, SEEDS)
 
 
 def draw(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:

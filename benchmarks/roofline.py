@@ -21,7 +21,7 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.roofline_document import chart_json
 from asmtune.report.roofline_figure import draw
 from asmtune.studies.roofline.clock import PairClock, check_gpu
-from asmtune.studies.roofline.subjects import Wanted
+from asmtune.studies.roofline.subjects import RooflineRequest
 from asmtune.studies.roofline.survey import Survey
 from benchmarks.provenance import RESULTS, write
 
@@ -55,7 +55,7 @@ def main() -> None:
     subjects = [
         subject
         for kernel, shapes in LAUNCHES.items()
-        for subject in Wanted([kernel], shapes).subjects(target, shipped)
+        for subject in RooflineRequest([kernel], shapes).subjects(target, shipped)
     ]
     funnel = Funnel(target, make_scorer("roofline"), settings)
     chart = Survey(funnel, PairClock() if measure else None).chart(subjects)

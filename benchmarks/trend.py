@@ -16,8 +16,8 @@ from asmtune.report.regression import check_markdown
 from asmtune.report.trend import trend_figure
 from asmtune.studies.regression.compare import compare
 from asmtune.studies.regression.findings import Terms
-from asmtune.studies.regression.history import Entry, extended
-from asmtune.studies.regression.run import BenchRun, Timed
+from asmtune.studies.regression.history import HistoryEntry, extended
+from asmtune.studies.regression.run import BenchRun, TimedSubject
 from benchmarks.false_alarms import PROCESSES, part, recorded
 from benchmarks.marked import between
 
@@ -44,7 +44,7 @@ def runs(pool: BenchRun) -> list[BenchRun]:
     return [*made[:-1], replace(made[-1], rows=rows)]
 
 
-def _slower(row: Timed) -> Timed:
+def _slower(row: TimedSubject) -> TimedSubject:
     if row.subject.kernel != PLANTED:
         return row
     return replace(row, samples=tuple(tuple(us * FACTOR for us in one) for one in row.samples))
@@ -61,7 +61,7 @@ def main() -> None:
     pool, _ = recorded()
     every = runs(pool)
     check = compare(every[-2], every[-1], Terms())
-    history: tuple[Entry, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
     for run in every:
         history = extended(history, run)
     slower = [f.subject.identity for f in check.findings if f.verdict == "slower"]

@@ -12,7 +12,13 @@ from typing import Any
 
 from asmtune.core.config import Config
 from asmtune.studies.regression.files import run_from_json
-from asmtune.studies.regression.run import BenchRun, Environment, Process, Subject, Timed
+from asmtune.studies.regression.run import (
+    BenchRun,
+    BenchSubject,
+    Environment,
+    Process,
+    TimedSubject,
+)
 from asmtune.studies.regression.timing import timing_words
 
 RECORDED = Path(__file__).parents[1] / "benchmarks" / "results" / "bench_runs.json.gz"
@@ -24,17 +30,17 @@ HERE = Environment(
 CONFIG = Config({"BLOCK": 1024}, num_warps=4)
 
 
-def subject(name: str) -> Subject:
+def subject(name: str) -> BenchSubject:
     """A kernel of that name on one shape."""
-    return Subject(name, {"n": 4096}, "fp16")
+    return BenchSubject(name, {"n": 4096}, "fp16")
 
 
-def timed(name: str, samples: Sequence[Sequence[float]]) -> Timed:
+def timed(name: str, samples: Sequence[Sequence[float]]) -> TimedSubject:
     """A row of samples by process."""
-    return Timed(subject(name), CONFIG, "store", "", tuple(map(tuple, samples)))
+    return TimedSubject(subject(name), CONFIG, "store", "", tuple(map(tuple, samples)))
 
 
-def run_of(*rows: Timed, label: str = "", environment: Environment = HERE) -> BenchRun:
+def run_of(*rows: TimedSubject, label: str = "", environment: Environment = HERE) -> BenchRun:
     """A run of rows."""
     processes = max(len(row.samples) for row in rows)
     return BenchRun(
@@ -87,7 +93,7 @@ def condensed(run: BenchRun) -> BenchRun:
     return replace(run, rows=tuple(rows))
 
 
-def scaled(run: BenchRun, factor: float, among: Callable[[Subject], bool]) -> BenchRun:
+def scaled(run: BenchRun, factor: float, among: Callable[[BenchSubject], bool]) -> BenchRun:
     """A run in which some subjects took that much longer, every sample of them."""
     rows = (
         replace(r, samples=tuple(tuple(s * factor for s in one) for one in r.samples))

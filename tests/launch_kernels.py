@@ -10,13 +10,13 @@ import triton
 import triton.language as tl
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.predict.features.launch import LaunchReading
 from asmtune.predict.features.reader import ProfileReader
 from tests.sample_kernels import tensor
@@ -32,7 +32,7 @@ def launches(settings: Settings) -> Launch:
     def launch(problem: Problem, config: Config, name: str) -> LaunchReading:
         target = load_target(name)
         request = Lowering(problem, target, 60).request(config)
-        assert isinstance(request, Request), request
+        assert isinstance(request, LowerRequest), request
         artifact = compile_one(request, settings)
         assert not isinstance(artifact, Failure), artifact
         assert isinstance(artifact, Artifact)
@@ -44,7 +44,7 @@ def launches(settings: Settings) -> Launch:
             for name, value in problem.arguments.items()
             if isinstance(value, torch.Tensor)
         }
-        call = Call(
+        call = LaunchArguments(
             arguments=problem.bind(config),
             grid=problem.programs(config),
             tensor_bytes=sizes,

@@ -31,7 +31,7 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
-from asmtune.tuning import tuner as workshop
+from asmtune.tuning import tuner
 from asmtune.tuning.identity import provenance
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.session import Session
@@ -75,7 +75,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(add, "run", made.run)
     monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
-    monkeypatch.setattr(workshop, "match_device", lambda _: load_target("H200"))
+    monkeypatch.setattr(tuner, "match_device", lambda _: load_target("H200"))
 
     def run(self: Session, *arguments: Any) -> TuneResult:
         made.options = self.options

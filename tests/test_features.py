@@ -10,7 +10,7 @@ import pytest
 
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -32,7 +32,7 @@ def compiled(settings: Settings) -> Compile:
 
     def make(problem: Problem, config: Config, name: str) -> Artifact:
         request = Lowering(problem, load_target(name), 30).request(config)
-        assert isinstance(request, Request)
+        assert isinstance(request, LowerRequest)
         artifact = compile_one(request, settings)
         assert isinstance(artifact, Artifact), artifact
         return artifact

@@ -24,7 +24,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import judge
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score import keep as keep_module
+from asmtune.predict.score import keep
 from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.error import ErrorTable, RankedTask
 from asmtune.predict.score.error_file import Errors
@@ -234,7 +234,7 @@ def test_auto(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = [0.5, 0.0, *(1.0 for _ in range(38))]
     tasks = [RankedTask(kernel, [-i / 10 for i in range(40)], slow) for kernel in "ab"]
     errors = Errors("a GPU", {}, {("by block", "sketch"): ErrorTable.of(tasks)})
-    monkeypatch.setattr(keep_module, "shipped_errors", lambda: errors)
+    monkeypatch.setattr(keep, "shipped_errors", lambda: errors)
     report = replace(funnel, compile=Keep()).prune(scale_problem(), BLOCKS)
     assert report.compiled is not None
     assert report.compiled.ranks < 10

@@ -15,14 +15,14 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.studies.replay.plans import Mark, Plan, PlanResult, Replayed
+from asmtune.studies.replay.plans import PlanResult, Replayed, ReplayPlan, SearchPoint
 from asmtune.studies.replay.strategies import RecordedTimer, replay_strategies
-from asmtune.tuning.search.base import Limits, Pace
+from asmtune.tuning.search.base import BatchSizes, Limits
 from asmtune.tuning.search.strategies import strategy_names
 
 DATA = Path(__file__).parent / "replay_data"
 ORACLE = load_oracle(DATA / "timings.json")
-STEP = Pace(first=4, batch=4, trial=4)
+STEP = BatchSizes(first=4, batch=4, trial=4)
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +31,14 @@ def funnel(target: Target, settings: Settings) -> Funnel:
     return Funnel(target, make_scorer("roofline"), settings)
 
 
-def replayed(funnel: Funnel, *plans: Plan) -> list[PlanResult]:
+def replayed(funnel: Funnel, *plans: ReplayPlan) -> list[PlanResult]:
     """Over the tasks of the tests."""
     return replay_strategies(ORACLE, DATA / "kernels", funnel, plans)
 
 
 def test_exhaustive_keeps_everything(funnel: Funnel) -> None:
     """All configs tried keep all of the best speed; what fails costs a compile or a timing."""
-    (result,) = replayed(funnel, Plan("all", "exhaustive", STEP))
+    (result,) = replayed(funnel, ReplayPlan("all", "exhaustive", STEP))
     assert [search.marks[-1].kept for search in result.searches] == [1.0, 1.0, 1.0]
     # Of the first task's 6 configs rules drop one, and one does not launch.
     assert [search.marks[-1].compiles for search in result.searches] == [5, 3, 20]
@@ -50,17 +50,17 @@ def test_exhaustive_keeps_everything(funnel: Funnel) -> None:
 
 def test_share_within_a_budget_by_hand(funnel: Funnel) -> None:
     """Within its first configs, a search in the file's order keeps what the best of them has."""
-    (result,) = replayed(funnel, Plan("all", "exhaustive", STEP, Limits(compiles=4)))
+    (result,) = replayed(funnel, ReplayPlan("all", "exhaustive", STEP, Limits(compiles=4)))
     returns = result.searches[2]
     # Recorded as 16, 8, 20, ... ms; the best of the task is 2.
     first = [row.ms for row in ORACLE.tasks[2].rows[:4] if row.ms is not None]
-    assert returns.marks[-1] == Mark(4, 4, pytest.approx(2.0 / min(first)))
+    assert returns.marks[-1] == SearchPoint(4, 4, pytest.approx(2.0 / min(first)))
     assert returns.reason == "budget: 4 configs compiled"
 
 
 def test_every_strategy_replays(funnel: Funnel) -> None:
     """Each strategy searches each task with each seed, and its numbers come out as JSON."""
-    plans = [Plan(name, name, STEP, seeds=2) for name in strategy_names()]
+    plans = [ReplayPlan(name, name, STEP, seeds=2) for name in strategy_names()]
     results = replayed(funnel, *plans)
     for result in results:
         assert len(result.searches) == 6
@@ -75,9 +75,11 @@ def test_every_strategy_replays(funnel: Funnel) -> None:
 def test_curve_is_of_the_last_trial_within() -> None:
     """A curve has, at each budget that every search had a trial in, the last that was reached."""
     (task, other, _) = ORACLE.tasks
-    one = Replayed(task, (Mark(16, 8, 0.5), Mark(40, 30, 0.8), Mark(64, 50, 1.0)), "")
-    two = Replayed(other, (Mark(30, 20, 0.8),), "")
-    curve = PlanResult(Plan("plan"), (one, two)).curve("compiles")
+    one = Replayed(
+        task, (SearchPoint(16, 8, 0.5), SearchPoint(40, 30, 0.8), SearchPoint(64, 50, 1.0)), ""
+    )
+    two = Replayed(other, (SearchPoint(30, 20, 0.8),), "")
+    curve = PlanResult(ReplayPlan("plan"), (one, two)).curve("compiles")
     assert 16 not in curve
     assert curve[32] == {"kept": round((0.5 * 0.8) ** 0.5, 4), "worst": 0.5}
     assert curve[48] == {"kept": 0.8, "worst": 0.8}
@@ -99,4 +101,4 @@ def test_noise_is_the_seeds() -> None:
 def test_unknown_strategy(funnel: Funnel) -> None:
     """A plan of a strategy that there is not is refused."""
     with pytest.raises(InputError, match="unknown strategy 'greedy'"):
-        replayed(funnel, Plan("plan", "greedy"))
+        replayed(funnel, ReplayPlan("plan", "greedy"))

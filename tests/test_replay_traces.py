@@ -17,7 +17,7 @@ from asmtune.core.records.tuned import TuneKey
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.trace.reader import read_trace
-from asmtune.store.trace.run import Header, Run
+from asmtune.store.trace.run import Header, TracedRun
 from asmtune.store.trace.writer import TraceWriter
 from asmtune.studies.replay.flow import replay
 from asmtune.studies.replay.results import ReplayReport
@@ -41,7 +41,7 @@ def header(kernel: str = "returns", n: int = 128) -> Header:
     return replace(HEADER, kernel=kernel, key=key, reference=reference, default=DEFAULT)
 
 
-def run_of(folder: Path, made: Header, times: dict[int, float]) -> Run:
+def run_of(folder: Path, made: Header, times: dict[int, float]) -> TracedRun:
     """A run that timed configs by their barriers; one more wrote a wrong output."""
     writer = TraceWriter(folder, made)
     refused = replace(batch()[-1], config=config(18))
@@ -56,7 +56,7 @@ def run_of(folder: Path, made: Header, times: dict[int, float]) -> Run:
     return read_trace(writer.path)
 
 
-def refused(run: Run, kernels: Path | None = None) -> str:
+def refused(run: TracedRun, kernels: Path | None = None) -> str:
     """The one line with which a run is refused."""
     with pytest.raises(InputError) as caught:
         recordings([run], kernels)

@@ -30,7 +30,7 @@ from asmtune.store.trace.folder import find_run, names_run, run_files
 from asmtune.store.trace.json_codec import decoded, encoded
 from asmtune.store.trace.reader import read_summary, read_trace
 from asmtune.store.trace.rows import Timing
-from asmtune.store.trace.run import Ending, Run
+from asmtune.store.trace.run import Ending, TracedRun
 from asmtune.store.trace.writer import MOST_FORESEEN, TraceWarning, TraceWriter
 from tests.trace_runs import (
     BROKEN,
@@ -138,7 +138,7 @@ def test_any_outcome_comes_back(
             assert row.outcome.samples == len(outcome.samples_us)
 
 
-def events(run: Run) -> int:
+def events(run: TracedRun) -> int:
     """How many lines after the first a run was read from."""
     parts = (run.stages, run.batches, run.trials, run.notes)
     single = (run.foreseen, run.ending, run.finals or None, run.costs or None)
@@ -166,7 +166,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from tests.trace_runs import HEADER, batch
-from asmtune.store.trace import TraceWriter
+from asmtune.store.trace.writer import TraceWriter
 
 writer = TraceWriter(Path(sys.argv[1]), HEADER)
 for number in range(10**9):
@@ -195,7 +195,7 @@ FULL = """
 import resource, sys, warnings
 from pathlib import Path
 from tests.trace_runs import HEADER, batch
-from asmtune.store.trace import TraceWriter
+from asmtune.store.trace.writer import TraceWriter
 
 warnings.simplefilter("always")
 writer = TraceWriter(Path(sys.argv[1]), HEADER)

@@ -16,22 +16,22 @@ import triton
 import triton.language as tl
 
 from asmtune.base.settings import Settings
-from asmtune.compile.load import Binary, Launch
+from asmtune.compile.load import Binary, LoadedLaunch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.measure.bench.base import BenchSetup
-from asmtune.measure.bench.dedup import Distinct
+from asmtune.measure.bench.dedup import DedupBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.timing.clock import Subject
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.store.safe_store import Shelf
+from asmtune.store.safe_store import SafeStore
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions
 from asmtune.tuning.presets import EFFORTS
-from asmtune.tuning.tuner import Workshop
+from asmtune.tuning.tuner import Tuner
 
 DEVICE = "NVIDIA H200"
 DEFAULT = Config({"BLOCK": 256, "FLAW": 0}, num_warps=4)
@@ -91,7 +91,7 @@ class HostMachine:
         binary: Binary,  # noqa: ARG002 - the protocol's
         values: Mapping[str, Any],
         pre_hook: Callable[..., Any] | None,
-    ) -> Launch:
+    ) -> LoadedLaunch:
         """Does what the kernel would do."""
 
         def run() -> None:
@@ -101,7 +101,7 @@ class HostMachine:
             if pre_hook is not None:
                 pre_hook(values)
 
-        return Launch(prepare, run)
+        return LoadedLaunch(prepare, run)
 
     def settle(self) -> None:
         """A host is never lost."""
@@ -129,9 +129,7 @@ class HostMachine:
         return [self.us(subject.config) for subject in subjects]
 
 
-def workshop(
-    folder: Path, machine: HostMachine, effort: str = "balanced", **choices: Any
-) -> Workshop:
+def workshop(folder: Path, machine: HostMachine, effort: str = "balanced", **choices: Any) -> Tuner:
     """A workshop with a store and traces of its own in a folder, over a machine.
 
     Artifacts are those of the test session, and roofline ranks: it needs no fit.
@@ -146,10 +144,10 @@ def workshop(
     options = TuneOptions.of(Choices(effort=made_effort, **choices))
 
     def opener(setup: BenchSetup) -> Any:
-        return Distinct(setup.lowering.problem, LocalBench(setup, machine))
+        return DedupBench(setup.lowering.problem, LocalBench(setup, machine))
 
-    made = Workshop.open(DEVICE, options, settings)
-    made.shelf = Shelf(str(settings.store_path))  # its own: warnings are told once a shelf
+    made = Tuner.open(DEVICE, options, settings)
+    made.shelf = SafeStore(str(settings.store_path))  # its own: warnings are told once a shelf
     made.opener = opener
     return made
 

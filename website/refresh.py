@@ -52,8 +52,8 @@ def refreshed(text: str, found: Sequence[Ran], stamped: str) -> str:
 
 def stamp() -> str:
     """Describe the machine, the versions and the date of what is printed now."""
-    from asmtune.fingerprint import versions
-    from asmtune.measure import device_name, driver_version
+    from asmtune.base.fingerprint import versions
+    from asmtune.measure.timing.nvml import device_name, driver_version
 
     made = versions()
     libraries = f"Triton {made['triton']}, PyTorch {made['torch']}"

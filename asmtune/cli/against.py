@@ -11,7 +11,7 @@ from asmtune.core.config import Config
 from asmtune.core.inputs.assignments import parse_assignments
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.records.verdicts import Verdict
-from asmtune.store.lookup import Lookup
+from asmtune.store.lookup import StoreLookup
 
 BEST: Final = "best"
 DEFAULT: Final = "default"
@@ -47,7 +47,9 @@ def named_config(text: str, option: str, base: Config) -> Config:
     return Config.from_dict({**base.to_dict(), **values})
 
 
-def rival_before(text: str | None, chosen: Config, default: Config, stored: Lookup) -> Rival | None:
+def rival_before(
+    text: str | None, chosen: Config, default: Config, stored: StoreLookup
+) -> Rival | None:
     """The other config, where it is known before anything is compiled.
 
     Args:
@@ -104,7 +106,7 @@ def measured(record: TuneRecord | None, config: Config) -> float | None:
     return next((m.median_us for m in timed if m.config.to_dict() == values), None)
 
 
-def _missing(stored: Lookup) -> str:
+def _missing(stored: StoreLookup) -> str:
     if stored.outcome == "miss":
         return "no config was tuned for this kernel, shape, dtype and device"
     return f"what is stored for this key is {stored.outcome}: {stored.detail}"

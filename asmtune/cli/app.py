@@ -58,7 +58,7 @@ BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
 
 
-def run(arguments: Sequence[str]) -> int | programs.Program:
+def run(arguments: Sequence[str]) -> int | programs.UserProgram:
     """Runs one command; returns its exit code, or the program that is to run.
 
     A program runs where no command's errors are caught: all that it raises is its own.
@@ -75,7 +75,7 @@ def run(arguments: Sequence[str]) -> int | programs.Program:
     except (KeyboardInterrupt, typer.Abort):
         print("asmtune: interrupted", file=sys.stderr)  # noqa: T201
         return INTERRUPTED
-    return code if isinstance(code, int | programs.Program) else 0
+    return code if isinstance(code, int | programs.UserProgram) else 0
 
 
 def _fail(message: str) -> int:

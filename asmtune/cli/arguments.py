@@ -15,12 +15,12 @@ from asmtune.core.inputs.plain_functions import assumptions_of, plain_function
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.store.lookup import Lookup
-from asmtune.studies.stored import Launched, tuner_of, user_shelf
+from asmtune.store.lookup import StoreLookup
+from asmtune.studies.stored import StoredLaunch, existing_store, tuner_of
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedKernel:
     """What a command line names, on meta tensors.
 
     Attributes:
@@ -63,7 +63,7 @@ class KernelArguments:
         loaded = self.load_all()
         return loaded.problem, loaded.space
 
-    def load_all(self) -> Loaded:
+    def load_all(self) -> LoadedKernel:
         """As `load`, with the module that they come from.
 
         Raises:
@@ -75,7 +75,7 @@ class KernelArguments:
                 raise InputError(
                     "--shape and --dtype are for kernel modules; give a function --arg"
                 )
-            return Loaded(*plain_function(self.kernel, self.values, self.grid, axes))
+            return LoadedKernel(*plain_function(self.kernel, self.values, self.grid, axes))
         if self.values:
             raise InputError("--arg is for a plain function, named as file.py:function")
         if self.grid is not None:
@@ -89,7 +89,7 @@ class KernelArguments:
             lambda: module.problem(checked, dtype, "meta"),
         )
         space = required(f"space of kernel {module.name}", module.space)
-        return Loaded(problem, space.replace(**axes) if axes else space, module)
+        return LoadedKernel(problem, space.replace(**axes) if axes else space, module)
 
     def assumptions(self) -> tuple[str, ...]:
         """What a report takes for granted, a sentence each; nothing for a kernel module.
@@ -104,7 +104,7 @@ def _words(values: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def tuned_of(loaded: Loaded, target: Target, settings: Settings) -> Lookup:
+def tuned_of(loaded: LoadedKernel, target: Target, settings: Settings) -> StoreLookup:
     """What the user's store, or else the shipped files, hold of a problem on a target's device.
 
     Raises:
@@ -112,4 +112,6 @@ def tuned_of(loaded: Loaded, target: Target, settings: Settings) -> Lookup:
         InputError: a shipped file is malformed.
     """
     tuner = None if loaded.module is None else tuner_of(loaded.module)
-    return Launched(loaded.problem, loaded.space, tuner).found_on(target, user_shelf(settings))
+    return StoredLaunch(loaded.problem, loaded.space, tuner).found_on(
+        target, existing_store(settings)
+    )

@@ -18,7 +18,7 @@ from asmtune.report.cells import words
 
 if TYPE_CHECKING:
     from asmtune.studies.regression.processes import Collected
-    from asmtune.studies.regression.rows import Asked, Wanted
+    from asmtune.studies.regression.rows import BenchRequest, BenchRow
     from asmtune.studies.regression.run import Missed
 
 FAILED: Final = 1
@@ -59,12 +59,12 @@ def bench(
     # Load Triton, which no other command needs before it has read its input.
     from asmtune.studies.regression import processes as bench_processes
     from asmtune.studies.regression.files import write_run
-    from asmtune.studies.regression.rows import Asked, Wanted
+    from asmtune.studies.regression.rows import BenchRequest, BenchRow
 
-    asked = Asked(kernels or (), shape, shapes, dtype, _device(kernels or ()))
+    asked = BenchRequest(kernels or (), shape, shapes, dtype, _device(kernels or ()))
     rows = asked.rows(Settings.from_environment())
-    wanted = [row for row in rows if isinstance(row, Wanted)]
-    missed = [row for row in rows if not isinstance(row, Wanted)]
+    wanted = [row for row in rows if isinstance(row, BenchRow)]
+    missed = [row for row in rows if not isinstance(row, BenchRow)]
     _tell(asked, wanted, missed)
     collected = bench_processes.bench(wanted, processes, partial(_progress, processes))
     for number, reason in collected.failures.items():
@@ -105,7 +105,7 @@ def _progress(processes: int, number: int, collected: Collected) -> None:
     typer.echo(f"process {number} of {processes}: {len(collected.left)} rows", err=True)
 
 
-def _tell(asked: Asked, wanted: list[Wanted], missed: list[Missed]) -> None:
+def _tell(asked: BenchRequest, wanted: list[BenchRow], missed: list[Missed]) -> None:
     """What is not timed, what to do, and what is timed on a record that no longer holds.
 
     Raises:

@@ -25,7 +25,7 @@ from asmtune.cli.cache_rows import (
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import codec, interchange
 from asmtune.store.interchange import abridged
-from asmtune.store.lookup import Finding
+from asmtune.store.lookup import StoreFinding
 from asmtune.store.shipped import shipped_records, store_exists
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def verify(where: Where = None, as_json: AsJson = False) -> None:
     try:
         shipped_records()
     except InputError as error:
-        findings.append(Finding("shipped", str(error)))
+        findings.append(StoreFinding("shipped", str(error)))
     if as_json:
         print_json([{"place": finding.place, "problem": finding.problem} for finding in findings])
     else:
@@ -199,10 +199,10 @@ def clear(
 @contextmanager
 def _existing(where: str | None) -> Iterator[Store | None]:
     """The user's store, opened only where there is one: reading makes no file."""
-    from asmtune.store import location as places
+    from asmtune.store import location
     from asmtune.store.database import Store
 
-    home = places.home(_where(where))
+    home = location.home(_where(where))
     if isinstance(home, Path) and not store_exists(home):
         yield None
         return
@@ -216,9 +216,9 @@ def _where(where: str | None) -> str:
 
 def _place(where: str | None) -> str:
     """The store as messages name it: a URL may hold a password."""
-    from asmtune.store import location as places
+    from asmtune.store import location
 
-    return places.shown(_where(where))
+    return location.shown(_where(where))
 
 
 def _one(prefix: str, where: str | None) -> tuple[str, TuneRecord]:

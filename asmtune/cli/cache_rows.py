@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.base import json_checks as values
+from asmtune.base import json_checks
 from asmtune.core.keys.reading import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
-from asmtune.store.lookup import DIGITS_SHOWN, Prediction, Unfinished
+from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, Unfinished
 
 
 def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def unfinished_row(run: Unfinished) -> dict[str, Any]:
     }
 
 
-def prediction_row(prediction: Prediction) -> dict[str, Any]:
+def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
     """A config that the model chose, and nobody has timed."""
     return {
         **_key("predicted", prediction.key),
@@ -110,4 +110,4 @@ def cell(value: Any) -> str:
         return f"{value:.3f}"
     text = "-" if value is None else str(value)
     # What a file brought in must not reach the terminal as control codes.
-    return values.printable(text)
+    return json_checks.printable(text)

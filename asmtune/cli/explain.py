@@ -14,7 +14,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.against import named_config
 from asmtune.cli.arguments import KernelArguments
-from asmtune.cli.explaining import Asked, explained
+from asmtune.cli.explaining import ExplainRequest, explained
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
 from asmtune.core.hardware.shipped import load_target
@@ -90,7 +90,7 @@ def explain(
     loaded = arguments.load_all()
     default = loaded.space.first(**loaded.problem.shape)
     chosen = default if config is None else named_config(config, "--config", default)
-    asked = Asked(loaded, machine, settings, chosen, against, alone=alone)
+    asked = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
     found = explained(asked, default, scorer, _LANGUAGES[code or Code.PTX])
     notes = (*asked.notes(found), *arguments.assumptions())
     found = replace(found, report=replace(found.report, notes=(*found.report.notes, *notes)))

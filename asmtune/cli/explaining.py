@@ -9,7 +9,7 @@ from asmtune.base.errors import CompileError, StoreError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.cli.against import STORED, Rival, measured, rival_after, rival_before
-from asmtune.cli.arguments import Loaded, tuned_of
+from asmtune.cli.arguments import LoadedKernel, tuned_of
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -26,11 +26,11 @@ from asmtune.report.code.reader import CodeReader
 from asmtune.report.comparison import compared
 from asmtune.report.explained import Code, Explained, try_out
 from asmtune.report.progress import ProgressBar
-from asmtune.store.lookup import Lookup
+from asmtune.store.lookup import StoreLookup
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExplainRequest:
     """What is to be explained.
 
     Attributes:
@@ -42,27 +42,27 @@ class Asked:
         alone: whether nothing but these two is compiled.
     """
 
-    loaded: Loaded
+    loaded: LoadedKernel
     target: Target
     settings: Settings
     chosen: Config
     against: str | None
     alone: bool
 
-    def stored(self) -> Lookup:
+    def stored(self) -> StoreLookup:
         """What the stores hold; nothing is looked up where no comparison could want it.
 
         Raises:
             StoreError: the stored config was asked for, and its folder cannot be looked into.
         """
         if self.against not in (None, STORED) or (self.alone and self.against is None):
-            return Lookup("miss")
+            return StoreLookup("miss")
         try:
             return tuned_of(self.loaded, self.target, self.settings)
         except StoreError:
             if self.against == STORED:
                 raise
-            return Lookup("miss")
+            return StoreLookup("miss")
 
     def notes(self, found: Explained) -> Iterable[str]:
         """Which of the two configs is none of the space, and why."""
@@ -75,7 +75,7 @@ class Asked:
                 yield f"{verdict.config} is not in the space: {why}"
 
 
-def explained(asked: Asked, default: Config, scorer: str, language: Language) -> Explained:
+def explained(asked: ExplainRequest, default: Config, scorer: str, language: Language) -> Explained:
     """Everything that is said of a config.
 
     Args:
@@ -122,7 +122,7 @@ def explained(asked: Asked, default: Config, scorer: str, language: Language) ->
     )
 
 
-def _report(asked: Asked, rival: Rival | None, scorer: str) -> PruneReport:
+def _report(asked: ExplainRequest, rival: Rival | None, scorer: str) -> PruneReport:
     """Of the space, or of the configs alone that are held against each other."""
     loaded, others = asked.loaded, [] if rival is None else [rival.config]
     shape = loaded.problem.shape
@@ -148,7 +148,7 @@ def _report(asked: Asked, rival: Rival | None, scorer: str) -> PruneReport:
             return _fallen(asked, funnel.judge(loaded.problem, listed), scorer)
 
 
-def _fallen(asked: Asked, verdicts: Iterable[Verdict], scorer: str) -> PruneReport:
+def _fallen(asked: ExplainRequest, verdicts: Iterable[Verdict], scorer: str) -> PruneReport:
     problem = asked.loaded.problem
     return PruneReport(
         problem.name,
@@ -165,7 +165,7 @@ def _fallen(asked: Asked, verdicts: Iterable[Verdict], scorer: str) -> PruneRepo
 class _Reader:
     """Reads the two configs that are held against each other; what they share is read once."""
 
-    def __init__(self, asked: Asked, language: Language) -> None:
+    def __init__(self, asked: ExplainRequest, language: Language) -> None:
         self.views = CodeReader(asked.loaded.problem, asked.target)
         self._artifacts = ArtifactCache.of(asked.settings)
         self._language = language

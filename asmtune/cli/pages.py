@@ -12,7 +12,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.pruned import PruneReport
 from asmtune.report.explorer.code import CodeMaker, carried_code
 from asmtune.report.explorer.page import report_html
-from asmtune.report.explorer.timings import Launch, Timed, Timings, read_timings
+from asmtune.report.explorer.timings import KernelTimings, LaunchKey, Timings, read_timings
 from asmtune.report.progress import ProgressBar
 
 STORE: Final = "store"
@@ -39,16 +39,16 @@ def measured_times(
             return _stored(subject, targets)
         launches = _launches(subject, targets)
     else:
-        launches = [Launch(r.kernel, r.shape, r.dtypes, r.target) for r in subject]
+        launches = [LaunchKey(r.kernel, r.shape, r.dtypes, r.target) for r in subject]
     timings = read_timings(given, Settings.from_environment().runs_dir)
     timings.check(launches)
     return timings
 
 
-def _launches(arguments: KernelArguments, targets: Sequence[str]) -> list[Launch]:
+def _launches(arguments: KernelArguments, targets: Sequence[str]) -> list[LaunchKey]:
     problem, _ = arguments.load()
     names = [load_target(name).name for name in targets]
-    return [Launch(problem.name, problem.shape, problem.dtypes, name) for name in names]
+    return [LaunchKey(problem.name, problem.shape, problem.dtypes, name) for name in names]
 
 
 def _stored(arguments: KernelArguments, targets: Sequence[str]) -> Timings:
@@ -61,7 +61,7 @@ def _stored(arguments: KernelArguments, targets: Sequence[str]) -> Timings:
         if found.outcome == "hit" and found.record is not None:
             times = {str(m.config): m.median_us for m in found.record.measurements}
             dtypes = frozenset(problem.dtypes.values())
-            parts.append(Timed(problem.name, problem.shape, dtypes, target.name, times))
+            parts.append(KernelTimings(problem.name, problem.shape, dtypes, target.name, times))
         else:
             missed.append(f"{target.name}: {found.outcome} {found.detail}".rstrip())
     if not parts:

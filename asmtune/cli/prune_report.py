@@ -70,13 +70,16 @@ TimingsOption = Annotated[
 ]
 
 
-class Format(StrEnum):
+class ReportFormat(StrEnum):
     """How a report is written."""
 
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
     HTML = "html"
+
+
+FormatOption = Annotated[ReportFormat, typer.Option(help="table, json, csv or html.")]
 
 
 def prune_report(
@@ -93,7 +96,7 @@ def prune_report(
     scorer: ScorerName = "roofline",
     tiles: Tiles = False,
     caps: Caps = True,
-    format: Annotated[Format, typer.Option(help="table, json, csv or html.")] = Format.TABLE,  # noqa: A002
+    format: FormatOption = ReportFormat.TABLE,  # noqa: A002
     output: Output = None,
     timings: TimingsOption = None,
     check: Annotated[bool, typer.Option(help="Exit 1 if there are findings.")] = False,
@@ -106,7 +109,7 @@ def prune_report(
     Findings, under --check: the default config cannot run; a config made the
     compiler fail for a reason that no rule names; a kept config spills.
     """
-    is_page = format is Format.HTML
+    is_page = format is ReportFormat.HTML
     if timings is not None and not is_page:
         raise InputError("--timings is shown by --format html alone")
     if kernel.endswith(".json"):
@@ -116,7 +119,7 @@ def prune_report(
         result = report_html(reports, None, measured) if is_page else _render(reports, format)
     else:
         arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
-        how = How(scorer, keep, compile, caps=caps, tiles=tiles)
+        how = PruneReportRequest(scorer, keep, compile, caps=caps, tiles=tiles)
         measured = measured_times(timings, arguments, target)
         made, assumed = make_reports(arguments, target, how), arguments.assumptions()
         reports = [replace(report, notes=(*report.notes, *assumed)) for report in made]
@@ -140,7 +143,7 @@ def _refuse_options(context: typer.Context, report: str) -> None:
 
 
 @dataclass(frozen=True)
-class How:
+class PruneReportRequest:
     """The options of the same names, as they were given."""
 
     scorer: str
@@ -150,7 +153,9 @@ class How:
     tiles: bool
 
 
-def make_reports(arguments: KernelArguments, targets: Sequence[str], how: How) -> list[PruneReport]:
+def make_reports(
+    arguments: KernelArguments, targets: Sequence[str], how: PruneReportRequest
+) -> list[PruneReport]:
     """One report a target, with progress on stderr."""
     machines = [load_target(name) for name in targets]
     if len({machine.name for machine in machines}) != len(machines):
@@ -192,7 +197,7 @@ def findings(report: PruneReport) -> Iterable[str]:
             yield f"{report.target}: {verdict.config}: kept, and spills {words:.0f} words a thread"
 
 
-def _render(reports: Sequence[PruneReport], form: Format) -> object:
-    if form is Format.JSON:
+def _render(reports: Sequence[PruneReport], form: ReportFormat) -> object:
+    if form is ReportFormat.JSON:
         return report_json(reports)
-    return report_csv(reports).rstrip("\n") if form is Format.CSV else prune_table(reports)
+    return report_csv(reports).rstrip("\n") if form is ReportFormat.CSV else prune_table(reports)

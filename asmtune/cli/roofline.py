@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FAILED: Final = 1
 
 
-class Format(StrEnum):
+class ChartFormat(StrEnum):
     """Forms of the result."""
 
     table = "table"
@@ -44,7 +44,7 @@ Outputs = Annotated[
     ),
 ]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Instead of what the file's name ends in.")
+    ChartFormat | None, typer.Option("--format", help="Instead of what the file's name ends in.")
 ]
 
 
@@ -74,15 +74,15 @@ def roofline(
     from asmtune.predict.score.scorers import make_scorer
     from asmtune.report.roofline_figure import check_figures
     from asmtune.studies.roofline.clock import PairClock, check_gpu
-    from asmtune.studies.roofline.subjects import Wanted
+    from asmtune.studies.roofline.subjects import RooflineRequest
     from asmtune.studies.roofline.survey import Survey
 
-    if {Format.svg, Format.png} & {form for form, _ in forms}:
+    if {ChartFormat.svg, ChartFormat.png} & {form for form, _ in forms}:
         check_figures()
     if measure:
         check_gpu(machine)
     chooser = make_scorer(scorer)
-    subjects = Wanted(kernels, shape, shapes, dtype).subjects(machine, settings)
+    subjects = RooflineRequest(kernels, shape, shapes, dtype).subjects(machine, settings)
     with ProgressBar() as progress:
         funnel = Funnel(machine, chooser, settings, progress=progress)
         chart = Survey(funnel, PairClock() if measure else None).chart(subjects)
@@ -96,17 +96,19 @@ def roofline(
         raise typer.Exit(FAILED)
 
 
-def _made(chart: Chart, form: Format) -> object:
+def _made(chart: Chart, form: ChartFormat) -> object:
     from asmtune.report.roofline_document import chart_json
     from asmtune.report.roofline_figure import draw
     from asmtune.report.roofline_table import chart_table
 
-    if form is Format.table:
+    if form is ChartFormat.table:
         return chart_table(chart)
-    return chart_json(chart) if form is Format.json else draw(chart, form.value)
+    return chart_json(chart) if form is ChartFormat.json else draw(chart, form.value)
 
 
-def _forms(output: Sequence[Path], form: Format | None) -> list[tuple[Format, Path | None]]:
+def _forms(
+    output: Sequence[Path], form: ChartFormat | None
+) -> list[tuple[ChartFormat, Path | None]]:
     """What is written where.
 
     Raises:
@@ -114,17 +116,19 @@ def _forms(output: Sequence[Path], form: Format | None) -> list[tuple[Format, Pa
             cannot be written.
     """
     if not output:
-        if form is Format.png:
+        if form is ChartFormat.png:
             raise InputError("--format png: a terminal cannot show it; give a file with --output")
-        return [(form or Format.table, None)]
-    forms: list[tuple[Format, Path | None]] = [(form or _by_suffix(path), path) for path in output]
+        return [(form or ChartFormat.table, None)]
+    forms: list[tuple[ChartFormat, Path | None]] = [
+        (form or _by_suffix(path), path) for path in output
+    ]
     check_destinations([("--output", path) for path in output])
     return forms
 
 
-def _by_suffix(path: Path) -> Format:
+def _by_suffix(path: Path) -> ChartFormat:
     suffix = path.suffix.lower().removeprefix(".")
-    forms = {**{form.value: form for form in Format}, "txt": Format.table}
+    forms = {**{form.value: form for form in ChartFormat}, "txt": ChartFormat.table}
     if suffix not in forms:
         raise InputError(
             f"--output {path}: {path.suffix or 'no suffix'!r} tells no form: "

@@ -27,7 +27,7 @@ from asmtune.cli.output import write_note
 from asmtune.report.cells import one_line, plain_table
 
 if TYPE_CHECKING:
-    from asmtune.runtime.events import Met
+    from asmtune.runtime.events import KeyResolved
 
 
 _HEADINGS: Final = ("kernel", "tuned", "compiled", "timed", "seconds", "from store", "picked")
@@ -35,14 +35,14 @@ _STORED: Final = "known"
 _TUNED: Final = "tuned"
 
 
-def keys_met_table(met: Sequence[Met]) -> Table:
+def keys_met_table(met: Sequence[KeyResolved]) -> Table:
     """A line a kernel, and their sum: keys tuned, configs compiled and timed, seconds.
 
     Args:
         met: at least one, of any kernels.
     """
     table = plain_table("asmtune: keys met", _HEADINGS)
-    kernels: dict[str, list[Met]] = defaultdict(list)
+    kernels: dict[str, list[KeyResolved]] = defaultdict(list)
     for one in met:
         kernels[one.kernel].append(one)
     for kernel, own in sorted(kernels.items()):
@@ -52,7 +52,7 @@ def keys_met_table(met: Sequence[Met]) -> Table:
     return table
 
 
-def _cells(met: Sequence[Met]) -> tuple[str, ...]:
+def _cells(met: Sequence[KeyResolved]) -> tuple[str, ...]:
     tuned = sum(one.how == _TUNED for one in met)
     stored = sum(one.how == _STORED for one in met)
     return (
@@ -90,7 +90,7 @@ def run(
         str | None, typer.Option(help="Path or URL of the store; else the user's own.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table at the end.")] = False,
-) -> Program:
+) -> UserProgram:
     """Run a program whose triton.autotune uses asmtune, as Python would run it.
 
     The program needs no change. Its arguments, exit code and tracebacks are its own; at the
@@ -99,13 +99,13 @@ def run(
     their own command (torchrun --no-python asmtune run SCRIPT).
     """
     options = {"effort": effort, "on_miss": on_miss, "small": "auto" if small else None}
-    made = Program(program, tuple(arguments or ()), module, options, store, quiet)
+    made = UserProgram(program, tuple(arguments or ()), module, options, store, quiet)
     made.check()
     return made
 
 
 @dataclass(frozen=True)
-class Program:
+class UserProgram:
     """A program to run after the command line is done with, so that its errors are its own.
 
     Attributes:
@@ -148,7 +148,7 @@ class Program:
         if self.store is not None:
             os.environ["ASMTUNE_STORE_URL"] = self.store
         sys.argv = [self.name, *self.arguments]
-        met: list[Met] = []
+        met: list[KeyResolved] = []
         held = ExitStack()
         held.enter_context(listening(met.append))
         held.enter_context(patch(**self.options))
@@ -162,7 +162,7 @@ class Program:
         else:
             runpy.run_path(self.name, run_name="__main__")
 
-    def _end(self, held: ExitStack, met: list[Met], process: int) -> None:
+    def _end(self, held: ExitStack, met: list[KeyResolved], process: int) -> None:
         """Tells what was tuned; in a process that was forked off, nothing."""
         held.close()
         if met and not self.quiet and os.getpid() == process:
@@ -218,9 +218,9 @@ def _without_runners(hook: _Hook) -> _Hook:
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """What follows `Program.execute` and what it calls to run it; all of it where that is not."""
+    """Return the frames below `UserProgram.execute`; all frames if it is not among them."""
     frame = trace
-    while frame is not None and frame.tb_frame.f_code is not Program.execute.__code__:
+    while frame is not None and frame.tb_frame.f_code is not UserProgram.execute.__code__:
         frame = frame.tb_next
     if frame is None:
         return trace

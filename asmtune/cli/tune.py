@@ -12,12 +12,12 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Dtype, Tiles
-from asmtune.cli.tune_options import Asked
+from asmtune.cli.tune_options import TuneRequest
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import shapes_of
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.store.trace.reader import read_trace
-from asmtune.store.trace.rows import Cost
+from asmtune.store.trace.rows import CostRow
 
 if TYPE_CHECKING:
     from asmtune.tuning.options import TuneResult
@@ -75,14 +75,14 @@ def tune(
     """
     # Load Triton and scikit-learn, which no other command needs before it has read its input.
     from asmtune.report.tuning_progress import TuningProgress
-    from asmtune.studies.tuning_queue import Queue, open_machine, reference_of
+    from asmtune.studies.tuning_queue import TuningQueue, open_machine, reference_of
 
     module = _module(kernel)
     wanted = shapes_of(module, shape, shapes)
     name = module.check_dtype(dtype)
     space = required(f"space of kernel {module.name}", module.space)
-    asked = Asked(effort, strategy, objective, devices, seconds, compiles, timings)
-    queue = Queue(module, name, space, reference_of(kernel))
+    asked = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings)
+    queue = TuningQueue(module, name, space, reference_of(kernel))
     tiles = tiles or bool(queue.tuner and queue.tuner.options.choices.get("tiles"))
     options = asked.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     problems = queue.check(wanted)
@@ -125,10 +125,10 @@ def _write(results: Sequence[TuneResult], output: Path | None, *, as_json: bool)
         write_result(results_table(results, costs), output)
 
 
-def _costs(results: Sequence[TuneResult]) -> dict[str, Sequence[Cost]]:
+def _costs(results: Sequence[TuneResult]) -> dict[str, Sequence[CostRow]]:
     """What the finalists' launches cost, by run, where more than time counts."""
     folder = Settings.from_environment().runs_dir
-    costs: dict[str, Sequence[Cost]] = {}
+    costs: dict[str, Sequence[CostRow]] = {}
     for result in results:
         # A trace that could not be written was warned of when the run began.
         if result.run is not None and (path := folder / f"{result.run}.jsonl").is_file():

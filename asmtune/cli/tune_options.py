@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TuneRequest:
     """The options of the same names, as they were given."""
 
     effort: str = "balanced"

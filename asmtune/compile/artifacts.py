@@ -18,7 +18,7 @@ from typing import Final, Self
 
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
-from asmtune.compile import artifact_codec as entries
+from asmtune.compile import artifact_codec
 from asmtune.compile.fallback_dir import StandIns, storage_errors
 from asmtune.core.records.artifacts import Artifact, Failure
 
@@ -107,7 +107,7 @@ class ArtifactCache:
         Raises:
             StoreError: the folder cannot be written.
         """
-        if (data := entries.encoded(outcome)) is not None:
+        if (data := artifact_codec.encoded(outcome)) is not None:
             put_into(self.folders[-1], digest, data)
 
     def keep(self, digest: str, data: bytes) -> None:
@@ -171,7 +171,7 @@ def get_from(folder: Path, digest: str) -> Artifact | Failure | None:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
-    found = entries.decoded(data)
+    found = artifact_codec.decoded(data)
     # A folder that is read-only serves all the same.
     with contextlib.suppress(OSError):
         if found is None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
-from asmtune.compile.lower import Request
+from asmtune.compile.lower import LowerRequest
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 
-Pair = tuple[int, Request | Failure]
+Pair = tuple[int, LowerRequest | Failure]
 """A config's position, with its request."""
 
-Lower = Callable[[Config], Request | Failure]
+Lower = Callable[[Config], LowerRequest | Failure]
 K = TypeVar("K", bound=Hashable)
 
 
@@ -28,7 +28,7 @@ def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
         for position in positions:
             request = lower(configs[position])
             # Without a product in a loop stages change nothing.
-            pipelined = isinstance(request, Request) and request.has_dot
+            pipelined = isinstance(request, LowerRequest) and request.has_dot
             stages = configs[position].num_stages if pipelined else 0
             found.setdefault(stages, []).append((position, request))
         yield from found.values()

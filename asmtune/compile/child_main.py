@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO
 
 from asmtune.base.processes import die_with_parent, own_stdout
 from asmtune.compile.ir_override import MLIR, edited, ttgir_of
-from asmtune.compile.stages import Run, toolchain_of
+from asmtune.compile.stages import StageRun, toolchain_of
 from asmtune.core.ir_overrides import Override
 from asmtune.core.records.artifacts import Failure
 
@@ -46,7 +46,7 @@ class BackEnd:
 
     def build(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """The artifact of a request as JSON values, or the failure."""
-        run = Run(request, self._say)
+        run = StageRun(request, self._say)
         outputs = self._outputs(request, run)
         if isinstance(outputs, Failure):
             return outputs
@@ -61,7 +61,7 @@ class BackEnd:
             "seconds": run.seconds,
         }
 
-    def _outputs(self, request: Mapping[str, Any], run: Run) -> dict[str, str] | Failure:
+    def _outputs(self, request: Mapping[str, Any], run: StageRun) -> dict[str, str] | Failure:
         """TTGIR and PTX of a request, edited ones where it has them, or the failure."""
         module = run.ttgir()
         if isinstance(module, Failure):
@@ -93,7 +93,7 @@ class BackEnd:
         return made
 
     def _sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        run = Run(request, self._say)
+        run = StageRun(request, self._say)
         module = run.ttgir()
         override = request.get("override")
         if override is not None and override["stage"] in MLIR:
@@ -106,7 +106,9 @@ class BackEnd:
             return allocated
         return {"ttgir": ttgir, "metadata": {**run.metadata, **allocated}}
 
-    def _ptx(self, ttgir: str, module: Any, options: Mapping[str, Any], run: Run) -> str | Failure:
+    def _ptx(
+        self, ttgir: str, module: Any, options: Mapping[str, Any], run: StageRun
+    ) -> str | Failure:
         # Warp specialisation shares registers out among warps by the cap.
         shareable = "ttg.warp_specialize" not in ttgir
         rest = {k: v for k, v in options.items() if k not in _LINKED_FROM_PTX}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from asmtune.compile.stages import Run
+from asmtune.compile.stages import StageRun
 from asmtune.core.ir_overrides import STAGES, Override
 from asmtune.core.records.artifacts import Failure
 from asmtune.ir.asm.entry import entries
@@ -22,7 +22,7 @@ _FROM_TTGIR: Final = ("llir", "ptx")
 
 
 def edited(
-    override: Override, own: Mapping[str, str], metadata: Mapping[str, Any], run: Run
+    override: Override, own: Mapping[str, str], metadata: Mapping[str, Any], run: StageRun
 ) -> dict[str, str] | Failure:
     """TTGIR and PTX with a file in the place of one of them, or why it cannot be there.
 
@@ -50,7 +50,7 @@ def edited(
     return refused or {"ttgir": ttgir, "ptx": made}
 
 
-def ttgir_of(override: Override, run: Run) -> Any:
+def ttgir_of(override: Override, run: StageRun) -> Any:
     """The TTGIR module of a file of Triton's IR, or the failure."""
     module = run.parse(override.stage, override.text)
     if override.stage == "ttgir" or isinstance(module, Failure):

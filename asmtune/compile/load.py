@@ -23,7 +23,7 @@ from asmtune.core.records.artifacts import Artifact, Failure
 
 
 @dataclass(frozen=True)
-class Launch:
+class LoadedLaunch:
     """One config of a problem, ready to run.
 
     Attributes:
@@ -103,7 +103,7 @@ def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
 
 def load_cached(
     lowering: Lowering, config: Config, cache: ArtifactCache, digest: str | None
-) -> tuple[Artifact, Launch] | Failure:
+) -> tuple[Artifact, LoadedLaunch] | Failure:
     """A config's compiled artifact, found by its digest, and a launch of it.
 
     An artifact that the cache has dropped meanwhile is a failure of kind "lost".
@@ -117,7 +117,7 @@ def load_cached(
     return launch if isinstance(launch, Failure) else (artifact, launch)
 
 
-def load(lowering: Lowering, config: Config, artifact: Artifact) -> Launch | Failure:
+def load(lowering: Lowering, config: Config, artifact: Artifact) -> LoadedLaunch | Failure:
     """Makes a launch of a compiled config with its problem's own arguments.
 
     Nothing reaches the GPU before the first `run`.
@@ -130,7 +130,7 @@ def load(lowering: Lowering, config: Config, artifact: Artifact) -> Launch | Fai
 
 def launch_of(
     binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
-) -> Launch:
+) -> LoadedLaunch:
     """Makes a launch of a binary.
 
     Args:
@@ -149,7 +149,7 @@ def launch_of(
         if pre_hook is not None:
             pre_hook(values)
 
-    return Launch(prepare, run)
+    return LoadedLaunch(prepare, run)
 
 
 def handle(binary: Binary) -> Any:

@@ -34,7 +34,7 @@ descriptors that all configs share. Whoever needs them as they are holds it mean
 
 
 @dataclass(frozen=True)
-class Request:
+class LowerRequest:
     """All that a back end needs: no user code, no GPU.
 
     Attributes:
@@ -96,7 +96,7 @@ class Lowering:
         self._ttir: dict[tuple[str, str], str | Failure] = {}
         self._depends: dict[str, frozenset[str]] = {}
 
-    def request(self, config: Config) -> Request | Failure:
+    def request(self, config: Config) -> LowerRequest | Failure:
         """The request for one config, or why the front end refuses it.
 
         Raises:
@@ -118,7 +118,7 @@ class Lowering:
         ttir = self._lower(specialised, options)
         if isinstance(ttir, Failure):
             return ttir
-        return Request(ttir, options, self.machine, self._environment, override)
+        return LowerRequest(ttir, options, self.machine, self._environment, override)
 
     def specialise(self, config: Config) -> Specialised | Failure:
         """The kernel's source as Triton would specialise it for a launch."""

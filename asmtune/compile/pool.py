@@ -16,13 +16,13 @@ from typing import Any, Final, Generic, TypeVar
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache, Place
 from asmtune.compile.batching import Pair, families, tiles
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.sandbox import borrowed
 from asmtune.compile.worker import (
-    Compiled,
+    CompiledConfig,
+    CompileJob,
     Done,
     Item,
-    Job,
     Maker,
     Outcome,
     Site,
@@ -62,8 +62,8 @@ class Hooks(Generic[R]):
     """
 
     read: Callable[[Any], R]
-    admit: Callable[[Config, Request], Failure | None]
-    known: MutableMapping[str, Compiled[R] | Failure] = field(default_factory=dict)
+    admit: Callable[[Config, LowerRequest], Failure | None]
+    known: MutableMapping[str, CompiledConfig[R] | Failure] = field(default_factory=dict)
 
 
 def compile_configs(
@@ -152,7 +152,7 @@ class _Flow(Generic[R]):
 
     def _jobs(
         self, configs: Sequence[Config], cache: ArtifactCache, place: Place, flag: Path
-    ) -> Iterator[Job[R]]:
+    ) -> Iterator[CompileJob[R]]:
         """Shares, lowered only when a worker is about to be free."""
         for share in self._shares(configs):
             fresh = []
@@ -166,7 +166,9 @@ class _Flow(Generic[R]):
                     entry = None if self.workers.is_local else cache.raw(digest)
                     fresh.append(Item(position, request, entry))
             if fresh:
-                yield Job(tuple(fresh), self.make, self.hooks.read, self.settings, place, flag)
+                yield CompileJob(
+                    tuple(fresh), self.make, self.hooks.read, self.settings, place, flag
+                )
 
     def _shares(self, configs: Sequence[Config]) -> Iterator[list[Pair]]:
         if self.make is built:
@@ -178,7 +180,7 @@ class _Flow(Generic[R]):
 
         return tiles(configs, self._request, most)
 
-    def _request(self, config: Config) -> Request | Failure:
+    def _request(self, config: Config) -> LowerRequest | Failure:
         request = self.lowering.request(config)
         if isinstance(request, Failure):
             return request
@@ -208,7 +210,7 @@ def warm(
     return thread
 
 
-def compile_one(request: Request, settings: Settings) -> Artifact | Failure:
+def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure:
     """Compiles one request here and now, in this process's own child.
 
     Raises:
@@ -219,7 +221,7 @@ def compile_one(request: Request, settings: Settings) -> Artifact | Failure:
     return made
 
 
-def sketch_one(request: Request, settings: Settings) -> Sketch | Failure:
+def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
     """Compiles one request as far as LLVM, here and now, in this process's own child.
 
     Raises:
@@ -230,7 +232,7 @@ def sketch_one(request: Request, settings: Settings) -> Sketch | Failure:
     return made
 
 
-def _one(make: Maker, request: Request, settings: Settings) -> Artifact | Sketch | Failure:
+def _one(make: Maker, request: LowerRequest, settings: Settings) -> Artifact | Sketch | Failure:
     cache = ArtifactCache.of(settings)
     place = cache.prepare()
     with borrowed(settings.compile_memory_bytes) as sandbox:

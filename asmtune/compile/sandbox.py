@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from asmtune.base.processes import start
-from asmtune.compile.lower import Request
+from asmtune.compile.lower import LowerRequest
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk
@@ -63,7 +63,7 @@ class Sandbox:
         self._lock = threading.Lock()
 
     def compile(
-        self, request: Request, timeout_s: float, flag: Path | None = None
+        self, request: LowerRequest, timeout_s: float, flag: Path | None = None
     ) -> Artifact | Failure:
         """Compiles within `timeout_s` seconds, the child's start not counted.
 
@@ -83,7 +83,7 @@ class Sandbox:
         return _artifact(request, built)
 
     def sketch(
-        self, request: Request, timeout_s: float, flag: Path | None = None
+        self, request: LowerRequest, timeout_s: float, flag: Path | None = None
     ) -> Sketch | Failure:
         """Compiles as far as LLVM, like `compile`."""
         made = self._ask(_message(request, sketch=True), timeout_s, flag)
@@ -218,7 +218,7 @@ class Sandbox:
         return Failure(stage, "crash", f"the compiler died with {cause}{last}")
 
 
-def _message(request: Request, *, sketch: bool) -> dict[str, Any]:
+def _message(request: LowerRequest, *, sketch: bool) -> dict[str, Any]:
     return {
         "ttir": request.ttir,
         "options": request.options,
@@ -228,7 +228,7 @@ def _message(request: Request, *, sketch: bool) -> dict[str, Any]:
     }
 
 
-def _artifact(request: Request, built: dict[str, Any]) -> Artifact:
+def _artifact(request: LowerRequest, built: dict[str, Any]) -> Artifact:
     return Artifact(
         digest=request.digest,
         entry=built["entry"],
@@ -240,12 +240,12 @@ def _artifact(request: Request, built: dict[str, Any]) -> Artifact:
     )
 
 
-def _of_file(failure: Failure, request: Request) -> Failure:
+def _of_file(failure: Failure, request: LowerRequest) -> Failure:
     """A failure that says which hand-edited file it is of, if the request has one."""
     return failure if request.override is None else request.override.failed(failure)
 
 
-def _arch(request: Request) -> str:
+def _arch(request: LowerRequest) -> str:
     return f"sm_{request.machine[1]}"
 
 

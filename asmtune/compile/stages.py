@@ -12,7 +12,7 @@ from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 
 
-class Run:
+class StageRun:
     """The stages of one request, each announced before it begins and timed.
 
     Attributes:

@@ -22,7 +22,7 @@ _PATIENCE_S: Final = 10.0
 """A worker starts in 1 s; one that never does is not waited for."""
 
 
-class Run:
+class WorkerRun:
     """One use of the workers, until it is stopped.
 
     Attributes:
@@ -90,7 +90,7 @@ class Source(Generic[T]):
             workers, or drop the error if no task is out.
     """
 
-    def __init__(self, tasks: Iterator[T], run: Run) -> None:
+    def __init__(self, tasks: Iterator[T], run: WorkerRun) -> None:
         self._tasks, self._numbers, self._run = tasks, count(), run
         self._lock = threading.Lock()
         self.out: dict[int, T] = {}

@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 from asmtune.base.errors import CompileError, ParseError, StoreError
 from asmtune.base.fingerprint import version_of
 from asmtune.base.settings import Settings
-from asmtune.compile import artifact_codec as entries
+from asmtune.compile import artifact_codec
 from asmtune.compile.artifacts import Place, get_from, put_into
-from asmtune.compile.lower import Request
+from asmtune.compile.lower import LowerRequest
 from asmtune.compile.sandbox import GivenUpError, Sandbox, borrowed
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
@@ -22,14 +22,14 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Compiled(Generic[R]):
+class CompiledConfig(Generic[R]):
     """A config that compiled: where its artifact lies, and what was read off it."""
 
     digest: str
     reading: R
 
 
-Outcome = Compiled[R] | Failure
+Outcome = CompiledConfig[R] | Failure
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Item:
     """
 
     position: int
-    request: Request
+    request: LowerRequest
     entry: bytes | None = None
 
 
@@ -68,7 +68,7 @@ Maker = Callable[[Item, "Site"], Made]
 
 
 @dataclass(frozen=True)
-class Job(Generic[R]):
+class CompileJob(Generic[R]):
     """A worker's share, in an order in which items reuse what others made.
 
     Attributes:
@@ -109,7 +109,7 @@ class Site:
     def lookup(self, item: Item) -> Artifact | Failure | None:
         """What is known of an item already."""
         if item.entry is not None:
-            return entries.decoded(item.entry)
+            return artifact_codec.decoded(item.entry)
         for folder in self.place.folders if self.place else ():
             with contextlib.suppress(StoreError):
                 if (found := get_from(folder, item.request.digest)) is not None:
@@ -117,7 +117,7 @@ class Site:
         return None
 
 
-def work(job: Job[R]) -> list[Done[R]]:
+def work(job: CompileJob[R]) -> list[Done[R]]:
     """What became of each item of a job, up to where it was given up.
 
     Raises:
@@ -140,20 +140,20 @@ def work(job: Job[R]) -> list[Done[R]]:
     return done
 
 
-def lost(job: Job[R]) -> list[Done[R]]:
+def lost(job: CompileJob[R]) -> list[Done[R]]:
     """What became of the items of a job whose worker died, twice."""
     detail = "the worker died, of what it read or for want of memory"
     return [Done(item.position, Failure("start", "crash", detail)) for item in job.items]
 
 
-def _done(item: Item, job: Job[R], site: Site) -> Done[R]:
+def _done(item: Item, job: CompileJob[R], site: Site) -> Done[R]:
     if job.flag.exists():
         raise GivenUpError
     made, entry = job.make(item, site)
     if isinstance(made, Failure):
         return Done(item.position, made, entry)
     try:
-        return Done(item.position, Compiled(made.digest, job.read(made)), entry)
+        return Done(item.position, CompiledConfig(made.digest, job.read(made)), entry)
     except ParseError as error:
         return Done(item.position, Failure("read", "parse", str(error)), entry)
 
@@ -165,7 +165,7 @@ def built(item: Item, site: Site) -> Made:
         return known, None
     request = item.request
     outcome = site.sandbox.compile(request, site.settings.compile_timeout_s, site.flag)
-    entry = entries.encoded(outcome)
+    entry = artifact_codec.encoded(outcome)
     if entry is not None and site.place is not None:
         with contextlib.suppress(StoreError):
             put_into(site.place.folders[-1], request.digest, entry)

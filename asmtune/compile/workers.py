@@ -18,7 +18,7 @@ from joblib.externals.loky.process_executor import ShutdownExecutorError
 from joblib.parallel import get_active_backend
 
 from asmtune.base.errors import AsmtuneError
-from asmtune.compile.tasks import Numbered, Run, Source, Together
+from asmtune.compile.tasks import Numbered, Source, Together, WorkerRun
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,7 +44,7 @@ class Workers:
         self._backend: Any = backend
         self.is_local = type(backend).__module__ == _LOCAL
         self._n_jobs = asked if asked is not None else jobs if self.is_local else -1
-        self._runs: set[Run] = set()
+        self._runs: set[WorkerRun] = set()
         self._kept: Any = None
 
     @property
@@ -77,10 +77,10 @@ class Workers:
 
         Args:
             work: a function of a module.
-            tasks: what it is given, by the flag of `Run` that it is to look at.
+            tasks: what it is given, by the flag of `WorkerRun` that it is to look at.
             lost: the result of a task that killed the worker that was at it.
         """
-        run = Run()
+        run = WorkerRun()
         self._runs.add(run)
         try:
             yield from self._survive(work, Source(tasks(run.flag), run), lost, run)
@@ -107,7 +107,7 @@ class Workers:
             run.stop()
 
     def _survive(
-        self, work: Callable[[T], R], source: Source[T], lost: Callable[[T], R], run: Run
+        self, work: Callable[[T], R], source: Source[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
         """Goes on after a worker died; the tasks that it may have died of run one by one."""
         while not run.stopped:
@@ -130,7 +130,7 @@ class Workers:
             raise source.error
 
     def _one_by_one(
-        self, work: Callable[[T], R], source: Source[T], lost: Callable[[T], R], run: Run
+        self, work: Callable[[T], R], source: Source[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
         """What was out when a worker died, so that who kills a worker is known."""
         while source.out and not run.stopped:
@@ -146,7 +146,7 @@ class Workers:
             del source.out[number]
 
     def _results(
-        self, work: Callable[[Any], Any], tasks: Iterator[Any], run: Run
+        self, work: Callable[[Any], Any], tasks: Iterator[Any], run: WorkerRun
     ) -> Generator[Any, None, None]:
         call = delayed(work)
         if not self._gives_generators:
@@ -162,7 +162,7 @@ class Workers:
             self._end(results, run)
             raise
 
-    def _end(self, results: Generator[Any, None, None], run: Run) -> None:
+    def _end(self, results: Generator[Any, None, None], run: WorkerRun) -> None:
         """Ends tasks that nobody waits for.
 
         On this machine they are told to; joblib would kill the workers, under other threads'

@@ -49,7 +49,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Decision:
+class TermChange:
     """One term of the predicted time, with the numbers that make it.
 
     Attributes:
@@ -79,7 +79,7 @@ class Comparison:
     other: Verdict
     other_is: str
     terms: tuple[Pair, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[TermChange, ...] = ()
     resources: tuple[Pair, ...] = ()
     measured_us: tuple[float | None, float | None] = (None, None)
 
@@ -108,7 +108,7 @@ def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Com
         other_is,
         terms=terms,
         decisions=tuple(
-            Decision(part, _differing(_causes(names), own.features, other.features))
+            TermChange(part, _differing(_causes(names), own.features, other.features))
             for part, names in telling
         ),
         resources=_differing(RESOURCES, own.features, other.features),

@@ -11,7 +11,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.values import to_json
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.features.registry import Reading
+from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.advice import Suggestion, nearest, suggestions
 from asmtune.predict.score.roofline import predict, terms_us
 from asmtune.report.code.model import CodeView
@@ -43,7 +43,7 @@ class Explained:
     target: Target
     suggestions: tuple[Suggestion, ...] = ()
     comparison: Comparison | None = None
-    reading: Reading | None = None
+    reading: ConfigReading | None = None
     code: Code | None = None
     other_code: Code | None = None
     guesses: tuple[str, ...] = ()

@@ -12,12 +12,12 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.features.registry import Reading
+from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.advice import Suggestion
 from asmtune.report.cells import changes, number, plain_table
 from asmtune.report.code.model import CodeView
 from asmtune.report.code_tables import classes_table, hot_loop
-from asmtune.report.comparison import Comparison, Decision, Pair
+from asmtune.report.comparison import Comparison, Pair, TermChange
 from asmtune.report.explained import Explained
 from asmtune.report.quantities import CAUSES, QUANTITIES, amount
 
@@ -140,7 +140,7 @@ def _times(own: float | None, other: float | None) -> str:
     return f"{told}: {abs(own - other):.1f} us {word} ({abs(own / other - 1):.0%})"
 
 
-def _decision(decision: Decision) -> str:
+def _decision(decision: TermChange) -> str:
     """`+9.1 us waiting that nothing hides (12.3 against 3.2): programs an SM holds 2 against 3`."""
     term = decision.term
     told = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
@@ -159,7 +159,7 @@ def _pairs(pairs: tuple[Pair, ...]) -> Table:
     return table
 
 
-def _resources(reading: Reading) -> Table:
+def _resources(reading: ConfigReading) -> Table:
     table = Table(title="Resources", title_justify="left", show_edge=False, show_header=False)
     table.add_column(justify="right")
     table.add_column()

@@ -11,7 +11,7 @@ from rich.text import Text
 from asmtune.core.records.values import to_json
 from asmtune.report.cells import number, one_line, plain_table, words
 from asmtune.report.documents import document_text
-from asmtune.studies.regression.findings import VERDICTS, Check, Finding
+from asmtune.studies.regression.findings import VERDICTS, Check, CheckFinding
 
 CHECK_FORMAT: Final = "asmtune-check"
 
@@ -67,7 +67,7 @@ def check_json(check: Check) -> str:
     )
 
 
-def ordered(findings: Sequence[Finding]) -> list[Finding]:
+def ordered(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
     """By verdict, and the greatest change first."""
     return sorted(findings, key=lambda f: (VERDICTS.index(f.verdict), -abs((f.ratio or 1) - 1)))
 
@@ -88,12 +88,12 @@ def _lines(check: Check) -> Iterator[str]:
     yield f"{_sentence(check)} ({check.terms.words})"
 
 
-def _name(finding: Finding) -> str:
+def _name(finding: CheckFinding) -> str:
     subject = finding.subject
     return f"{one_line(subject.kernel)} {words(subject.shape)} {one_line(subject.dtype)}"
 
 
-def _cells(finding: Finding) -> tuple[str, ...]:
+def _cells(finding: CheckFinding) -> tuple[str, ...]:
     subject = finding.subject
     return (
         one_line(subject.kernel),
@@ -107,7 +107,7 @@ def _cells(finding: Finding) -> tuple[str, ...]:
     )
 
 
-def _markdown_table(findings: Sequence[Finding]) -> str:
+def _markdown_table(findings: Sequence[CheckFinding]) -> str:
     heads = (*_HEADINGS, "remark")
     rows = [(*_cells(finding), one_line(finding.remark)) for finding in findings]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * 4 + "---:|" * 4 + "---|"]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from asmtune.report.documents import document_text
 from asmtune.store.trace.json_codec import encoded
-from asmtune.studies.roofline.points import Chart, Entry, Point
+from asmtune.studies.roofline.points import Chart, ChartEntry, Point
 
 FORMAT: Final = "asmtune-roofline"
 
@@ -35,7 +35,7 @@ def chart_json(chart: Chart) -> str:
     )
 
 
-def _entry(chart: Chart, entry: Entry) -> dict[str, Any]:
+def _entry(chart: Chart, entry: ChartEntry) -> dict[str, Any]:
     return {
         "kernel": entry.kernel,
         "shape": encoded(entry.shape),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asmtune.report.label_places import Box, Label, places
 from asmtune.report.roofline_names import MOST_LABELS, compute_name, compute_roofs, labels, summary
 from asmtune.report.roofline_window import Window, points_of
-from asmtune.studies.roofline.points import Chart, Entry, Point
+from asmtune.studies.roofline.points import Chart, ChartEntry, Point
 from asmtune.studies.roofline.roofs import Roof
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Drawing:
         turned: dict[str, Any] = {"rotation": angle, "rotation_mode": "anchor", "va": "bottom"}
         return self._axes.text(*place, roof.label, **turned)
 
-    def _entry(self, entry: Entry) -> None:
+    def _entry(self, entry: ChartEntry) -> None:
         after = self._window.place(entry.after)
         if entry.before is not None and entry.moved:
             before = self._window.place(entry.before)

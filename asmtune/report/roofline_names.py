@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.report.cells import words
-from asmtune.studies.roofline.points import Chart, Entry
+from asmtune.studies.roofline.points import Chart, ChartEntry
 from asmtune.studies.roofline.roofs import VECTOR, Roof
 
 MOST_LABELS: Final = 40
 """Launches beyond have no label: there is no room for more."""
 
 
-def labels(entries: Sequence[Entry]) -> list[str]:
+def labels(entries: Sequence[ChartEntry]) -> list[str]:
     """Each launch's kernel, what of its shape tells it from the kernel's others, its speed-up."""
     return [_label(entry, [e for e in entries if e.kernel == entry.kernel]) for entry in entries]
 
 
-def _label(entry: Entry, alike: Sequence[Entry]) -> str:
+def _label(entry: ChartEntry, alike: Sequence[ChartEntry]) -> str:
     differs: Mapping[str, Any] = {
         name: value
         for name, value in entry.shape.items()

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from asmtune.report.cells import dtype_words, number, one_line, plain_table, words
-from asmtune.studies.roofline.points import Chart, Entry, Point
+from asmtune.studies.roofline.points import Chart, ChartEntry, Point
 
 _HEADINGS: Final = (
     *("kernel", "shape", "dtypes", "", "time is", "roof"),
@@ -41,7 +41,7 @@ def chart_table(chart: Chart) -> Group:
     return Group(table, Text(_HOW, "dim"), *roofs, *notes, *failed)
 
 
-def _add(table: Table, chart: Chart, entry: Entry) -> None:
+def _add(table: Table, chart: Chart, entry: ChartEntry) -> None:
     name = (one_line(entry.kernel), words(entry.shape), dtype_words(entry.dtypes))
     if entry.before is not None and entry.moved:
         table.add_row(*name, "before", *_cells(chart, entry.before), "")

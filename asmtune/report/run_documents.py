@@ -8,13 +8,13 @@ from typing import Any, Final
 from asmtune.report.documents import document_text
 from asmtune.report.run_facts import funnel_steps, progress_of, seconds_by_stage
 from asmtune.store.trace.json_codec import encoded
-from asmtune.store.trace.run import Run, Summary
+from asmtune.store.trace.run import Summary, TracedRun
 
 RUN_FORMAT: Final = "asmtune-run"
 RUNS_FORMAT: Final = "asmtune-runs"
 
 
-def run_json(run: Run) -> str:
+def run_json(run: TracedRun) -> str:
     """All of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
     compiled = run.compiled()
     timed = [

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from asmtune.store.trace.rows import Timing
-from asmtune.store.trace.run import Run
+from asmtune.store.trace.run import TracedRun
 
 
-class Step(NamedTuple):
+class FunnelLine(NamedTuple):
     """A line of the funnel: what is left or, below 0, what fell there, in configs."""
 
     stage: str
@@ -29,7 +29,7 @@ class Far(NamedTuple):
     expected_gain: float | None
 
 
-def seconds_by_stage(run: Run) -> dict[str, float]:
+def seconds_by_stage(run: TracedRun) -> dict[str, float]:
     """As the run summed them up, or as far as it has come."""
     if run.ending is not None:
         return dict(run.ending.seconds)
@@ -39,28 +39,28 @@ def seconds_by_stage(run: Run) -> dict[str, float]:
     return seconds
 
 
-def funnel_steps(run: Run) -> list[Step]:
+def funnel_steps(run: TracedRun) -> list[FunnelLine]:
     """From the space to the finalists: what each stage passed on, and what fell before it."""
     compiled = run.compiled()
-    steps: list[Step] = []
+    steps: list[FunnelLine] = []
     if run.foreseen is not None:
         steps += _before_compiling(run, run.foreseen.count, len(compiled))
-    steps.append(Step("compiled", "configs", len(compiled)))
+    steps.append(FunnelLine("compiled", "configs", len(compiled)))
     refused = Counter(
         (row.dropped_at, (row.reason or "").partition(":")[0])
         for row in compiled.values()
         if row.dropped_at is not None
     )
-    steps += [Step(stage, what, -fallen) for (stage, what), fallen in refused.most_common()]
+    steps += [FunnelLine(stage, what, -fallen) for (stage, what), fallen in refused.most_common()]
     failed = Counter((f.stage, f.kind) for f in run.failures().values())
-    steps += [Step(*key, -fallen) for key, fallen in failed.most_common()]
-    steps.append(Step("timed", "configs", len(run.timings())))
+    steps += [FunnelLine(*key, -fallen) for key, fallen in failed.most_common()]
+    steps.append(FunnelLine("timed", "configs", len(run.timings())))
     if run.finals:
-        steps.append(Step("finals", "configs", len({row.config for row in run.finals})))
+        steps.append(FunnelLine("finals", "configs", len({row.config for row in run.finals})))
     return steps
 
 
-def progress_of(run: Run) -> list[Far]:
+def progress_of(run: TracedRun) -> list[Far]:
     """How far the run was after each of its trials."""
     found: list[Far] = []
     timed = failed = 0
@@ -72,16 +72,16 @@ def progress_of(run: Run) -> list[Far]:
     return found
 
 
-def _before_compiling(run: Run, candidates: int, compiled: int) -> Iterator[Step]:
-    yield Step("space", "candidates", candidates)
+def _before_compiling(run: TracedRun, candidates: int, compiled: int) -> Iterator[FunnelLine]:
+    yield FunnelLine("space", "candidates", candidates)
     dropped = run.foreseen.dropped if run.foreseen is not None else ()
     for fallen in dropped:
-        yield Step(fallen.stage, fallen.reason, -fallen.count)
+        yield FunnelLine(fallen.stage, fallen.reason, -fallen.count)
     # Caps are read off machine code, so that what has one was not of the space.
     capped = any(p.config.maxnreg for p in run.foreseen.configs) if run.foreseen else False
     added = 0 if capped else sum(config.maxnreg is not None for config in run.compiled())
     left = candidates - sum(fallen.count for fallen in dropped) - (compiled - added)
     if left > 0:
-        yield Step("prediction", "not compiled", -left)
+        yield FunnelLine("prediction", "not compiled", -left)
     if added:
-        yield Step("caps", "added", added)
+        yield FunnelLine("caps", "added", added)

@@ -22,8 +22,8 @@ from asmtune.report.cells import (
     words,
 )
 from asmtune.report.run_facts import funnel_steps, progress_of, seconds_by_stage
-from asmtune.store.trace.rows import Cost, Timing
-from asmtune.store.trace.run import Run, Summary
+from asmtune.store.trace.rows import CostRow, Timing
+from asmtune.store.trace.run import Summary, TracedRun
 
 MOST_ROWS: Final = 25
 """Timed configs that the table shows; JSON has all."""
@@ -31,7 +31,7 @@ MOST_ROWS: Final = 25
 NOT_ENDED: Final = "it did not end: it was killed, or goes on"
 
 
-def run_report(run: Run) -> Group:
+def run_report(run: TracedRun) -> Group:
     """What `asmtune explain RUN` shows."""
     parts: list[RenderableType] = [*_title(run), _seconds(run), _funnel(run)]
     timings = run.timings()
@@ -56,7 +56,7 @@ def run_report(run: Run) -> Group:
     return Group(*parts)
 
 
-def _title(run: Run) -> Iterator[Text]:
+def _title(run: TracedRun) -> Iterator[Text]:
     header = run.header
     what = f" {words(header.shape)} {dtype_words(header.key.dtypes)}"
     yield Text.assemble((one_line(header.kernel), "bold"), what)
@@ -74,7 +74,7 @@ def _title(run: Run) -> Iterator[Text]:
     yield Text(words(told), "dim")
 
 
-def _seconds(run: Run) -> Table:
+def _seconds(run: TracedRun) -> Table:
     table = plain_table("Seconds by stage", ("stage", "s"))
     for stage, seconds in seconds_by_stage(run).items():
         table.add_row(one_line(stage), f"{seconds:.2f}")
@@ -83,7 +83,7 @@ def _seconds(run: Run) -> Table:
     return table
 
 
-def _funnel(run: Run) -> Table:
+def _funnel(run: TracedRun) -> Table:
     table = plain_table("What fell where", ("stage", "reason", "configs"), left=2)
     for step in funnel_steps(run):
         shown = f"+{step.configs}" if step.stage == "caps" else str(step.configs)
@@ -91,7 +91,7 @@ def _funnel(run: Run) -> Table:
     return table
 
 
-def _progress(run: Run) -> Table:
+def _progress(run: TracedRun) -> Table:
     headings = ("at s", "compiled", "timed", "failed", "best us", "next batch saves")
     table = plain_table("How far it was after each trial", headings, left=0)
     for far in progress_of(run):
@@ -101,7 +101,7 @@ def _progress(run: Run) -> Table:
     return table
 
 
-def _timed(run: Run, timings: Mapping[Config, Timing]) -> Table:
+def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
     """The fastest configs and the default, with what was told of each before."""
     axes, compiled = varying(list(timings)), run.compiled()
     places = {config: place for place, config in enumerate(timings, 1)}
@@ -133,13 +133,13 @@ def _timed(run: Run, timings: Mapping[Config, Timing]) -> Table:
     return table
 
 
-def _place(run: Run, config: Config, place: int) -> str:
+def _place(run: TracedRun, config: Config, place: int) -> str:
     won = run.ending is not None and config == run.ending.winner
     mark = "winner " if won else "default " if config == run.header.default else ""
     return f"{mark}{place}"
 
 
-def _compared(run: Run, timings: Mapping[Config, Timing]) -> Iterator[Text]:
+def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text]:
     """The winner against the default, in microseconds and axis by axis."""
     default, ending = run.header.default, run.ending
     if ending is not None and ending.winner is not None:
@@ -183,7 +183,7 @@ def runs_table(runs: Sequence[Summary]) -> Table:
     return table
 
 
-def costs_table(costs: Iterable[Cost]) -> Table:
+def costs_table(costs: Iterable[CostRow]) -> Table:
     """Time, energy and memory of a launch; a star where no other is better in everything."""
     title = "Costs of a launch; * where no other config is better in everything"
     table = plain_table(title, ("", "config", "us", "mJ", "memory KiB a program"), left=2)

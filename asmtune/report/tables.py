@@ -9,9 +9,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from asmtune.core.config import varying
 from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.records.verdicts import Verdict
-from asmtune.report.cells import varying
 from asmtune.studies.replay.results import CUTS, ReplayReport, ScorerResult
 
 COLUMNS: Final = {

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.report.cells import one_line, words
-from asmtune.studies.regression.history import Entry, Level
+from asmtune.studies.regression.history import HistoryEntry, Level
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 
@@ -40,7 +40,7 @@ def check_figure(path: Path) -> None:
         raise InputError("--figure needs matplotlib: pip install 'asmtune[figures]'") from error
 
 
-def trend_figure(history: Sequence[Entry], slower: Sequence[str], form: str) -> bytes:
+def trend_figure(history: Sequence[HistoryEntry], slower: Sequence[str], form: str) -> bytes:
     """A panel a kernel, a line a shape and dtype: its time against the median of all its runs.
 
     A band spans the medians of the processes; a ring marks what the last run is slower in.
@@ -82,7 +82,7 @@ def trend_figure(history: Sequence[Entry], slower: Sequence[str], form: str) -> 
 Line = list[tuple[int, Level]]
 
 
-def _panels(history: Sequence[Entry]) -> dict[str, dict[str, Line]]:
+def _panels(history: Sequence[HistoryEntry]) -> dict[str, dict[str, Line]]:
     """Levels with the numbers of their runs, by kernel and identity."""
     panels: dict[str, dict[str, Line]] = {}
     for place, entry in enumerate(history):
@@ -117,7 +117,7 @@ def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -
         axis.legend(frameon=False, fontsize=6)
 
 
-def _name_runs(axis: Any, history: Sequence[Entry]) -> None:
+def _name_runs(axis: Any, history: Sequence[HistoryEntry]) -> None:
     """Some runs by their labels, or else the day."""
     step = max(1, math.ceil(len(history) / _LABELS))
     at = list(range(0, len(history), step))

@@ -14,7 +14,7 @@ from asmtune.report.cells import count, dtype_words, number, one_line, plain_tab
 from asmtune.report.documents import document_text
 from asmtune.report.runs import costs_table
 from asmtune.store.trace.json_codec import encoded
-from asmtune.store.trace.rows import Cost
+from asmtune.store.trace.rows import CostRow
 from asmtune.studies.replay.results import geometric_mean
 from asmtune.tuning.options import TuneResult
 
@@ -32,7 +32,7 @@ def speedup_of(result: TuneResult) -> float | None:
 
 
 def results_table(
-    results: Sequence[TuneResult], costs: Mapping[str, Sequence[Cost]] | None = None
+    results: Sequence[TuneResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> Group:
     """A line a problem: best config, times, what it took; then the whole in a sentence.
 
@@ -81,7 +81,7 @@ def summary(results: Sequence[TuneResult]) -> str:
 
 
 def results_json(
-    results: Sequence[TuneResult], costs: Mapping[str, Sequence[Cost]] | None = None
+    results: Sequence[TuneResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> str:
     """What became of each problem: `{"format", "version", "results": [...]}`; as the table."""
     rows = [

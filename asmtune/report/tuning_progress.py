@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from asmtune.tuning.search.state import State
 
 
-class Clock:
+class TimeEstimate:
     """How long a command still takes, as far as that can be told.
 
     A search ends when it finds no more, so that what is left of the first is a bound: its limit
@@ -82,7 +82,7 @@ class TuningProgress:
     """A line of progress, and a line for each problem that is done.
 
     Where stderr is no terminal only the latter is shown. Use as a context manager, within which
-    warnings take one line each; it is an `asmtune.tuning.run_log.Audience` and an
+    warnings take one line each; it is an `asmtune.tuning.run_log.RunListener` and an
     `asmtune.predict.prune.Progress`.
 
     Args:
@@ -106,7 +106,7 @@ class TuningProgress:
             transient=True,
         )
         self._task = self._progress.add_task("", total=problems, status="")
-        self._clock = Clock(problems, limit_s)
+        self._clock = TimeEstimate(problems, limit_s)
         self._stage = self._counts = ""
         self._step, self._steps = 0, 0
         self._exit = ExitStack()

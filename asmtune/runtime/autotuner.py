@@ -16,14 +16,14 @@ from asmtune.core.config import Config
 from asmtune.core.problem import heuristic_rules
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.runtime.calls import Call
+from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.checks import check_decorated
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.backends import Backend, Launcher, backend
 from asmtune.runtime.launch.kinds import kinds, machine
-from asmtune.runtime.launch.layout import Layout, layout_of
-from asmtune.runtime.launch.planning import Launched, plan_of, quiet_lists
+from asmtune.runtime.launch.layout import ParameterLayout, layout_of
+from asmtune.runtime.launch.planning import TritonLaunch, plan_of, quiet_lists
 from asmtune.runtime.misses.answers import Choice
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.runtime.torch.dynamo_fixes import correct_dynamo
@@ -163,7 +163,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> list[Any]:
         """Compiles without a launch: the key's config where one is known, else all candidates."""
-        call = Call(grid, args, kwargs, self.arg_names)
+        call = KernelCall(grid, args, kwargs, self.arg_names)
         configs = self._chooser.candidates(call)
         return [
             self.fn.warmup(*args, grid=grid, **kwargs, **config.all_kwargs()) for config in configs
@@ -183,22 +183,22 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             layout.names, layout.modes, layout.functions, kinds(), machine(), quiet, self._launch
         )
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> ParameterLayout:
         """Empty, so that every launch is slow, where the launcher cannot know all that decides.
 
         That is under the interpreter, for kernels of too many parameters, and where
         `@triton.heuristics` underneath add arguments to each launch.
         """
         if self.fn is not self._function or not hasattr(self._function, "params"):
-            return Layout((), b"")
+            return ParameterLayout((), b"")
         plain = [part.name for part in self._chooser.parts if part.function is None]
         functions = [(p.function, p.needs) for p in self._chooser.parts if p.function is not None]
         layout = layout_of(self._function.params, plain, functions)
-        return layout if layout.fits else Layout((), b"")
+        return layout if layout.fits else ParameterLayout((), b"")
 
     def _launch(self, grid: Any, args: Any, kwargs: Any, key: Any, held: Any) -> Any:
         """The slow path: chooses, lets Triton launch, and plans the next launch of the key."""
-        call = Call(grid, args, kwargs, self.arg_names)
+        call = KernelCall(grid, args, kwargs, self.arg_names)
         choice = self._chooser.choose(call)
         config = choice.config
         self._note(choice)
@@ -209,7 +209,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         with nullcontext() if hasattr(self._function, "params") else _INTERPRETER:
             compiled = self.fn.run(*args, grid=checked, warmup=False, **kwargs, **chosen)
         if key is not None and choice.final:
-            launched = Launched(self._function, compiled, call.arguments, chosen, config)
+            launched = TritonLaunch(self._function, compiled, call.arguments, chosen, config)
             plan = plan_of(self._part, launched, kinds().tensors)
             if plan is not None:
                 self._launcher.keep(key, plan, held)

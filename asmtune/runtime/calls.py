@@ -11,7 +11,7 @@ from asmtune.core.problem import GRID_LIMITS
 _SCALARS: Final = frozenset({bool, int, float, str, type(None)})
 
 
-class Call:
+class KernelCall:
     """A launch as it was called.
 
     Attributes:
@@ -35,7 +35,7 @@ class Call:
         self.arguments = {**self.placed, **named}
 
 
-def memory_key(call: Call, values: Mapping[str, Any]) -> tuple[Any, ...]:
+def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Values of the key and dtypes, as in Triton's cache, with names and the device.
 
     Args:
@@ -74,7 +74,7 @@ def is_capturing() -> bool:
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
-class Memory(dict[tuple[Any, ...], Any]):
+class ConfigCache(dict[tuple[Any, ...], Any]):
     """`kernel.cache`: configs by key.
 
     Programs clear `triton.autotune`'s to tune anew, or put a config of theirs into it; both

@@ -18,10 +18,10 @@ from asmtune.core.keys.reading import values
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.runtime.calls import Call, Memory, is_capturing, is_usual_grid, memory_key
+from asmtune.runtime.calls import ConfigCache, KernelCall, is_capturing, is_usual_grid, memory_key
 from asmtune.runtime.checks import by_place, check_launch, check_space, has_programs, launch_options
 from asmtune.runtime.device_checks import check_places
-from asmtune.runtime.events import Met, Notices, announce, tell
+from asmtune.runtime.events import KeyResolved, Notices, announce, emit
 from asmtune.runtime.misses.answers import Choice, Miss
 from asmtune.runtime.misses.resolver import Resolver
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
@@ -50,7 +50,7 @@ class Chooser:
         self.parts = key_parts(
             options.key, kernel.arg_names, function.__name__, strict=options.strict
         )
-        self.memory = Memory(on_change)
+        self.memory = ConfigCache(on_change)
         self._python = function.fn
         self.name = f"{self._python.__module__}.{self._python.__qualname__}"
         self._kernel = kernel
@@ -74,7 +74,7 @@ class Chooser:
         params = inspect.signature(self._python).parameters.values()
         return {param.name: param.default for param in params if param.default is not param.empty}
 
-    def choose(self, call: Call) -> Choice:
+    def choose(self, call: KernelCall) -> Choice:
         """The config of a launch.
 
         Raises:
@@ -112,18 +112,18 @@ class Chooser:
 
         return (lambda values: check(grid(values))) if callable(grid) else check(grid)
 
-    def searched(self, call: Call) -> Space:
+    def searched(self, call: KernelCall) -> Space:
         """The space as the user's functions prune it for a launch, with copies of its files."""
         return pinned_space(self._pruned(call), Settings.from_environment().overrides_dir)
 
-    def _pruned(self, call: Call) -> Space:
+    def _pruned(self, call: KernelCall) -> Space:
         only_one = self.space.is_listed and self.space.size == 1
         if self.options.prune is None or only_one:  # of one, Triton asks no function either
             return self.space
         configs = [as_triton(config) for config in self.space.configs(**numbers(call.arguments))]
         return Space.from_configs(self.options.prune.kept(configs, call.placed, call.kwargs))
 
-    def _values(self, call: Call) -> dict[str, Any]:
+    def _values(self, call: KernelCall) -> dict[str, Any]:
         return values(
             self.parts,
             call.arguments,
@@ -132,7 +132,7 @@ class Chooser:
             strict=self.options.strict,
         )
 
-    def candidates(self, call: Call) -> list[Config]:
+    def candidates(self, call: KernelCall) -> list[Config]:
         """The configs to compile for a launch to come: its own where it is known, else all."""
         known = self.memory.get(memory_key(call, self._values(call)))
         if known is not None:
@@ -141,7 +141,7 @@ class Chooser:
 
     def listed(self, placed: Arguments, named: Arguments) -> list[Config]:
         """The configs to search for a launch that is only described; see `look_up`."""
-        call = Call((1,), (*placed.values(),), named, self._kernel.arg_names)
+        call = KernelCall((1,), (*placed.values(),), named, self._kernel.arg_names)
         return list(self.searched(call).configs(**numbers(call.arguments)))
 
     def look_up(self, placed: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
@@ -151,7 +151,7 @@ class Chooser:
             placed: arguments given by position, by their names; meta tensors serve.
             named: arguments given by name.
         """
-        call = Call((1,), (*placed.values(),), named, self._kernel.arg_names)
+        call = KernelCall((1,), (*placed.values(),), named, self._kernel.arg_names)
         values = self._values(call)
         miss = self._miss(call, values, self.searched(call))
         known = self.memory.get(memory_key(call, values))
@@ -163,11 +163,11 @@ class Chooser:
         """As `AsmAutotuner.identity`."""
         from asmtune.tuning.identity import expected_of
 
-        call = Call((1,), (), named, self._kernel.arg_names)
+        call = KernelCall((1,), (), named, self._kernel.arg_names)
         miss = self._miss(call, self._values(call), self.searched(call), device)
         return miss.key, expected_of(miss.problem, miss.space, self.options.choices)
 
-    def _missed(self, call: Call, values: Mapping[str, Any]) -> tuple[Miss | None, Choice]:
+    def _missed(self, call: KernelCall, values: Mapping[str, Any]) -> tuple[Miss | None, Choice]:
         """The config of a key that is not in memory, and what was looked up for it."""
         if not hasattr(self._function, "params"):  # the interpreter's: it has no assembly to read
             return None, self._heuristic(self._pruned(call), call, final=False)
@@ -189,16 +189,16 @@ class Chooser:
             self._tell(choice)
         return miss, choice
 
-    def _heuristic(self, space: Space, call: Call, *, final: bool) -> Choice:
+    def _heuristic(self, space: Space, call: KernelCall, *, final: bool) -> Choice:
         config = self.options.heuristic_config(space, call.arguments)
         return Choice(config, final, "heuristic")
 
     def _tell(self, choice: Choice) -> None:
-        spent = Met(kernel=self.name, how=choice.how, seconds=choice.seconds)
-        tell(replace(spent, compiled=choice.compiled, timed=choice.timed))
+        spent = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)
+        emit(replace(spent, compiled=choice.compiled, timed=choice.timed))
 
     def _miss(
-        self, call: Call, values: Mapping[str, Any], space: Space, device: str | None = None
+        self, call: KernelCall, values: Mapping[str, Any], space: Space, device: str | None = None
     ) -> Miss:
         from asmtune.measure.timing.nvml import device_name
 
@@ -213,6 +213,6 @@ class Chooser:
         """A key was tuned in the background; its next launch looks it up again."""
         if current_job() is not None:
             return  # ranks keep what they agreed on: they would not switch at one launch
-        call = Call(miss.problem.grid, (), miss.problem.arguments, self._kernel.arg_names)
+        call = KernelCall(miss.problem.grid, (), miss.problem.arguments, self._kernel.arg_names)
         self.memory[memory_key(call, miss.key.shape)] = choice.config
         self._tell(choice)

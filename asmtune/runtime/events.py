@@ -17,7 +17,7 @@ from asmtune.runtime.triton_configs import as_triton, timings_ms
 
 
 @dataclass(frozen=True, kw_only=True)
-class Met:
+class KeyResolved:
     """A key that was met for the first time.
 
     Attributes:
@@ -34,19 +34,19 @@ class Met:
     seconds: float = 0.0
 
 
-# Replaced whole, so that `tell` reads it without the lock; a launch of a known key never tells.
-_listeners: tuple[Callable[[Met], None], ...] = ()
+# Replaced whole, so that `emit` reads it without the lock; a launch of a known key never tells.
+_listeners: tuple[Callable[[KeyResolved], None], ...] = ()
 _lock = threading.Lock()
 
 
-def tell(met: Met) -> None:
+def emit(met: KeyResolved) -> None:
     """Tells all listeners; called in the thread that launches or tunes."""
     for listener in _listeners:
         listener(met)
 
 
 @contextlib.contextmanager
-def listening(listener: Callable[[Met], None]) -> Iterator[None]:
+def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
     """Tells a listener of every key met, in the whole process, until the context is left."""
     global _listeners
     with _lock:

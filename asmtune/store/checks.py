@@ -5,10 +5,9 @@ from __future__ import annotations
 from sqlalchemy import Connection, inspect, select, true
 
 from asmtune.base.errors import StoreError
-from asmtune.store import codec, predictions, rows, tables
-from asmtune.store import partial_runs as trials
+from asmtune.store import codec, partial_runs, predictions, rows, tables
 from asmtune.store.faults import ELSEWHERE, damaged
-from asmtune.store.lookup import DIGITS_SHOWN, Finding
+from asmtune.store.lookup import DIGITS_SHOWN, StoreFinding
 from asmtune.store.sqlite import SCHEMA_VERSION
 
 
@@ -42,21 +41,21 @@ def is_current(connection: Connection, place: str, *, made_whole: bool) -> bool:
     return True
 
 
-def findings(connection: Connection) -> list[Finding]:
+def findings(connection: Connection) -> list[StoreFinding]:
     """What is wrong with the file, as SQLite sees it, and with each record, trial and guess."""
     found = []
     if connection.dialect.name == "sqlite":
         for (text,) in connection.exec_driver_sql("PRAGMA integrity_check"):
             if text != "ok":
-                found.append(Finding("file", " ".join(str(text).split())))
+                found.append(StoreFinding("file", " ".join(str(text).split())))
     for loaded in rows.load(connection, true()):
         place = f"{loaded.digest[:DIGITS_SHOWN]} {loaded.kernel}"
         if loaded.record is None:
-            found.append(Finding(place, loaded.problem))
+            found.append(StoreFinding(place, loaded.problem))
         elif not codec.winner_is_timed(loaded.record):
-            found.append(Finding(place, "its winner is not among its measurements"))
+            found.append(StoreFinding(place, "its winner is not among its measurements"))
     if strays := rows.orphans(connection):
-        found.append(Finding("file", f"{strays} timings or failures belong to no record"))
-    damaged_trials = (row for row in trials.load(connection, true()) if row.trial is None)
-    found += [one for one in predictions.load(connection, true()) if isinstance(one, Finding)]
-    return found + [Finding(row.place, row.problem) for row in damaged_trials]
+        found.append(StoreFinding("file", f"{strays} timings or failures belong to no record"))
+    damaged_trials = (row for row in partial_runs.load(connection, true()) if row.trial is None)
+    found += [one for one in predictions.load(connection, true()) if isinstance(one, StoreFinding)]
+    return found + [StoreFinding(row.place, row.problem) for row in damaged_trials]

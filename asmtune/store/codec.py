@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from asmtune.base import json_checks as values
+from asmtune.base import json_checks
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
@@ -38,7 +38,7 @@ def head_of(row: Mapping[str, Any], where: str) -> Head:
         InputError: a column is malformed; names it.
     """
     names = ("shape", "dtypes", "winner")
-    parsed = {name: values.json_of(row[name], f"{where}.{name}") for name in names}
+    parsed = {name: json_checks.json_of(row[name], f"{where}.{name}") for name in names}
     key = {"kernel": row["kernel"], "device": row["device"]}
     key |= {name: parsed[name] for name in ("shape", "dtypes")}
     made = {name: row[name] for name in PROVENANCE_FIELDS}
@@ -68,7 +68,7 @@ def head_from_json(value: Mapping[str, Any], where: str) -> Head:
 
 
 def head_seal(head: Head, *more: Any) -> str:
-    """Digest of a head and of other JSON values, to tell later that they are those written."""
+    """Digest of a head and of other JSON json_checks, to tell later that they are those written."""
     return digest(canonical([head_to_json(head), *more]))
 
 
@@ -150,17 +150,21 @@ def record_from_json(value: Any, where: str) -> TuneRecord:
     Raises:
         InputError: a field is missing, unknown or malformed; names it.
     """
-    fields = values.fields_of(
+    fields = json_checks.fields_of(
         value, where, ("key", "winner", "provenance", "measurements", "failures")
     )
     return TuneRecord(
         key=key_from_json(fields["key"], f"{where}.key"),
         winner=_config(fields["winner"], f"{where}.winner"),
         measurements=tuple(
-            values.each_of(fields["measurements"], f"{where}.measurements", measurement_from_json)
+            json_checks.each_of(
+                fields["measurements"], f"{where}.measurements", measurement_from_json
+            )
         ),
         provenance=_provenance(fields["provenance"], f"{where}.provenance"),
-        failures=tuple(values.each_of(fields["failures"], f"{where}.failures", failure_from_json)),
+        failures=tuple(
+            json_checks.each_of(fields["failures"], f"{where}.failures", failure_from_json)
+        ),
     )
 
 
@@ -170,24 +174,28 @@ def key_from_json(value: Any, where: str) -> TuneKey:
     Raises:
         InputError: as `record_from_json`.
     """
-    fields = values.fields_of(value, where, ("kernel", "shape", "dtypes", "device"))
-    shape = values.names_of(fields["shape"], f"{where}.shape")
-    dtypes = values.names_of(fields["dtypes"], f"{where}.dtypes")
+    fields = json_checks.fields_of(value, where, ("kernel", "shape", "dtypes", "device"))
+    shape = json_checks.names_of(fields["shape"], f"{where}.shape")
+    dtypes = json_checks.names_of(fields["dtypes"], f"{where}.dtypes")
     return TuneKey(
-        kernel=values.text_of(fields["kernel"], f"{where}.kernel"),
+        kernel=json_checks.text_of(fields["kernel"], f"{where}.kernel"),
         shape={
-            name: values.scalar_of(item, f"{where}.shape.{name}") for name, item in shape.items()
+            name: json_checks.scalar_of(item, f"{where}.shape.{name}")
+            for name, item in shape.items()
         },
         dtypes={
-            name: values.text_of(item, f"{where}.dtypes.{name}") for name, item in dtypes.items()
+            name: json_checks.text_of(item, f"{where}.dtypes.{name}")
+            for name, item in dtypes.items()
         },
-        device=values.text_of(fields["device"], f"{where}.device"),
+        device=json_checks.text_of(fields["device"], f"{where}.device"),
     )
 
 
 def _provenance(value: Any, where: str) -> Provenance:
-    fields = values.fields_of(value, where, PROVENANCE_FIELDS)
-    return Provenance(**{name: values.text_of(fields[name], f"{where}.{name}") for name in fields})
+    fields = json_checks.fields_of(value, where, PROVENANCE_FIELDS)
+    return Provenance(
+        **{name: json_checks.text_of(fields[name], f"{where}.{name}") for name in fields}
+    )
 
 
 def measurement_from_json(value: Any, where: str) -> Measurement:
@@ -196,11 +204,13 @@ def measurement_from_json(value: Any, where: str) -> Measurement:
     Raises:
         InputError: as `record_from_json`.
     """
-    fields = values.fields_of(value, where, ("config", *_TIMES), ("samples_us",))
-    median, p20, p80 = (values.time_of(fields[name], f"{where}.{name}") for name in _TIMES)
+    fields = json_checks.fields_of(value, where, ("config", *_TIMES), ("samples_us",))
+    median, p20, p80 = (json_checks.time_of(fields[name], f"{where}.{name}") for name in _TIMES)
     if median == 0:
-        raise values.expected("a time above 0", f"{where}.median_us", median)
-    samples = values.each_of(fields.get("samples_us", []), f"{where}.samples_us", values.time_of)
+        raise json_checks.expected("a time above 0", f"{where}.median_us", median)
+    samples = json_checks.each_of(
+        fields.get("samples_us", []), f"{where}.samples_us", json_checks.time_of
+    )
     return Measurement(_config(fields["config"], f"{where}.config"), median, p20, p80, (*samples,))
 
 
@@ -210,25 +220,27 @@ def failure_from_json(value: Any, where: str) -> tuple[Config, Failure]:
     Raises:
         InputError: as `record_from_json`.
     """
-    fields = values.fields_of(value, where, ("config", "stage", "kind", "detail"))
+    fields = json_checks.fields_of(value, where, ("config", "stage", "kind", "detail"))
     texts = (
-        values.text_of(fields[name], f"{where}.{name}") for name in ("stage", "kind", "detail")
+        json_checks.text_of(fields[name], f"{where}.{name}") for name in ("stage", "kind", "detail")
     )
     return _config(fields["config"], f"{where}.config"), Failure(*texts)
 
 
 def _config(value: Any, where: str) -> Config:
-    named = values.names_of(value, where)
+    named = json_checks.names_of(value, where)
     for name, least in (("num_warps", 1), ("num_stages", 0), ("num_ctas", 1), ("maxnreg", 1)):
         if name not in named:
             if name in ("num_warps", "num_stages"):
-                raise values.fault(where, f"field {name!r} is missing")
+                raise json_checks.fault(where, f"field {name!r} is missing")
             continue
         number = named[name]
         if type(number) is not int or not least <= number < 1 << 31:
-            raise values.expected(f"a whole number of {least} or more", f"{where}.{name}", number)
+            raise json_checks.expected(
+                f"a whole number of {least} or more", f"{where}.{name}", number
+            )
     if not isinstance(named.get("ir_override", ""), str):
-        raise values.expected("a file's name", f"{where}.ir_override", named["ir_override"])
+        raise json_checks.expected("a file's name", f"{where}.ir_override", named["ir_override"])
     return Config.from_dict(
-        {name: values.scalar_of(item, f"{where}.{name}") for name, item in named.items()}
+        {name: json_checks.scalar_of(item, f"{where}.{name}") for name, item in named.items()}
     )

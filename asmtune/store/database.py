@@ -14,22 +14,21 @@ from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import checks, codec, files, predictions, rows, tables
-from asmtune.store import partial_runs as trials
+from asmtune.store import checks, codec, files, partial_runs, predictions, rows, tables
 from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import (
     DIGITS_SHOWN,
-    Finding,
-    Lookup,
-    Prediction,
     Remembered,
+    StoredPrediction,
+    StoreFinding,
+    StoreLookup,
     StoreWarning,
     Unfinished,
     differences,
     judged,
     reusable,
 )
-from asmtune.store.transactions import Access, Database, OnCorrupt
+from asmtune.store.transactions import Database, OnCorrupt, OpenMode
 
 
 class OpenStore:
@@ -53,15 +52,15 @@ class OpenStore:
         Args:
             where: path of an SQLite file, or a URL such as
                 `postgresql://user@host/name`.
-            on_corrupt: see `Access`.
-            patience_s: see `Access`.
+            on_corrupt: see `OpenMode`.
+            patience_s: see `OpenMode`.
 
         Raises:
             InputError: the URL names no database driver that is installed.
             StoreError: the store cannot be read or made, or is of a newer
                 version than this one knows.
         """
-        database = Database.at(where, Access(on_corrupt=on_corrupt, patience_s=patience_s))
+        database = Database.at(where, OpenMode(on_corrupt=on_corrupt, patience_s=patience_s))
 
         def current(connection: Connection) -> bool:
             return checks.is_current(
@@ -121,9 +120,9 @@ class ProvisionalStore(OpenStore):
             InputError: as `save`.
             StoreError: as `save`.
         """
-        formed = trials.form(key, provenance, measurements, failures)
+        formed = partial_runs.form(key, provenance, measurements, failures)
         if formed:
-            self.transact(lambda connection: trials.put(connection, formed), writes=True)
+            self.transact(lambda connection: partial_runs.put(connection, formed), writes=True)
 
     def remembered(self, key: TuneKey, expected: Provenance) -> Remembered:
         """What earlier runs of a key found that holds for how it would be tuned now.
@@ -138,21 +137,23 @@ class ProvisionalStore(OpenStore):
         """
         identity = codec.key_digest(key)
 
-        def read(connection: Connection) -> tuple[list[rows.Loaded], list[trials.Loaded]]:
+        def read(
+            connection: Connection,
+        ) -> tuple[list[rows.LoadedRecord], list[partial_runs.LoadedTrial]]:
             return (
                 rows.load(connection, tables.keys.c.digest == identity),
-                trials.load(connection, tables.trials.c.digest == identity),
+                partial_runs.load(connection, tables.trials.c.digest == identity),
             )
 
         records, loaded = self.transact(read)
         self._set_trials_aside([row for row in loaded if row.trial is None])
-        earlier: list[trials.Outcome] = []
+        earlier: list[partial_runs.Outcome] = []
         for record in (row.record for row in records if row.record is not None):
             made = record.provenance
             if reusable(made.source, made.triton, expected) and made.space != expected.space:
                 earlier += [*record.measurements, *record.failures]
         later = (row.trial for row in loaded if row.trial is not None)
-        return trials.merged(earlier, later, expected)
+        return partial_runs.merged(earlier, later, expected)
 
     def unfinished(self, kernel: str | None = None, device: str | None = None) -> list[Unfinished]:
         """Runs that have not ended or were cut off, by kernel and device.
@@ -160,11 +161,11 @@ class ProvisionalStore(OpenStore):
         Raises:
             StoreError: the store cannot be read.
         """
-        condition = trials.matching(kernel, device)
-        loaded = self.transact(lambda connection: trials.load(connection, condition))
-        return trials.unfinished(row.trial for row in loaded if row.trial is not None)
+        condition = partial_runs.matching(kernel, device)
+        loaded = self.transact(lambda connection: partial_runs.load(connection, condition))
+        return partial_runs.unfinished(row.trial for row in loaded if row.trial is not None)
 
-    def predict(self, prediction: Prediction) -> None:
+    def predict(self, prediction: StoredPrediction) -> None:
         """Keeps what the model chose for a key, unless it was tuned and that holds.
 
         Raises:
@@ -179,7 +180,7 @@ class ProvisionalStore(OpenStore):
 
         self.transact(write, writes=True)
 
-    def predicted(self, key: TuneKey, expected: Provenance) -> Prediction | None:
+    def predicted(self, key: TuneKey, expected: Provenance) -> StoredPrediction | None:
         """What the model chose for a key, where that holds; a damaged row is none.
 
         Raises:
@@ -187,11 +188,13 @@ class ProvisionalStore(OpenStore):
         """
         condition = tables.predictions.c.digest == codec.key_digest(key)
         for found in self.transact(lambda connection: predictions.load(connection, condition)):
-            if isinstance(found, Prediction) and not differences(found.provenance, expected):
+            if isinstance(found, StoredPrediction) and not differences(found.provenance, expected):
                 return found
         return None
 
-    def predictions(self, kernel: str | None = None, device: str | None = None) -> list[Prediction]:
+    def predictions(
+        self, kernel: str | None = None, device: str | None = None
+    ) -> list[StoredPrediction]:
         """All that the model chose and nobody has tuned since, by kernel and device.
 
         Raises:
@@ -199,13 +202,13 @@ class ProvisionalStore(OpenStore):
         """
         condition = predictions.matching(kernel, device)
         loaded = self.transact(lambda connection: predictions.load(connection, condition))
-        return [found for found in loaded if isinstance(found, Prediction)]
+        return [found for found in loaded if isinstance(found, StoredPrediction)]
 
-    def _set_trials_aside(self, damaged: Sequence[trials.Loaded]) -> None:
+    def _set_trials_aside(self, damaged: Sequence[partial_runs.LoadedTrial]) -> None:
         if not damaged or self._database.access.on_corrupt == "error":
             return
         ids = [row.id for row in damaged]
-        self.transact(lambda connection: trials.drop_ids(connection, ids), writes=True)
+        self.transact(lambda connection: partial_runs.drop_ids(connection, ids), writes=True)
         warnings.warn(
             f"store {self.place}: {len(ids)} remembered timings of {damaged[0].place} were damaged "
             f"({damaged[0].problem}) and have been deleted; they will be taken again",
@@ -281,7 +284,7 @@ class Store(ProvisionalStore):
         """
         return next(iter(self._select(tables.keys.c.digest == codec.key_digest(key))), None)
 
-    def lookup(self, key: TuneKey, expected: Provenance) -> Lookup:
+    def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
         """What the store knows of a key, judged against how it would be tuned now.
 
         A damaged record gives "corrupt"; it is deleted, with one `StoreWarning`,
@@ -295,8 +298,8 @@ class Store(ProvisionalStore):
                 return judged(loaded.record, expected, "store")
             if self._database.access.on_corrupt == "set_aside":
                 self._set_row_aside(loaded)
-            return Lookup("corrupt", detail=loaded.problem)
-        return Lookup("miss", detail=f"no record of {key.kernel} for this shape and device")
+            return StoreLookup("corrupt", detail=loaded.problem)
+        return StoreLookup("miss", detail=f"no record of {key.kernel} for this shape and device")
 
     def records(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
         """All records, or those of a kernel, a device or both; by kernel and device.
@@ -324,13 +327,13 @@ class Store(ProvisionalStore):
         """
 
         def write(connection: Connection) -> int:
-            trials.drop(connection, trials.matching(kernel, device))
+            partial_runs.drop(connection, partial_runs.matching(kernel, device))
             predictions.drop(connection, predictions.matching(kernel, device))
             return rows.drop(connection, rows.matching(kernel, device))
 
         return self.transact(write, writes=True)
 
-    def verify(self) -> list[Finding]:
+    def verify(self) -> list[StoreFinding]:
         """Everything wrong with what is stored; deletes and sets aside nothing.
 
         Raises:
@@ -339,7 +342,7 @@ class Store(ProvisionalStore):
         try:
             return self._database.once(checks.findings)
         except DamagedStoreError as error:
-            return [Finding("file", str(error))]
+            return [StoreFinding("file", str(error))]
 
     def _select(self, condition: ColumnElement[bool]) -> list[TuneRecord]:
         records = []
@@ -356,10 +359,10 @@ class Store(ProvisionalStore):
                 )
         return records
 
-    def _load(self, condition: ColumnElement[bool]) -> list[rows.Loaded]:
+    def _load(self, condition: ColumnElement[bool]) -> list[rows.LoadedRecord]:
         return self.transact(lambda connection: rows.load(connection, condition))
 
-    def _set_row_aside(self, loaded: rows.Loaded) -> None:
+    def _set_row_aside(self, loaded: rows.LoadedRecord) -> None:
         condition = tables.keys.c.id == loaded.id
         self.transact(lambda connection: rows.drop(connection, condition), writes=True)
         warnings.warn(
@@ -386,7 +389,7 @@ def _replace(connection: Connection, record: TuneRecord) -> None:
 
 def _forget(connection: Connection, key: TuneKey) -> None:
     digest = codec.key_digest(key)
-    trials.drop(connection, tables.trials.c.digest == digest)
+    partial_runs.drop(connection, tables.trials.c.digest == digest)
     predictions.drop(connection, tables.predictions.c.digest == digest)
 
 

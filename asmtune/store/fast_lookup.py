@@ -32,7 +32,7 @@ _PREDICTED: Final = f"SELECT seal, predicted_us, {_SELECTED} FROM predictions WH
 
 
 @dataclass(frozen=True)
-class Seen:
+class StoredConfig:
     """What a store holds for a key.
 
     Attributes:
@@ -47,7 +47,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Glimpse:
+class FastAnswer:
     """The answer of a glance.
 
     Attributes:
@@ -56,10 +56,10 @@ class Glimpse:
     """
 
     sure: bool
-    seen: Seen | None = None
+    seen: StoredConfig | None = None
 
 
-def glance(where: str, key: TuneKey, expected: Provenance) -> Glimpse:
+def fast_lookup(where: str, key: TuneKey, expected: Provenance) -> FastAnswer:
     """What a store holds for a key, as far as one look can tell; makes no file.
 
     Args:
@@ -68,43 +68,45 @@ def glance(where: str, key: TuneKey, expected: Provenance) -> Glimpse:
         expected: how it would be tuned now.
     """
     if "://" in where:
-        return Glimpse(False)
+        return FastAnswer(False)
     path = Path(where).expanduser()
     digest = codec.key_digest(key)
     try:
         if not path.exists():
-            return Glimpse(True)
+            return FastAnswer(True)
         with closing(connect(path, PATIENCE_S)) as connection:
             version = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'")
             if version.fetchall() != [(str(SCHEMA_VERSION),)]:
-                return Glimpse(False)
+                return FastAnswer(False)
             tuned = connection.execute(_TUNED, (digest,)).fetchone()
             predicted = connection.execute(_PREDICTED, (digest,)).fetchone()
     except (sqlite3.Error, UnicodeDecodeError, OSError):
         # The store proper says what is wrong, and what to do. SQLite quotes a damaged name in
         # its message, which Python cannot decode then.
-        return Glimpse(False)
+        return FastAnswer(False)
     try:
         seen = _tuned(tuned, digest, expected) or _predicted(predicted, digest, expected)
     except InputError:
-        return Glimpse(False)
-    return Glimpse(True, seen)
+        return FastAnswer(False)
+    return FastAnswer(True, seen)
 
 
-def _tuned(row: tuple[Any, ...] | None, digest: str, expected: Provenance) -> Seen | None:
+def _tuned(row: tuple[Any, ...] | None, digest: str, expected: Provenance) -> StoredConfig | None:
     if row is None:
         return None
     head = _head(row, digest)
-    return None if differences(head.provenance, expected) else Seen(head.winner, "tuned")
+    return None if differences(head.provenance, expected) else StoredConfig(head.winner, "tuned")
 
 
-def _predicted(row: tuple[Any, ...] | None, digest: str, expected: Provenance) -> Seen | None:
+def _predicted(
+    row: tuple[Any, ...] | None, digest: str, expected: Provenance
+) -> StoredConfig | None:
     if row is None:
         return None
     head = _head(row, digest)
     if differences(head.provenance, expected):
         return None
-    return Seen(head.winner, "predicted", row[1])
+    return StoredConfig(head.winner, "predicted", row[1])
 
 
 def _head(row: tuple[Any, ...], digest: str) -> codec.Head:

@@ -23,15 +23,15 @@ from typing import Protocol, Self, TypeVar
 
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import process_ids as owners
+from asmtune.store import process_ids
 from asmtune.store.database import Store
-from asmtune.store.lease_row import Claim, Holder, Request
+from asmtune.store.lease_row import Claim, Holder, LeaseRequest
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class LeaseIntervals:
     """How often flights are looked after, in seconds.
 
     Attributes:
@@ -65,14 +65,14 @@ class Watch:
     def is_over(self, held: Holder | None) -> bool:
         """Whether the flight may be taken: nobody's, or of an owner that has ended."""
         now = time.monotonic()
-        if held is None or owners.is_gone(held.owner):
+        if held is None or process_ids.is_gone(held.owner):
             return True
         if held != self._seen:
             self._seen, self._since = held, now
         return now - self._since >= self._stale_s
 
 
-class Flight:
+class TuningLease:
     """One process's way to a key's config; a context, at whose end the key is let go.
 
     Attributes:
@@ -82,12 +82,14 @@ class Flight:
             a record came in time: go on with the heuristic.
     """
 
-    def __init__(self, attempt: Attempt, claim: Claim | None, heart: Heart | None) -> None:
+    def __init__(
+        self, attempt: Attempt, claim: Claim | None, heart: HeartbeatThread | None
+    ) -> None:
         self.mine = claim is None or claim.mine
         self.record = claim.record if claim else None
         self.holder = ""
         if claim is not None and claim.held is not None and not (self.mine or self.record):
-            self.holder = owners.spoken(claim.held.owner)
+            self.holder = process_ids.spoken(claim.held.owner)
         self._attempt, self._claim, self._heart = attempt, claim, heart
         self._process = os.getpid()
 
@@ -113,9 +115,14 @@ class Flight:
         self._attempt(self._claim.release, None)
 
 
-def fly(
-    attempt: Attempt, request: Request, *, wait_s: float, pace: Pace, watch: Watch | None = None
-) -> Flight:
+def acquire_lease(
+    attempt: Attempt,
+    request: LeaseRequest,
+    *,
+    wait_s: float,
+    pace: LeaseIntervals,
+    watch: Watch | None = None,
+) -> TuningLease:
     """Claims a key, or waits for who has.
 
     Args:
@@ -127,16 +134,16 @@ def fly(
     """
     watch = watch or Watch(pace.stale_s)
 
-    def work(store: Store) -> tuple[Claim | None, Heart | None]:
+    def work(store: Store) -> tuple[Claim | None, HeartbeatThread | None]:
         claim = Claim(request)
         _settle(store, claim, wait_s, pace, watch)
-        return claim, Heart(store, claim, pace.beat_s) if claim.mine else None
+        return claim, HeartbeatThread(store, claim, pace.beat_s) if claim.mine else None
 
-    alone: tuple[Claim | None, Heart | None] = (None, None)
-    return Flight(attempt, *attempt(work, alone))
+    alone: tuple[Claim | None, HeartbeatThread | None] = (None, None)
+    return TuningLease(attempt, *attempt(work, alone))
 
 
-def _settle(store: Store, claim: Claim, wait_s: float, pace: Pace, watch: Watch) -> None:
+def _settle(store: Store, claim: Claim, wait_s: float, pace: LeaseIntervals, watch: Watch) -> None:
     """Looks until there is a record, the flight is the claim's, or the time is over."""
     claim.start(store)
     tell = claim.request.on_wait
@@ -149,14 +156,14 @@ def _settle(store: Store, claim: Claim, wait_s: float, pace: Pace, watch: Watch)
         if claim.record is not None or claim.mine or left_s <= 0:
             return
         if tell is not None and claim.held is not None:
-            tell(owners.spoken(claim.held.owner))
+            tell(process_ids.spoken(claim.held.owner))
             tell = None
         # Never in step with others who wait.
         time.sleep(min(left_s, pause_s * random.uniform(0.7, 1.0)))
         pause_s = min(1.5 * pause_s, pace.poll_most_s)
 
 
-class Heart:
+class HeartbeatThread:
     """A thread that beats until it is stopped or the flight is another's."""
 
     def __init__(self, store: Store, claim: Claim, every_s: float) -> None:

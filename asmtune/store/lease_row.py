@@ -9,15 +9,14 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, 
 
 from asmtune.base.fingerprint import digest
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.store import codec, rows
-from asmtune.store import process_ids as owners
+from asmtune.store import codec, process_ids, rows
 from asmtune.store.database import Store
 from asmtune.store.lookup import minor
 from asmtune.store.tables import flights
 
 
 @dataclass(frozen=True)
-class Request:
+class LeaseRequest:
     """What a process wants to know: a key's config.
 
     Attributes:
@@ -59,8 +58,8 @@ class Claim:
         held: who holds the flight; None where nobody does.
     """
 
-    request: Request
-    owner: str = field(default_factory=owners.new_owner)
+    request: LeaseRequest
+    owner: str = field(default_factory=process_ids.new_owner)
     replaced: int | None = None
     record: TuneRecord | None = None
     held: Holder | None = None
@@ -123,7 +122,7 @@ class Claim:
         """
         store.transact(lambda c: c.execute(delete(flights).where(self._own())), writes=True)
 
-    def _standing(self, connection: Connection) -> rows.Loaded | None:
+    def _standing(self, connection: Connection) -> rows.LoadedRecord | None:
         return rows.standing(connection, self.request.key, self.request.expected)
 
     def _look(self, connection: Connection) -> None:

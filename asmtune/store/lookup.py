@@ -21,7 +21,7 @@ class StoreWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class Lookup:
+class StoreLookup:
     """The answer to a lookup.
 
     Attributes:
@@ -55,7 +55,7 @@ class Remembered:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class StoredPrediction:
     """What the model chose for a key, without timing anything.
 
     Attributes:
@@ -90,10 +90,10 @@ class Unfinished:
     date: str
 
 
-def judged(record: TuneRecord, expected: Provenance, layer: Layer) -> Lookup:
+def judged(record: TuneRecord, expected: Provenance, layer: Layer) -> StoreLookup:
     """A record found, as a hit or as stale."""
     detail = "; ".join(differences(record.provenance, expected))
-    return Lookup("stale" if detail else "hit", record, detail, layer)
+    return StoreLookup("stale" if detail else "hit", record, detail, layer)
 
 
 def differences(found: Provenance, expected: Provenance) -> list[str]:
@@ -129,7 +129,7 @@ def _short(value: str) -> str:
 
 
 @dataclass(frozen=True)
-class Finding:
+class StoreFinding:
     """One thing that `Store.verify` found wrong.
 
     Attributes:

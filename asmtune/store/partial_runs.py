@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, true
 
-from asmtune.base import json_checks as values
+from asmtune.base import json_checks
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.core.config import Config
@@ -24,7 +24,7 @@ _CHUNK = 500  # ids in one statement; SQLite takes some 32,000
 
 
 @dataclass(frozen=True)
-class Trial:
+class StoredTrial:
     """A sound row; key, source, triton and date as in `Unfinished`."""
 
     key: TuneKey
@@ -35,7 +35,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedTrial:
     """One row: a trial, or what is wrong with it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Loaded:
 
     id: int
     place: str
-    trial: Trial | None
+    trial: StoredTrial | None
     problem: str = ""
 
 
@@ -65,7 +65,7 @@ def form(
     where = f"{key.kernel}: trial"
     head = _head(codec.key_from_json(codec.key_to_json(key), f"{where}.key"))
     for name in ("source", "triton", "date"):
-        head[name] = values.text_of(getattr(made, name), f"{where}.{name}")
+        head[name] = json_checks.text_of(getattr(made, name), f"{where}.{name}")
     outcomes = [codec.measurement_to_json(m) for m in measurements]
     outcomes += [codec.failure_to_json(config, failure) for config, failure in failures]
     return [_row(head, _to_json(_outcome(value, where))) for value in outcomes]
@@ -125,37 +125,39 @@ def drop_ids(connection: Connection, ids: Sequence[int]) -> None:
         drop(connection, trials.c.id.in_(ids[start : start + _CHUNK]))
 
 
-def load(connection: Connection, condition: ColumnElement[bool]) -> list[Loaded]:
+def load(connection: Connection, condition: ColumnElement[bool]) -> list[LoadedTrial]:
     """The rows under a condition, oldest first."""
     query = select(trials).where(condition).order_by(trials.c.id)
     return [_loaded(row) for row in connection.execute(query)]
 
 
-def _loaded(row: Row[Any]) -> Loaded:
+def _loaded(row: Row[Any]) -> LoadedTrial:
     trial, problem = None, ""
     try:
         trial = _trial(row)
     except InputError as error:
         problem = str(error)
-    digest, kernel = (values.printable(str(value)) for value in (row.digest, row.kernel))
-    return Loaded(row.id, f"{digest[:DIGITS_SHOWN]} {kernel}", trial, problem)
+    digest, kernel = (json_checks.printable(str(value)) for value in (row.digest, row.kernel))
+    return LoadedTrial(row.id, f"{digest[:DIGITS_SHOWN]} {kernel}", trial, problem)
 
 
-def _trial(row: Row[Any]) -> Trial:
+def _trial(row: Row[Any]) -> StoredTrial:
     texts = {
-        name: values.text_of(value, f"trial.{name}")
+        name: json_checks.text_of(value, f"trial.{name}")
         for name, value in row._mapping.items()
         if name != "id"
     }
-    named = {name: values.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")}
+    named = {
+        name: json_checks.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")
+    }
     key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
-    outcome = _outcome(values.json_of(row.outcome, "trial.outcome"), "trial")
+    outcome = _outcome(json_checks.json_of(row.outcome, "trial.outcome"), "trial")
     if texts.pop("seal") != rows.seal(texts):
-        raise values.fault("trial", "its values do not match its seal")
-    return Trial(key, row.source, row.triton, row.date, outcome)
+        raise json_checks.fault("trial", "its values do not match its seal")
+    return StoredTrial(key, row.source, row.triton, row.date, outcome)
 
 
-def merged(earlier: Iterable[Outcome], later: Iterable[Trial], now: Provenance) -> Remembered:
+def merged(earlier: Iterable[Outcome], later: Iterable[StoredTrial], now: Provenance) -> Remembered:
     """What still holds, the newest outcome of each config.
 
     Args:
@@ -175,9 +177,9 @@ def merged(earlier: Iterable[Outcome], later: Iterable[Trial], now: Provenance) 
     )
 
 
-def unfinished(found: Iterable[Trial]) -> list[Unfinished]:
+def unfinished(found: Iterable[StoredTrial]) -> list[Unfinished]:
     """The runs that trials come from, by kernel, device and key."""
-    runs: dict[tuple[str, str, str], list[Trial]] = {}
+    runs: dict[tuple[str, str, str], list[StoredTrial]] = {}
     for trial in found:
         run = (codec.key_digest(trial.key), trial.source, trial.triton)
         runs.setdefault(run, []).append(trial)
@@ -185,7 +187,7 @@ def unfinished(found: Iterable[Trial]) -> list[Unfinished]:
     return sorted(made, key=lambda run: (run.key.kernel, run.key.device, codec.key_digest(run.key)))
 
 
-def _run(run: Sequence[Trial]) -> Unfinished:
+def _run(run: Sequence[StoredTrial]) -> Unfinished:
     timed = sum(isinstance(trial.outcome, Measurement) for trial in run)
     date = max(trial.date for trial in run)
     return Unfinished(run[0].key, run[0].source, run[0].triton, timed, len(run) - timed, date)

@@ -10,15 +10,15 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, true
 
-from asmtune.base import json_checks as values
+from asmtune.base import json_checks
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.store import codec
-from asmtune.store.lookup import DIGITS_SHOWN, Finding, Prediction
+from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoreFinding
 from asmtune.store.tables import predictions
 
 
-def form(prediction: Prediction) -> dict[str, Any]:
+def form(prediction: StoredPrediction) -> dict[str, Any]:
     """A prediction as a row.
 
     Raises:
@@ -29,7 +29,7 @@ def form(prediction: Prediction) -> dict[str, Any]:
     head = codec.head_from_json(value, where)
     key, us = value["key"], prediction.predicted_us
     if us is not None:
-        us = values.time_of(us, f"{where}.predicted_us")
+        us = json_checks.time_of(us, f"{where}.predicted_us")
     return {
         "digest": codec.key_digest(head.key),
         "kernel": key["kernel"],
@@ -64,7 +64,9 @@ def drop(connection: Connection, condition: ColumnElement[bool]) -> int:
     return connection.execute(delete(predictions).where(condition)).rowcount
 
 
-def load(connection: Connection, condition: ColumnElement[bool]) -> list[Prediction | Finding]:
+def load(
+    connection: Connection, condition: ColumnElement[bool]
+) -> list[StoredPrediction | StoreFinding]:
     """The rows under a condition, by kernel, device and digest; what is wrong with a damaged."""
     found = sorted(
         connection.execute(select(predictions).where(condition)),
@@ -73,15 +75,15 @@ def load(connection: Connection, condition: ColumnElement[bool]) -> list[Predict
     return [_loaded(row) for row in found]
 
 
-def _loaded(row: Row[Any]) -> Prediction | Finding:
-    digest, kernel = (values.printable(str(value)) for value in (row.digest, row.kernel))
+def _loaded(row: Row[Any]) -> StoredPrediction | StoreFinding:
+    digest, kernel = (json_checks.printable(str(value)) for value in (row.digest, row.kernel))
     place = f"{digest[:DIGITS_SHOWN]} {kernel}"
     try:
         head = codec.head_of(row._asdict(), "prediction")
     except InputError as error:
-        return Finding(place, str(error))
+        return StoreFinding(place, str(error))
     if row.digest != codec.key_digest(head.key):
-        return Finding(place, "prediction: its key does not match its digest")
+        return StoreFinding(place, "prediction: its key does not match its digest")
     if row.seal != codec.head_seal(head, row.predicted_us):
-        return Finding(place, "prediction: its values do not match its seal")
-    return Prediction(head.key, head.winner, row.predicted_us, head.provenance)
+        return StoreFinding(place, "prediction: its values do not match its seal")
+    return StoredPrediction(head.key, head.winner, row.predicted_us, head.provenance)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, true
 
-from asmtune.base import json_checks as values
+from asmtune.base import json_checks
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
@@ -18,7 +18,7 @@ from asmtune.store.tables import failures, keys, timings
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedRecord:
     """One key's rows: a record, or what is wrong with them.
 
     Attributes:
@@ -70,11 +70,11 @@ def put(connection: Connection, record: TuneRecord) -> None:
 
 
 def seal(value: Any) -> str:
-    """Digest of JSON values, to tell later that they are still those written."""
+    """Digest of JSON json_checks, to tell later that they are still those written."""
     return digest(canonical(value))
 
 
-def standing(connection: Connection, key: TuneKey, now: Provenance) -> Loaded | None:
+def standing(connection: Connection, key: TuneKey, now: Provenance) -> LoadedRecord | None:
     """The row of a key whose record holds for how it would be tuned now."""
     condition = and_(
         keys.c.digest == codec.key_digest(key),
@@ -106,7 +106,7 @@ def drop(connection: Connection, condition: ColumnElement[bool]) -> int:
     return connection.execute(delete(keys).where(condition)).rowcount
 
 
-def load(connection: Connection, condition: ColumnElement[bool]) -> list[Loaded]:
+def load(connection: Connection, condition: ColumnElement[bool]) -> list[LoadedRecord]:
     """The records under a condition, by kernel, device and digest."""
     # Sorted here: databases differ in how they order text.
     found = sorted(
@@ -139,7 +139,7 @@ def orphans(connection: Connection) -> int:
     return count
 
 
-def _loaded(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Loaded:
+def _loaded(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> LoadedRecord:
     record, problem = None, ""
     try:
         record = codec.record_from_json(_row_json(row, timed, failed), "row")
@@ -149,33 +149,33 @@ def _loaded(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]
             record, problem = None, "its values do not match its seal"
     except InputError as error:
         problem = str(error)
-    shown, kernel = (values.printable(str(value)) for value in (row.digest, row.kernel))
-    return Loaded(row.id, shown, kernel, record, problem)
+    shown, kernel = (json_checks.printable(str(value)) for value in (row.digest, row.kernel))
+    return LoadedRecord(row.id, shown, kernel, record, problem)
 
 
 def _row_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Any:
     return {
         "key": {
             "kernel": row.kernel,
-            "shape": values.json_of(row.shape, "row.shape"),
-            "dtypes": values.json_of(row.dtypes, "row.dtypes"),
+            "shape": json_checks.json_of(row.shape, "row.shape"),
+            "dtypes": json_checks.json_of(row.dtypes, "row.dtypes"),
             "device": row.device,
         },
-        "winner": values.json_of(row.winner, "row.winner"),
+        "winner": json_checks.json_of(row.winner, "row.winner"),
         "provenance": {name: getattr(row, name) for name in codec.PROVENANCE_FIELDS},
         "measurements": [
             {
-                "config": values.json_of(item.config, f"timing {item.position}: config"),
+                "config": json_checks.json_of(item.config, f"timing {item.position}: config"),
                 "median_us": item.median_us,
                 "p20_us": item.p20_us,
                 "p80_us": item.p80_us,
-                "samples_us": values.json_of(item.samples, f"timing {item.position}: samples"),
+                "samples_us": json_checks.json_of(item.samples, f"timing {item.position}: samples"),
             }
             for item in timed
         ],
         "failures": [
             {
-                "config": values.json_of(item.config, f"failure {item.position}: config"),
+                "config": json_checks.json_of(item.config, f"failure {item.position}: config"),
                 "stage": item.stage,
                 "kind": item.kind,
                 "detail": item.detail,

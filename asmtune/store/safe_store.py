@@ -24,9 +24,9 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.database import Store
-from asmtune.store.lease import Flight, Pace, Watch, fly
-from asmtune.store.lease_row import Request
-from asmtune.store.lookup import Lookup, Prediction, Remembered, StoreWarning
+from asmtune.store.lease import LeaseIntervals, TuningLease, Watch, acquire_lease
+from asmtune.store.lease_row import LeaseRequest
+from asmtune.store.lookup import Remembered, StoredPrediction, StoreLookup, StoreWarning
 
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ PATIENCE_S: Final = 10.0
 a slow disk, and are not served in turn; who holds it for longer must not hold a launch up."""
 
 
-class Shelf:
+class SafeStore:
     """A store that never raises; opened when first used.
 
     The first error of the store gives one `StoreWarning`. From then on nothing
@@ -57,12 +57,12 @@ class Shelf:
         *,
         wait_s: float = 600.0,
         patience_s: float = PATIENCE_S,
-        pace: Pace | None = None,
+        pace: LeaseIntervals | None = None,
     ) -> None:
         self._where = where
         self._wait_s = wait_s
         self._patience_s = patience_s
-        self._pace = pace or Pace()
+        self._pace = pace or LeaseIntervals()
         self._store: Store | None = None
         self._working = True
         self._told: set[str] = set()
@@ -74,9 +74,9 @@ class Shelf:
         """Whether the store has not failed so far."""
         return self._working
 
-    def lookup(self, key: TuneKey, expected: Provenance) -> Lookup:
+    def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
         """As `Store.lookup`; a miss where the store cannot be used."""
-        lost = Lookup("miss", detail="the store cannot be used")
+        lost = StoreLookup("miss", detail="the store cannot be used")
         return self._attempt(lambda store: store.lookup(key, expected), lost)
 
     def records(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
@@ -97,11 +97,11 @@ class Shelf:
         """As `Store.remember`; does nothing where the store cannot be used."""
         self._attempt(lambda store: store.remember(key, provenance, measurements, failures), None)
 
-    def predict(self, prediction: Prediction) -> None:
+    def predict(self, prediction: StoredPrediction) -> None:
         """As `Store.predict`; does nothing where the store cannot be used."""
         self._attempt(lambda store: store.predict(prediction), None)
 
-    def predicted(self, key: TuneKey, expected: Provenance) -> Prediction | None:
+    def predicted(self, key: TuneKey, expected: Provenance) -> StoredPrediction | None:
         """As `Store.predicted`; None where the store cannot be used."""
         return self._attempt(lambda store: store.predicted(key, expected), None)
 
@@ -117,7 +117,7 @@ class Shelf:
         wait: bool = True,
         force: bool = False,
         on_wait: Callable[[str], None] | None = None,
-    ) -> Flight:
+    ) -> TuningLease:
         """Claims a key for tuning, or waits for who has; a context to tune in.
 
         A process must not claim a key again before it has let it go: it would wait
@@ -131,10 +131,10 @@ class Shelf:
             on_wait: told "host:process" of who tunes the key, once, before waiting for it.
         """
         wait_s = self._wait_s if wait else 0.0
-        request = Request(key, expected, force, on_wait)
+        request = LeaseRequest(key, expected, force, on_wait)
         # Kept from call to call: who never waits still sees, in time, that an owner has ended.
         watch = self._watches.setdefault(request.name, Watch(self._pace.stale_s))
-        return fly(self._attempt, request, wait_s=wait_s, pace=self._pace, watch=watch)
+        return acquire_lease(self._attempt, request, wait_s=wait_s, pace=self._pace, watch=watch)
 
     def close(self) -> None:
         """Lets go of the database; the next call opens it again."""
@@ -176,11 +176,11 @@ class Shelf:
             warnings.warn(message, StoreWarning, stacklevel=frames_inside())
 
 
-def open_user_store(settings: Settings) -> Shelf:
+def open_user_store(settings: Settings) -> SafeStore:
     """The shelf of the user's store: one a process and place, so that it warns once."""
     return _shelf(settings.store_where, settings.wait_s)
 
 
 @cache
-def _shelf(where: str, wait_s: float) -> Shelf:
-    return Shelf(where, wait_s=wait_s)
+def _shelf(where: str, wait_s: float) -> SafeStore:
+    return SafeStore(where, wait_s=wait_s)

@@ -16,7 +16,7 @@ from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
-from asmtune.store.lookup import Lookup, judged
+from asmtune.store.lookup import StoreLookup, judged
 
 
 def shipped_records() -> tuple[TuneRecord, ...]:
@@ -39,7 +39,7 @@ def shipped_of(kernel: str) -> tuple[TuneRecord, ...]:
     return tuple(record for record in records if record.key.kernel == kernel)
 
 
-def shipped_lookup(key: TuneKey, expected: Provenance) -> Lookup:
+def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
     """What is shipped for a key, judged as a record of the store is.
 
     Files may hold one key several times, tuned with different versions of
@@ -48,7 +48,7 @@ def shipped_lookup(key: TuneKey, expected: Provenance) -> Lookup:
     Raises:
         InputError: a shipped file is malformed.
     """
-    answer = Lookup("miss", detail=f"nothing shipped for {key.kernel}", layer="shipped")
+    answer = StoreLookup("miss", detail=f"nothing shipped for {key.kernel}", layer="shipped")
     for record in _by_digest(key.kernel).get(key_digest(key), ()):
         answer = judged(record, expected, "shipped")
         if answer.outcome == "hit":
@@ -95,12 +95,12 @@ def _by_digest(kernel: str) -> dict[str, tuple[TuneRecord, ...]]:
 class UserLayer(Protocol):
     """What is asked of the user's layer: a `Store`, or a `Shelf`."""
 
-    def lookup(self, key: TuneKey, expected: Provenance) -> Lookup:
+    def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
         """As `Store.lookup`."""
         ...
 
 
-def find_tuned(key: TuneKey, expected: Provenance, store: UserLayer | None) -> Lookup:
+def find_tuned(key: TuneKey, expected: Provenance, store: UserLayer | None) -> StoreLookup:
     """The best that any layer knows of a key.
 
     A hit of the user's store goes before a shipped one: it was measured on the
@@ -116,7 +116,7 @@ def find_tuned(key: TuneKey, expected: Provenance, store: UserLayer | None) -> L
         StoreError: the store cannot be read.
         InputError: a shipped file is malformed.
     """
-    own = Lookup("miss") if store is None else store.lookup(key, expected)
+    own = StoreLookup("miss") if store is None else store.lookup(key, expected)
     if own.outcome == "hit":
         return own
     shipped = shipped_lookup(key, expected)

@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from asmtune.base.errors import StoreError
-from asmtune.store import faults, files
-from asmtune.store import location as places
+from asmtune.store import faults, files, location
 from asmtune.store.faults import DamagedStoreError, translated
 
 _T = TypeVar("_T")
@@ -27,7 +26,7 @@ _MOST_REPLACEMENTS: Final = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Access:
+class OpenMode:
     """How a store is opened.
 
     Attributes:
@@ -54,20 +53,20 @@ class Database:
 
     engine: Engine
     place: str
-    access: Access
+    access: OpenMode
     path: Path | None = None
 
     @classmethod
-    def at(cls, where: str | Path, access: Access) -> Self:
+    def at(cls, where: str | Path, access: OpenMode) -> Self:
         """The database in a file or at a URL; nothing is opened or made yet.
 
         Raises:
             InputError: the URL cannot be read, or names no driver that is installed.
         """
-        home = places.home(where)
+        home = location.home(where)
         if isinstance(home, Path):
             return cls(files.engine_of(home, access.patience_s), str(home), access, home)
-        return cls(places.served(home, access.patience_s), places.shown(home), access)
+        return cls(location.served(home, access.patience_s), location.shown(home), access)
 
     def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
         """Runs `work` in a transaction; once more on a fresh file if this one is damaged.
@@ -122,5 +121,5 @@ class Database:
         if not isinstance(cause, DBAPIError) or self.engine.dialect.name == "sqlite":
             return False
         if faults.is_refused_connection(cause):
-            return spent_s < min(self.access.patience_s, places.CONNECT_SECONDS)
+            return spent_s < min(self.access.patience_s, location.CONNECT_SECONDS)
         return faults.is_conflict(cause) and spent_s < self.access.patience_s

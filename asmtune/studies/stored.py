@@ -13,17 +13,17 @@ from asmtune.core.kernel_module import KernelModule
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.store.lookup import Lookup
+from asmtune.store.lookup import StoreLookup
 from asmtune.store.safe_store import open_user_store
 from asmtune.store.shipped import find_tuned, shipped_of, store_exists
 
 if TYPE_CHECKING:
     from asmtune.runtime.autotuner import AsmAutotuner
-    from asmtune.store.safe_store import Shelf
+    from asmtune.store.safe_store import SafeStore
 
 
 @dataclass(frozen=True)
-class Launched:
+class StoredLaunch:
     """A launch whose config a store may hold.
 
     Attributes:
@@ -44,20 +44,20 @@ class Launched:
 
         return key_of(self.problem, device), expected_of(self.problem, self.space, {})
 
-    def found_on(self, target: Target, shelf: Shelf | None) -> Lookup:
+    def found_on(self, target: Target, shelf: SafeStore | None) -> StoreLookup:
         """The first hit for a target's device, else the first answer that says why there is none.
 
         A target is the model of a device; records are kept by the name that the driver gives it.
         """
         answers = (find_tuned(*self.identity(d), shelf) for d in self._devices(target, shelf))
-        best = Lookup("miss")
+        best = StoreLookup("miss")
         for found in answers:
             if found.outcome == "hit":
                 return found
             best = found if best.outcome == "miss" else best
         return best
 
-    def _devices(self, target: Target, shelf: Shelf | None) -> list[str]:
+    def _devices(self, target: Target, shelf: SafeStore | None) -> list[str]:
         """Names of the target's device under which there are records of the kernel."""
         function = jit_function(self.problem.kernel)
         name = f"{function.__module__}.{function.__qualname__}"
@@ -76,15 +76,15 @@ def tuner_of(module: KernelModule) -> AsmAutotuner | None:
     return next((tuner for tuner in tuners if jit_function(tuner.fn) is own), None)
 
 
-def user_shelf(settings: Settings) -> Shelf | None:
+def existing_store(settings: Settings) -> SafeStore | None:
     """The user's store where there is one: looking makes no file.
 
     Raises:
         StoreError: its folder cannot be looked into.
     """
-    from asmtune.store import location as places
+    from asmtune.store import location
 
-    home = places.home(settings.store_where)
+    home = location.home(settings.store_where)
     if isinstance(home, Path) and not store_exists(home):
         return None
     return open_user_store(settings)

@@ -14,14 +14,14 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.runtime.autotuner import AsmAutotuner
-from asmtune.studies.stored import Launched, tuner_of
+from asmtune.studies.stored import StoredLaunch, tuner_of
 from asmtune.tuning.api import gpu_of
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.tuner import Workshop
+from asmtune.tuning.tuner import Tuner
 
 
 @dataclass(frozen=True)
-class Machine:
+class TuningGpu:
     """Where is tuned.
 
     Attributes:
@@ -32,10 +32,10 @@ class Machine:
 
     device: str
     place: str
-    workshop: Workshop
+    workshop: Tuner
 
 
-def open_machine(options: TuneOptions, progress: Any) -> Machine:
+def open_machine(options: TuneOptions, progress: Any) -> TuningGpu:
     """This machine's GPU, or the first of those asked for.
 
     Raises:
@@ -47,13 +47,13 @@ def open_machine(options: TuneOptions, progress: Any) -> Machine:
     device = gpu_of(options)
     if options.devices is not None:
         torch.cuda.set_device(options.devices[0])
-    workshop = Workshop.open(device, options)
+    workshop = Tuner.open(device, options)
     funnel = replace(workshop.funnel, progress=progress)
-    return Machine(device, "cuda", replace(workshop, audience=progress, funnel=funnel))
+    return TuningGpu(device, "cuda", replace(workshop, audience=progress, funnel=funnel))
 
 
 @dataclass(frozen=True)
-class Queue:
+class TuningQueue:
     """Shapes of one kernel and dtype.
 
     Attributes:
@@ -77,7 +77,7 @@ class Queue:
         make = self._problem
         return [required(self._what(shape), partial(make, shape, "meta")) for shape in shapes]
 
-    def results(self, problems: Sequence[Problem], machine: Machine) -> Iterator[TuneResult]:
+    def results(self, problems: Sequence[Problem], machine: TuningGpu) -> Iterator[TuneResult]:
         """What becomes of each, as it is done; one that fails stops no other.
 
         A result's problem has no memory, so that the tensors of all shapes never stand at once.
@@ -92,11 +92,11 @@ class Queue:
         """What launches the module's kernel, where the module decorates it."""
         return tuner_of(self.module)
 
-    def launched(self, problem: Problem) -> Launched:
+    def launched(self, problem: Problem) -> StoredLaunch:
         """A launch as the stores know it."""
-        return Launched(problem, self.space, self.tuner)
+        return StoredLaunch(problem, self.space, self.tuner)
 
-    def _result(self, job: TuneJob, machine: Machine) -> TuneResult:
+    def _result(self, job: TuneJob, machine: TuningGpu) -> TuneResult:
         shape = job.problem.shape
         made = guarded("input", partial(self._problem, shape, machine.place))
         if isinstance(made, Failure):

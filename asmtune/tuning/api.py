@@ -12,7 +12,7 @@ from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import device_name
 from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.tuner import Workshop
+from asmtune.tuning.tuner import Tuner
 
 
 @overload
@@ -57,7 +57,7 @@ def tune(
         raise InputError("tune: give either a problem or problems=, and not both")
     options = TuneOptions.of(choices)
     device = gpu_of(options)
-    workshop = Workshop.open(device, options)
+    workshop = Tuner.open(device, options)
     searched = Space.of(space)
     if problem is None:
         jobs = [TuneJob(one, key_of(one, device)) for one in problems or ()]

@@ -25,7 +25,7 @@ LEAST_S: Final = 2.0
 _LOOK_S: Final = 0.05
 
 
-class Pulse:
+class StragglerTimer:
     """How a batch gets on, by the clock; a funnel's progress that passes on what it is told."""
 
     def __init__(self, inner: Progress) -> None:
@@ -71,7 +71,7 @@ class BackgroundCompiler:
         self,
         front: Front,
         known: Outcomes,
-        pulse: Pulse,
+        pulse: StragglerTimer,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         self._front, self._known, self._pulse = front, known, pulse

@@ -20,7 +20,7 @@ _REGISTER_BYTES: Final = 4
 
 
 @dataclass(frozen=True)
-class Decision:
+class FinalDecision:
     """What the last rounds found.
 
     Attributes:
@@ -55,7 +55,7 @@ class Finals:
     policy: TimingPolicy
     objective: Objective
 
-    def decide(self, finalists: Sequence[Verdict], default: Config) -> Decision:
+    def decide(self, finalists: Sequence[Verdict], default: Config) -> FinalDecision:
         """Times the finalists, the default among them if it can run, and picks the best.
 
         Raises:
@@ -67,14 +67,14 @@ class Finals:
         by_config = {verdict.config: verdict for verdict in finalists}
         if self.objective.only_time:
             best = winner(timed, lambda config: _resources(by_config[config]), self.policy)
-            return Decision(best, tuple(outcomes))
+            return FinalDecision(best, tuple(outcomes))
         if not timed:
             raise MeasureError("no finalist could be timed; see the failures of the run")
         costs = [self._costs(m, by_config[m.config]) for m in timed]
         base = next((c for c in costs if c.config == default), costs[0])
         sums = dict(zip((m.config for m in timed), self.objective.sums(costs, base), strict=True))
         best = min(timed, key=lambda m: (sums[m.config], m.median_us))
-        return Decision(best, tuple(outcomes), tuple(costs))
+        return FinalDecision(best, tuple(outcomes), tuple(costs))
 
     def _costs(self, measurement: Measurement, verdict: Verdict) -> Costs:
         energy = self.energy(verdict) if self.objective.needs_energy else None

@@ -16,7 +16,7 @@ from asmtune.predict.score.base import moments_of, ranked_by
 from asmtune.store.codec import config_text
 from asmtune.store.lookup import Remembered
 from asmtune.tuning.presets import Effort
-from asmtune.tuning.search.state import Known
+from asmtune.tuning.search.state import PriorTimings
 from asmtune.tuning.transfer import Experience
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ _PASSING: Final = frozenset({"timeout", "memory", "lost", "crash"})
 """Kinds of failures that may be the machine's doing: tried again."""
 
 
-def foreseen(
+def initial_verdicts(
     funnel: Funnel, front: Front, configs: Sequence[Config], effort: Effort
 ) -> list[Verdict]:
     """A verdict on each config before compiling: of its sketch, where that is worth it."""
@@ -46,7 +46,7 @@ def foreseen(
 
 def known_to(
     configs: Sequence[Config], remembered: Remembered, experience: Experience
-) -> tuple[Known, dict[Config, Measurement]]:
+) -> tuple[PriorTimings, dict[Config, Measurement]]:
     """What earlier runs, and other shapes, tell a search of these configs; and the timings.
 
     A config of the store has no `pre_hook`; the space's own takes its place. One with a derived
@@ -55,7 +55,7 @@ def known_to(
     own = {config_text(config): config for config in configs}
     found = _keyed(((m.config, m) for m in remembered.measurements), own)
     measured = {config: replace(m, config=config) for config, m in found.items()}
-    known = Known(
+    known = PriorTimings(
         seeds=tuple(_own(experience.seeds, own)),
         shunned=frozenset(_own(experience.shunned, own)),
         timings={config: m.median_us for config, m in measured.items()},
@@ -64,7 +64,7 @@ def known_to(
     return known, measured
 
 
-def with_edited(known: Known, configs: Sequence[Config]) -> Known:
+def with_edited(known: PriorTimings, configs: Sequence[Config]) -> PriorTimings:
     """The same, with hand-edited configs among the first to be tried, which no model foresees."""
     edited = (config for config in configs if config.ir_override is not None)
     return replace(known, seeds=tuple(dict.fromkeys((*edited, *known.seeds))))

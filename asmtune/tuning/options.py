@@ -10,7 +10,7 @@ from asmtune.base.errors import InputError
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
-from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.tuning.objective import Costs, Objective
 from asmtune.tuning.presets import Effort, effort_of
 from asmtune.tuning.triton_options import checks_of, do_bench_of, hooks_of, policy_of

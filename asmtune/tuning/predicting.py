@@ -8,12 +8,12 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.preserve import preserved
 from asmtune.predict.prune.picking import first_pick, small_pick
-from asmtune.store.lookup import Prediction
+from asmtune.store.lookup import StoredPrediction
 from asmtune.tuning.options import TuneJob
-from asmtune.tuning.tuner import Workshop
+from asmtune.tuning.tuner import Tuner
 
 
-def predict(workshop: Workshop, job: TuneJob, space: Space) -> Prediction:
+def predict(workshop: Tuner, job: TuneJob, space: Space) -> StoredPrediction:
     """The config that ranks first for a job, with nothing timed; kept in the store.
 
     What is sketched and compiled for it serves a later tuning in the same workshop.
@@ -29,8 +29,8 @@ def predict(workshop: Workshop, job: TuneJob, space: Space) -> Prediction:
 
 
 def predict_small(
-    workshop: Workshop, job: TuneJob, space: Space, limit_us: float | None
-) -> Prediction | None:
+    workshop: Tuner, job: TuneJob, space: Space, limit_us: float | None
+) -> StoredPrediction | None:
     """As `predict`, of a job that is predicted to run for less time than a limit; else None.
 
     Args:
@@ -55,7 +55,7 @@ def _untouched(job: TuneJob, space: Space) -> AbstractContextManager[None]:
     return preserved(job.problem.arguments.values() if hooked else ())
 
 
-def _kept(workshop: Workshop, job: TuneJob, space: Space, pick: Verdict) -> Prediction:
-    made = Prediction(job.key, pick.config, pick.predicted_us, workshop.expected(job, space))
+def _kept(workshop: Tuner, job: TuneJob, space: Space, pick: Verdict) -> StoredPrediction:
+    made = StoredPrediction(job.key, pick.config, pick.predicted_us, workshop.expected(job, space))
     workshop.shelf.predict(made)
     return made

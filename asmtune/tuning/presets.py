@@ -8,7 +8,7 @@ from typing import Final
 from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.tuning.search.base import Limits, Pace
+from asmtune.tuning.search.base import BatchSizes, Limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Effort:
     name: str
     strategy: str = "model"
     scorer: str = "learned"
-    pace: Pace = field(default_factory=Pace)
+    pace: BatchSizes = field(default_factory=BatchSizes)
     limits: Limits = field(default_factory=Limits)
     caps: int = 8
     policy: TimingPolicy = field(default_factory=TimingPolicy)
@@ -41,15 +41,15 @@ EFFORTS: Final = {
     for effort in (
         Effort(
             name="quick",
-            pace=Pace(first=16, batch=16, gain=0.1),
+            pace=BatchSizes(first=16, batch=16, gain=0.1),
             limits=Limits(finalists=4),
             caps=0,
             policy=TimingPolicy(fine_rounds=12),
         ),
-        Effort(name="balanced", pace=Pace(first=32, batch=24, gain=0.02)),
+        Effort(name="balanced", pace=BatchSizes(first=32, batch=24, gain=0.02)),
         Effort(
             name="thorough",
-            pace=Pace(first=48, batch=48, trial=32, gain=0.002),
+            pace=BatchSizes(first=48, batch=48, trial=32, gain=0.002),
             limits=Limits(finalists=16),
             caps=16,
             policy=TimingPolicy(fine_rounds=40),
@@ -57,7 +57,7 @@ EFFORTS: Final = {
         Effort(
             name="exhaustive",
             strategy="exhaustive",
-            pace=Pace(first=64, batch=64, trial=64, gain=0.0),
+            pace=BatchSizes(first=64, batch=64, trial=64, gain=0.0),
             limits=Limits(finalists=16),
             caps=32,
             policy=TimingPolicy(fine_rounds=40),

@@ -13,16 +13,16 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
-from asmtune.store.safe_store import Shelf
-from asmtune.store.trace.rows import Cost
+from asmtune.store.safe_store import SafeStore
+from asmtune.store.trace.rows import CostRow
 from asmtune.store.trace.run import Ending, Header
 from asmtune.store.trace.writer import TraceWriter
-from asmtune.tuning.finals import Decision
+from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.objective import pareto_front
 from asmtune.tuning.search.state import State
 
 
-class Audience(Protocol):
+class RunListener(Protocol):
     """Told of runs as they go on, for a user who waits."""
 
     def begin(self, header: Header) -> None:
@@ -41,7 +41,7 @@ class Audience(Protocol):
         """The run has ended."""
 
 
-class Nobody:
+class SilentListener:
     """Listens to nothing."""
 
     def begin(self, header: Header) -> None:
@@ -79,8 +79,8 @@ class RunWatch:
     def __init__(
         self,
         writer: TraceWriter,
-        audience: Audience,
-        shelf: Shelf,
+        audience: RunListener,
+        shelf: SafeStore,
         key: TuneKey,
         expected: Provenance,
     ) -> None:
@@ -97,8 +97,8 @@ class RunWatch:
         cls,
         settings: Settings,
         header: Header,
-        audience: Audience,
-        shelf: Shelf,
+        audience: RunListener,
+        shelf: SafeStore,
         expected: Provenance,
     ) -> Self:
         """Opens the trace of a run, and tells of it."""
@@ -156,13 +156,13 @@ class RunWatch:
     def ended(self, reason: str) -> None:
         """The search is over."""
 
-    def decided(self, decision: Decision) -> None:
+    def decided(self, decision: FinalDecision) -> None:
         """The last rounds are over."""
         self._writer.final(decision.outcomes)
         if decision.costs:
             front = {one.config for one in pareto_front(decision.costs)}
             self._writer.costs(
-                Cost(c.config, c.time_us, c.energy_mj, c.memory_bytes, c.config in front)
+                CostRow(c.config, c.time_us, c.energy_mj, c.memory_bytes, c.config in front)
                 for c in decision.costs
             )
 

@@ -22,13 +22,13 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.score.base import for_dtypes
 from asmtune.store.lookup import Remembered
-from asmtune.store.safe_store import Shelf
+from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
-from asmtune.tuning.background_compiler import Pulse
-from asmtune.tuning.finals import Decision
-from asmtune.tuning.initial_state import foreseen, known_to, with_edited
+from asmtune.tuning.background_compiler import StragglerTimer
+from asmtune.tuning.finals import FinalDecision
+from asmtune.tuning.initial_state import initial_verdicts, known_to, with_edited
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.run_log import Audience, Nobody, RunWatch
+from asmtune.tuning.run_log import RunListener, RunWatch, SilentListener
 from asmtune.tuning.search.state import State
 from asmtune.tuning.stages import BenchTimer, Stages
 from asmtune.tuning.transfer import Experience
@@ -51,9 +51,9 @@ class Session:
 
     funnel: Funnel
     options: TuneOptions
-    shelf: Shelf
+    shelf: SafeStore
     experience: Experience = field(default_factory=Experience)
-    audience: Audience = field(default_factory=Nobody)
+    audience: RunListener = field(default_factory=SilentListener)
     opener: Opener | None = None
 
     def run(self, job: TuneJob, space: Space, expected: Provenance) -> TuneResult:
@@ -66,7 +66,7 @@ class Session:
             CompileError: no config can run.
             MeasureError: no config that compiled can be launched.
         """
-        pulse = Pulse(self.funnel.progress)
+        pulse = StragglerTimer(self.funnel.progress)
         scorer = for_dtypes(self.funnel.scorer, job.problem.dtypes.values())
         funnel = replace(self.funnel, scorer=scorer, progress=pulse)
         front = funnel.front(job.problem)
@@ -106,7 +106,7 @@ class Session:
             watch.note(note)
         default = space.first(**job.problem.shape)
         configs = found.configs(default, job.problem.shape)
-        verdicts = foreseen(funnel, front, configs, self.options.effort)
+        verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
         remembered = Remembered()
         if not self.options.force:
             remembered = self.shelf.remembered(job.key, watch.expected)
@@ -145,7 +145,9 @@ class Session:
             sizes=None if job.reference is None else dict(job.problem.shape),
         )
 
-    def _result(self, job: TuneJob, stages: Stages, decision: Decision, reason: str) -> TuneResult:
+    def _result(
+        self, job: TuneJob, stages: Stages, decision: FinalDecision, reason: str
+    ) -> TuneResult:
         state, watch = stages.state, stages.watch
         finals = {config: o for config, o in decision.outcomes if isinstance(o, Measurement)}
         measured = {**stages.timer.measurements, **finals}

@@ -16,11 +16,11 @@ from asmtune.measure.timing.statistics import prepare
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
-from asmtune.tuning.background_compiler import BackgroundCompiler, Pulse
-from asmtune.tuning.finals import Decision, Finals
+from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
+from asmtune.tuning.finals import FinalDecision, Finals
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.run_log import RunWatch
-from asmtune.tuning.search.base import Ended, Insight
+from asmtune.tuning.search.base import Ended, Predictor
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
@@ -113,7 +113,7 @@ class Stages:
     options: TuneOptions
     watch: RunWatch
 
-    def search(self, pulse: Pulse) -> str:
+    def search(self, pulse: StragglerTimer) -> str:
         """Compiles and times until it is not worth it any more; says why it ended.
 
         Args:
@@ -124,7 +124,7 @@ class Stages:
             MeasureError: nothing that compiled can be launched, or is right.
         """
         effort = self.options.effort
-        insight = Insight(self.funnel.scorer, self.funnel.target)
+        insight = Predictor(self.funnel.scorer, self.funnel.target)
         strategy = make_strategy(effort.strategy, self.options.seed, insight, effort.pace)
         compiler = BackgroundCompiler(self.front, self.funnel.known, pulse, prepare)
         with self.watch.stage("search"), compiler:
@@ -148,7 +148,7 @@ class Stages:
             self.state.add_outcomes(outcomes)
             self.watch.trial(outcomes, None)
 
-    def finals(self) -> Decision:
+    def finals(self) -> FinalDecision:
         """Times the fastest and the default afresh; one of them wins.
 
         Raises:

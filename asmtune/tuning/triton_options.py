@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.measure.bench.hooks import TunerHooks
-from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
 if TYPE_CHECKING:

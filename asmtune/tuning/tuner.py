@@ -19,17 +19,17 @@ from asmtune.core.records.tuned import Provenance, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.store.safe_store import Shelf, open_user_store
+from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.shipped import find_tuned
 from asmtune.tuning.identity import provenance, with_files
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.run_log import Audience, Nobody
+from asmtune.tuning.run_log import RunListener, SilentListener
 from asmtune.tuning.session import Opener, Session
 from asmtune.tuning.transfer import experience
 
 
 @dataclass
-class Workshop:
+class Tuner:
     """Where jobs are done one after another; one compile serves all of equal specialisation.
 
     Attributes:
@@ -43,8 +43,8 @@ class Workshop:
 
     funnel: Funnel
     options: TuneOptions
-    shelf: Shelf
-    audience: Audience = field(default_factory=Nobody)
+    shelf: SafeStore
+    audience: RunListener = field(default_factory=SilentListener)
     opener: Opener | None = None
     done: list[TuneRecord] = field(default_factory=list)
 

@@ -45,7 +45,7 @@ from benchmarks.aibench8.experiment import Plan, line
 from benchmarks.aibench8.offline import lines
 from benchmarks.aibench8.summary import speedups, summary
 from benchmarks.aibench8.tasks import TASKS, Task
-from benchmarks.aibench8.tuning import Tuner
+from benchmarks.aibench8.tuning import TaskTuner
 from benchmarks.provenance import RESULTS, provenance
 
 OUTPUT = RESULTS / "aibench8.json"
@@ -112,7 +112,7 @@ def _measure(
         parser.error(f"no target describes {device!r}; `asmtune targets` lists those that are")
     effort = replace(EFFORTS[options.effort], policy=GRAPH)
     policy = replace(GRAPH, launches=options.launches, fine_rounds=options.rounds)
-    tuner = Tuner(device, effort, Settings.from_environment())
+    tuner = TaskTuner(device, effort, Settings.from_environment())
     plan, began = Plan(tuner, target, policy, options.seeds), time.monotonic()
     results: list[dict[str, Any]] = []
     # The first, matmul, has by far the most configs: it comes last, and has what time is left.

@@ -18,7 +18,7 @@ from benchmarks.aibench8.baselines import baseline_of, exact
 from benchmarks.aibench8.contest import Entrant, compiled, plain, race
 from benchmarks.aibench8.summary import BASELINE
 from benchmarks.aibench8.tasks import Task, contract_of, without_contract
-from benchmarks.aibench8.tuning import Search, Tuner, Tuning
+from benchmarks.aibench8.tuning import Search, TaskTuner, Tuning
 from tests.kernels.accuracy import as_tuple, case_of
 
 
@@ -34,7 +34,7 @@ class Plan:
         device: where tensors are made.
     """
 
-    tuner: Tuner
+    tuner: TaskTuner
     target: Target
     policy: TimingPolicy
     seeds: int

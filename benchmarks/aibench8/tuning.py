@@ -15,7 +15,7 @@ from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.presets import Effort
 from asmtune.tuning.session import Opener
-from asmtune.tuning.tuner import Workshop
+from asmtune.tuning.tuner import Tuner
 from benchmarks.aibench8.tasks import Task
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Tuner:
+class TaskTuner:
     """How problems are tuned.
 
     Attributes:
@@ -115,7 +115,7 @@ class Tuner:
         # A store of its own: a run must not begin with what another one timed.
         store = self.settings.cache_dir / f"{problem.name}-{run}.sqlite"
         settings = replace(self.settings, store_url=str(store))
-        workshop = replace(Workshop.open(self.device, options, settings), opener=self.opener)
+        workshop = replace(Tuner.open(self.device, options, settings), opener=self.opener)
         result = workshop.resolve(TuneJob(problem, key_of(problem, self.device)), search.space)
         assert result.record is not None  # nobody else tunes it
         return Tuning(result.record.winner, result.timed, _told(result, result.record))

@@ -17,9 +17,9 @@ from pathlib import Path
 from asmtune.base.settings import Settings
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
-from asmtune.store import interchange as abridged
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
+from asmtune.store.interchange import abridged
 from asmtune.store.lookup import differences
 from benchmarks.kernels.identities import DEVICE, Identity, identities
 from benchmarks.kernels.plan import Plan

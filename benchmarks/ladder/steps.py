@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -107,7 +107,7 @@ def assembly(name: str, size: Size, target: Target, settings: Settings) -> dict[
         arguments |= {"bias_ptr": given.bias, "ACTIVATION": "gelu"}
     problem = Problem(step.kernel, arguments, step.grid, size, name)
     request = Lowering(problem, target, settings.compile_timeout_s).request(config)
-    made = compile_one(request, settings) if isinstance(request, Request) else request
+    made = compile_one(request, settings) if isinstance(request, LowerRequest) else request
     if not isinstance(made, Artifact):
         raise CompileError(f"ladder: {name} does not compile at {config}: {made.detail}")
     read = ProfileReader(target)(made)

@@ -14,7 +14,7 @@ import torch
 
 from asmtune.base.errors import MeasureError
 from asmtune.base.settings import Settings
-from asmtune.compile.load import Launch
+from asmtune.compile.load import LoadedLaunch
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -22,7 +22,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.measure.bench.base import BenchSetup
-from asmtune.measure.bench.dedup import Distinct
+from asmtune.measure.bench.dedup import DedupBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.score.scorers import make_scorer
@@ -33,7 +33,7 @@ from benchmarks.aibench8 import experiment
 from benchmarks.aibench8.contest import Entrant, race
 from benchmarks.aibench8.summary import BARS, speedups, summary
 from benchmarks.aibench8.tasks import TASKS, Task, contract_of, without_contract
-from benchmarks.aibench8.tuning import Search, Tuner, Tuning
+from benchmarks.aibench8.tuning import Search, TaskTuner, Tuning
 from tests.kernels.accuracy import module_of
 from tests.simulated_gpu import SimulatedClock
 from tests.tuning_support import BEST, DEVICE, HostMachine
@@ -78,20 +78,20 @@ def machine() -> HostMachine:
 
 
 @pytest.fixture
-def tuner(tmp_path: Path, machine: HostMachine) -> Tuner:
+def tuner(tmp_path: Path, machine: HostMachine) -> TaskTuner:
     """Tunes on the host."""
 
     def opener(setup: BenchSetup) -> Any:
-        return Distinct(setup.lowering.problem, LocalBench(setup, machine))
+        return DedupBench(setup.lowering.problem, LocalBench(setup, machine))
 
     settings = Settings(cache_dir=tmp_path, jobs=1)
     shared = Settings.from_environment().artifacts_dir
     shared.mkdir(parents=True, exist_ok=True)
     settings.artifacts_dir.symlink_to(shared)
-    return Tuner(DEVICE, replace(EFFORTS["balanced"], scorer="roofline"), settings, opener)
+    return TaskTuner(DEVICE, replace(EFFORTS["balanced"], scorer="roofline"), settings, opener)
 
 
-def test_tuned(tuner: Tuner) -> None:
+def test_tuned(tuner: TaskTuner) -> None:
     """A run finds the best, and tells the time of every config that was tried."""
     found = tuner.tuned(Search(addition(), addition_space()), "full")
     assert found.winner == BEST
@@ -101,7 +101,7 @@ def test_tuned(tuner: Tuner) -> None:
     assert list(times.values()) == sorted(times.values())
 
 
-def test_by_chance(tuner: Tuner, machine: HostMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_chance(tuner: TaskTuner, machine: HostMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws time as many configs as they are told, differ, and ask no scorer of assembly."""
     asked: list[str] = []
     monkeypatch.setattr(
@@ -121,7 +121,7 @@ def test_by_chance(tuner: Tuner, machine: HostMachine, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("name", "tiles"), [("layernorm", False), ("layernorm_backward", True)])
-def test_tiles(name: str, tiles: bool, tuner: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles(name: str, tiles: bool, tuner: TaskTuner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of persistent kernels are searched where the kernel's own decorator says so."""
     seen = []
 
@@ -194,9 +194,9 @@ def test_nan_is_wrong() -> None:
 class ReferenceMachine(HostMachine):
     """Launches of our kernel do on the host what it would do."""
 
-    def launch(self, binary: Any, values: Any, pre_hook: Any) -> Launch:  # noqa: ARG002
+    def launch(self, binary: Any, values: Any, pre_hook: Any) -> LoadedLaunch:  # noqa: ARG002
         """Writes what is right."""
-        return Launch(lambda: None, lambda: write_reference(values))
+        return LoadedLaunch(lambda: None, lambda: write_reference(values))
 
 
 WARPS = [Config({"ROWS": 1, "BLOCK": 1024, "STAGES": 1}, num_warps=n) for n in (4, 8, 16)]
@@ -219,11 +219,11 @@ def test_a_kernel_from_tuning_to_result(
     machine = ReferenceMachine(softmax_us)
 
     def opener(setup: BenchSetup) -> Any:
-        return Distinct(setup.lowering.problem, LocalBench(setup, machine))
+        return DedupBench(setup.lowering.problem, LocalBench(setup, machine))
 
     settings = Settings(cache_dir=tmp_path, jobs=1)
     effort = replace(EFFORTS["balanced"], scorer="roofline", caps=0)
-    tuner = Tuner(DEVICE, effort, settings, opener)
+    tuner = TaskTuner(DEVICE, effort, settings, opener)
 
     def launched(problem: Problem, *_: Any) -> Any:
         return lambda: write_reference(problem.arguments)
@@ -256,15 +256,15 @@ def test_draws_end_in_time(tmp_path: Path, target: Target, monkeypatch: pytest.M
     def tuned(_: Any, search: Search, *__: Any) -> Tuning:
         return Tuning(search.space.first(**search.problem.shape), 3, {})
 
-    monkeypatch.setattr(Tuner, "tuned", tuned)
-    monkeypatch.setattr(Tuner, "by_chance", tuned)
+    monkeypatch.setattr(TaskTuner, "tuned", tuned)
+    monkeypatch.setattr(TaskTuner, "by_chance", tuned)
     monkeypatch.setattr(experiment, "GpuClock", lambda _: HostMachine(softmax_us))
     for name in ("plain", "compiled"):
         monkeypatch.setattr(
             experiment, name, lambda problem, *_: lambda: write_reference(problem.arguments)
         )
     task = Task("softmax", {"rows": 4, "cols": 520})
-    tuner = Tuner(DEVICE, EFFORTS["quick"], Settings(cache_dir=tmp_path, jobs=1))
+    tuner = TaskTuner(DEVICE, EFFORTS["quick"], Settings(cache_dir=tmp_path, jobs=1))
     plan = experiment.Plan(tuner, target, POLICY, seeds=3, device="cpu")
     for ends_s, draws in ((0.0, 1), (float("inf"), 3)):
         seeds = [row["seed"] for row in plan.result(task, ends_s)["race"] if "seed" in row]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from asmtune.ir.asm.entry import Entry, entries
+from asmtune.ir.asm.entry import KernelEntry, entries
 from asmtune.ir.asm.ptx import parse_ptx
 from tests.asm.asm_dumps import fixture_text, ptx_names
 
@@ -27,7 +27,10 @@ TEXT = """
 
 def test_heads_are_read() -> None:
     """Names, bytes of parameters, threads and clusters; comments count for nothing."""
-    assert entries(TEXT) == [Entry("add", (8, 4, 128), 256, 2), Entry("none", (), None, 1)]
+    assert entries(TEXT) == [
+        KernelEntry("add", (8, 4, 128), 256, 2),
+        KernelEntry("none", (), None, 1),
+    ]
     assert entries("no PTX at all") == []
 
 
@@ -44,7 +47,7 @@ def test_real_modules_have_one_entry(name: str) -> None:
 
 def test_what_does_not_fit_is_told() -> None:
     """Other parameters, threads or clusters than the kernel's; threads may be left open."""
-    own = Entry("add", (8, 8, 4), 128, 1)
+    own = KernelEntry("add", (8, 8, 4), 128, 1)
     assert own.misfit(own) is None
     assert replace(own, threads=None).misfit(own) is None
     for other, said in [

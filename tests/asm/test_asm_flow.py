@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.ir.asm.flow import UNREACHABLE, Dominators, Jump, find_blocks, find_loops
-from asmtune.ir.asm.program import Block, Loop, LoopRole
+from asmtune.ir.asm.program import BasicBlock, Loop, LoopRole
 
 Graph = list[tuple[int, ...]]
 
@@ -59,7 +59,7 @@ def always_work(header: int, body: Sequence[int]) -> LoopRole:
 
 def loops_of(graph: Graph) -> tuple[Loop, ...]:
     """Find the loops of a graph whose nodes are blocks of one instruction."""
-    blocks = [Block(None, node, node + 1, nexts) for node, nexts in enumerate(graph)]
+    blocks = [BasicBlock(None, node, node + 1, nexts) for node, nexts in enumerate(graph)]
     return find_loops(blocks, always_work)
 
 
@@ -111,7 +111,11 @@ def test_deep_graph_needs_no_recursion() -> None:
 
 def test_wait_loops_add_no_depth() -> None:
     """A loop that waits has the depth of what is around it, and work inside it too."""
-    blocks = [Block(None, 0, 1, (1,)), Block(None, 1, 2, (1, 2)), Block(None, 2, 3, (0,))]
+    blocks = [
+        BasicBlock(None, 0, 1, (1,)),
+        BasicBlock(None, 1, 2, (1, 2)),
+        BasicBlock(None, 2, 3, (0,)),
+    ]
 
     def role_of(header: int, body: Sequence[int]) -> LoopRole:
         return "wait" if header == 1 else "work"
@@ -126,15 +130,15 @@ def test_blocks_of_a_guarded_branch() -> None:
     jumps = {1: Jump((0,), falls=True), 3: Jump((4,), falls=False), 4: Jump((), falls=False)}
     blocks = find_blocks(5, jumps, {0: "top", 4: "end"})
     assert blocks == (
-        Block("top", 0, 2, (0, 1)),
-        Block(None, 2, 4, (2,)),
-        Block("end", 4, 5, ()),
+        BasicBlock("top", 0, 2, (0, 1)),
+        BasicBlock(None, 2, 4, (2,)),
+        BasicBlock("end", 4, 5, ()),
     )
 
 
 def test_branch_past_the_last_instruction_leaves() -> None:
     """A label with nothing after it is the end of the function, not a block."""
-    assert find_blocks(1, {0: Jump((1,), falls=True)}, {1: "end"}) == (Block(None, 0, 1, ()),)
+    assert find_blocks(1, {0: Jump((1,), falls=True)}, {1: "end"}) == (BasicBlock(None, 0, 1, ()),)
 
 
 def test_no_instructions() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from asm_dumps import fixture_listing
 
-from asmtune.ir.asm.memory import Access, access, expected_bytes
+from asmtune.ir.asm.memory import AsmAccess, access, expected_bytes
 from asmtune.ir.asm.program import Instruction
 
 
@@ -18,55 +18,58 @@ def instruction(text: str) -> Instruction:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1]", Access("global", "load", 16)),
-        ("ld.global.nc.L1::no_allocate.v8.f32 {...}, [%rd1]", Access("global", "load", 32)),
-        ("ld.global.b16 {%rs1}, [%rd1]", Access("global", "load", 2)),
-        ("st.shared::cta.v2.b64 [%r1], {%rd1, %rd2}", Access("shared", "store", 16)),
-        ("ld.shared.b128 %rq1, [%r1]", Access("shared", "load", 16)),
-        ("ld.param.b64 %rd1, [k_param_0]", Access("param", "load", 8)),
-        ("st.local.u8 [%r1], %rs1", Access("local", "store", 1)),
-        ("ld.b32 %r1, [%rd1]", Access("generic", "load", 4)),
-        ("atom.global.gpu.acq_rel.add.v4.f32 {...}, [%rd1], {...}", Access("global", "atomic", 16)),
-        ("atom.shared.cas.b32 %r1, [%r2], %r3, %r4", Access("shared", "atomic", 4)),
-        ("red.global.add.noftz.f16x2 [%rd1], %r1", Access("global", "atomic", 4)),
-        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {...}, [%r1]", Access("shared", "load", 16)),
-        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], {...}", Access("shared", "store", 8)),
+        ("ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1]", AsmAccess("global", "load", 16)),
+        ("ld.global.nc.L1::no_allocate.v8.f32 {...}, [%rd1]", AsmAccess("global", "load", 32)),
+        ("ld.global.b16 {%rs1}, [%rd1]", AsmAccess("global", "load", 2)),
+        ("st.shared::cta.v2.b64 [%r1], {%rd1, %rd2}", AsmAccess("shared", "store", 16)),
+        ("ld.shared.b128 %rq1, [%r1]", AsmAccess("shared", "load", 16)),
+        ("ld.param.b64 %rd1, [k_param_0]", AsmAccess("param", "load", 8)),
+        ("st.local.u8 [%r1], %rs1", AsmAccess("local", "store", 1)),
+        ("ld.b32 %r1, [%rd1]", AsmAccess("generic", "load", 4)),
+        (
+            "atom.global.gpu.acq_rel.add.v4.f32 {...}, [%rd1], {...}",
+            AsmAccess("global", "atomic", 16),
+        ),
+        ("atom.shared.cas.b32 %r1, [%r2], %r3, %r4", AsmAccess("shared", "atomic", 4)),
+        ("red.global.add.noftz.f16x2 [%rd1], %r1", AsmAccess("global", "atomic", 4)),
+        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {...}, [%r1]", AsmAccess("shared", "load", 16)),
+        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], {...}", AsmAccess("shared", "store", 8)),
         (
             "cp.async.cg.shared.global [%r1], [%rd1], 0x10, %r2",
-            Access("global", "load", 16, copies=True),
+            AsmAccess("global", "load", 16, copies=True),
         ),
-        ("cp.async.ca.shared.global [%r1], [%rd1], 4", Access("global", "load", 4, copies=True)),
-        ("cp.async.ca.shared.global [%r1]", Access("global", "load", None, copies=True)),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 4", AsmAccess("global", "load", 4, copies=True)),
+        ("cp.async.ca.shared.global [%r1]", AsmAccess("global", "load", None, copies=True)),
         (
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
             " [%r1], [%rd1], 4096, [%r2]",
-            Access("global", "load", 4096, copies=True),
+            AsmAccess("global", "load", 4096, copies=True),
         ),
         (
             "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
             " [%r1], [%rd1, {%r2, %r3}], [%r4]",
-            Access("global", "load", None, copies=True),
+            AsmAccess("global", "load", None, copies=True),
         ),
         (
             "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1, %r2}], [%r3]",
-            Access("global", "store", None, copies=True),
+            AsmAccess("global", "store", None, copies=True),
         ),
         (
             "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r1], 64",
-            Access("global", "atomic", 64, copies=True),
+            AsmAccess("global", "atomic", 64, copies=True),
         ),
         (
             "tcgen05.ld.sync.aligned.16x32bx2.x2.b32 {%r1, %r2}, [%r3 + 0], 2",
-            Access("tensor", "load", 8),
+            AsmAccess("tensor", "load", 8),
         ),
-        ("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r3], {%r1}", Access("tensor", "store", 4)),
+        ("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r3], {%r1}", AsmAccess("tensor", "store", 4)),
         ("cp.async.commit_group", None),
         ("cp.async.bulk.prefetch.L2.global [%rd1], 64", None),
         ("add.s32 %r1, %r2, %r3", None),
         ("bar.sync 0", None),
     ],
 )
-def test_accesses(text: str, expected: Access | None) -> None:
+def test_accesses(text: str, expected: AsmAccess | None) -> None:
     """Space, direction and bytes follow from the opcode and, for copies, its operands."""
     assert access(instruction(text)) == expected
 

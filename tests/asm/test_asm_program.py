@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import ParseError
-from asmtune.ir.asm.program import Listing, Program, split_operands
+from asmtune.ir.asm.program import AsmFunction, Listing, split_operands
 from asmtune.ir.asm.ptx import parse_ptx
 
 
@@ -48,7 +48,7 @@ def test_split_operands_keeps_text(text: str) -> None:
 )
 def test_threads(directives: dict[str, str], expected: int | None) -> None:
     """Threads are the product of the sizes, and unknown where these are no numbers."""
-    assert Program("k", True, (), (), (), directives).threads == expected
+    assert AsmFunction("k", True, (), (), (), directives).threads == expected
 
 
 def test_depth_of_nested_loops() -> None:

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.base.errors import ParseError
-from asmtune.ir.asm.program import Listing, Program
+from asmtune.ir.asm.program import AsmFunction, Listing
 from asmtune.ir.asm.ptx import parse_ptx
 
 FIRST_OPERANDS = "%r28, [gemm_param_5];"
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 
 
-def body(text: str) -> Program:
+def body(text: str) -> AsmFunction:
     """Parse the statements of a kernel."""
     return parse_ptx(f"{HEAD}.visible .entry k()\n{{\n{text}\n}}\n").entry
 
@@ -33,7 +33,7 @@ def llvm_loops(text: str) -> dict[str, int]:
     return found
 
 
-def our_loops(program: Program) -> dict[str, int]:
+def our_loops(program: AsmFunction) -> dict[str, int]:
     """Return the loops we find in the same form; LLVM knows none inside inline assembly."""
     found = {}
     for loop in program.loops:

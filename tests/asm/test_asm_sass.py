@@ -17,7 +17,7 @@ from asmtune.base.errors import ParseError
 from asmtune.compile.disassembly import disassemble
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.asm.nvsass import classify_sass, sass_loop_role
-from asmtune.ir.asm.program import Listing, Program
+from asmtune.ir.asm.program import AsmFunction, Listing
 from asmtune.ir.asm.sass import parse_sass
 
 ARCHES = (80, 90, 100, 120)
@@ -40,7 +40,7 @@ def gemm(arch: int) -> str:
     return disassembled(made["cubin"])
 
 
-def body(*statements: str) -> Program:
+def body(*statements: str) -> AsmFunction:
     """Parse statements of a kernel, a label or an instruction each."""
     lines = [
         s if s.endswith(":") else f"        /*{16 * place:04x}*/   {s} ;"

@@ -17,8 +17,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.measure.bench.base import BenchSetup, Entrant
-from asmtune.measure.checks.checker import CheckOptions
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
 CHILD = (sys.executable, str(Path(__file__).with_name("cpu_child.py")))

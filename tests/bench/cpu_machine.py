@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from asmtune.compile.load import Binary, Launch
+from asmtune.compile.load import Binary, LoadedLaunch
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.clock import Subject
@@ -36,7 +36,7 @@ class CpuMachine:
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
-    ) -> Launch:
+    ) -> LoadedLaunch:
         """A launch of what the values say; the binary must be theirs."""
         self.loaded += 1
         assert binary.cubin.startswith(str(values["MODE"]).encode())
@@ -50,7 +50,7 @@ class CpuMachine:
             if pre_hook is not None:
                 pre_hook(values)
 
-        return Launch(prepare, run)
+        return LoadedLaunch(prepare, run)
 
     def energy(self, subject: Subject) -> float | None:
         """A thousandth of a millijoule a microsecond; silent kernels have no meter."""

@@ -17,7 +17,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.measure.bench.dedup import Distinct, binary_digest
+from asmtune.measure.bench.dedup import DedupBench, binary_digest
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.bench.opening import open_bench
 from tests.bench.bench_support import artifact, entrant, problem, setup
@@ -82,7 +82,7 @@ def medians(outcomes: Sequence[Outcome]) -> list[float]:
 def test_twins_are_timed_once() -> None:
     """Within a trial and over trials one of a kind is timed; each gets it as its own."""
     inner = Recorder()
-    bench = Distinct(problem(), inner)
+    bench = DedupBench(problem(), inner)
     first, second, third = twins(3)
     other = entrant("print")
     bench.begin(first)
@@ -96,7 +96,7 @@ def test_twins_are_timed_once() -> None:
 def test_a_failure_is_shared() -> None:
     """Who is the same code as one that failed fails as it did, and is not launched."""
     machine = CpuMachine()
-    bench = Distinct(problem(), LocalBench(setup(), machine))
+    bench = DedupBench(problem(), LocalBench(setup(), machine))
     bench.begin(entrant("good"))
     wrong = entrant("wrong")
     again = replace(wrong, config=Config(wrong.config.kwargs, num_stages=5))
@@ -108,7 +108,7 @@ def test_a_failure_is_shared() -> None:
 def test_finals_are_fresh_and_prefer_the_default() -> None:
     """A final times each binary anew, in the person of the default where it is among them."""
     inner = Recorder()
-    bench = Distinct(problem(), inner)
+    bench = DedupBench(problem(), inner)
     first, default, third = twins(3)
     bench.begin(default)
     outcomes = bench.final([first, default, third])
@@ -146,7 +146,7 @@ def test_grid_and_code_count_and_options_do_not() -> None:
 def test_another_hook_is_another_launch() -> None:
     """Hooks run before the code, and may make it right or wrong."""
     inner = Recorder()
-    bench = Distinct(problem(), inner)
+    bench = DedupBench(problem(), inner)
     (plain,), (hooked,) = twins(1), twins(1, pre_hook=lambda _: None)
     bench.trial([plain, hooked])
     assert len(inner.asked) == 2
@@ -155,7 +155,7 @@ def test_another_hook_is_another_launch() -> None:
 def test_an_axis_that_is_no_constexpr_counts() -> None:
     """Its value is passed at the launch: equal code does not make equal timings."""
     inner = Recorder()
-    bench = Distinct(Problem(split, {"x_ptr": torch.zeros(1)}, (1,)), inner)
+    bench = DedupBench(Problem(split, {"x_ptr": torch.zeros(1)}, (1,)), inner)
     configs = [Config({"PARTS": parts, "BLOCK": 64}) for parts in (1, 2, 2)]
     bench.trial([Entrant(config, artifact(b"code")) for config in configs])
     assert len(inner.asked) == 2
@@ -164,7 +164,7 @@ def test_an_axis_that_is_no_constexpr_counts() -> None:
 def test_the_rest_is_the_inner_benchs() -> None:
     """Name, notes and the end are handed on."""
     inner = Recorder()
-    bench = Distinct(problem(), inner)
+    bench = DedupBench(problem(), inner)
     assert (bench.device, bench.notes) == ("a GPU", ("a note",))
     bench.trial(twins(1))
     assert bench.energy(twins(1)[0]) == 2.0

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from asmtune.base.errors import InputError
-from asmtune.compile.load import Launch
+from asmtune.compile.load import LoadedLaunch
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import BenchSetup
@@ -149,7 +149,7 @@ def test_a_hook_that_raises_costs_its_config(place: str) -> None:
 
 def test_without_hooks_a_launch_is_itself() -> None:
     """Nothing is put around it."""
-    launch = Launch(lambda: None, lambda: None)
+    launch = LoadedLaunch(lambda: None, lambda: None)
     assert TunerHooks().around(launch, {}) is launch
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.compile.load import Binary, handle, launch_values
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -24,10 +24,10 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import Opaque
 from asmtune.measure.bench.base import BenchSetup
-from asmtune.measure.bench.child_supervisor import Roster
+from asmtune.measure.bench.child_supervisor import ConfigTable
 from asmtune.measure.bench.hooks import TunerHooks
-from asmtune.measure.checks.checker import CheckOptions
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 from tests.bench.bench_support import entrant, problem, setup
 from tests.gpu import argument_kernels
@@ -147,7 +147,7 @@ def test_binaries_arrive(which: str, target: Target, settings: Settings) -> None
     problem_, (config, *_) = argument_kernels.problems("cpu")[which]
     lowering = Lowering(problem_, target, 30)
     request = lowering.request(config)
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     artifact = compile_one(request, settings)
     assert isinstance(artifact, Artifact)
     binary = Binary.of(lowering, config, artifact)
@@ -168,7 +168,7 @@ def test_a_config_keeps_its_number() -> None:
     def hook(_: object) -> None:
         """Does nothing."""
 
-    roster = Roster(setup().lowering, Touched())  # type: ignore[arg-type]
+    roster = ConfigTable(setup().lowering, Touched())  # type: ignore[arg-type]
     entrants = [entrant("good"), entrant("print"), entrant("good", pre_hook=hook), entrant("good")]
     numbers = [roster.number(one) for one in entrants]
     assert numbers == [0, 1, 2, 0]

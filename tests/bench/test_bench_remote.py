@@ -224,7 +224,7 @@ def test_the_child_dies_with_its_parent() -> None:
     """Even if the parent is killed, and the child hangs, nothing is left running."""
     script = (
         "import sys, threading\n"
-        "from asmtune.measure.bench import ChildBench\n"
+        "from asmtune.measure.bench.child_bench import ChildBench\n"
         "from tests.bench.bench_support import CHILD, entrant, setup\n"
         "bench = ChildBench(setup(run_timeout_s=600.0), command=CHILD)\n"
         "bench.begin(entrant('good'))\n"

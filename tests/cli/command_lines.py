@@ -43,7 +43,7 @@ MODULE = (
     HEAD
     + """
 from asmtune.core.problem import Problem
-from asmtune.core.space import Space
+from asmtune.core.space.space import Space
 
 @triton.jit
 def kernel(x_ptr, n, BLOCK: tl.constexpr):

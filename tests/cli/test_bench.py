@@ -20,12 +20,11 @@ from asmtune.core.records.tuned import Measurement, Outcome, Provenance, TuneKey
 from asmtune.measure.bench.base import BenchSetup, Entrant
 from asmtune.measure.timing.statistics import summarise
 from asmtune.store.database import Store
-from asmtune.studies.regression import process_main as bench_process
+from asmtune.studies.regression import process_main, timing
 from asmtune.studies.regression import processes as bench_processes
 from asmtune.studies.regression import rows as bench_rows
-from asmtune.studies.regression import timing
 from asmtune.studies.regression.files import read_run
-from asmtune.studies.regression.run import BenchRun, Environment, Subject
+from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment
 from asmtune.tuning.identity import key_of, provenance
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_bench_process.py")))
@@ -75,7 +74,7 @@ def test_what_is_stored_is_timed(commands: Commands) -> None:
     assert "doubled: nothing is stored for 2 of 4 shapes and dtypes" in said
     assert "process 3 of 3: 2 rows" in said
     assert [row.subject for row in run.rows] == [
-        Subject("doubled", {"n": n}, "fp16") for n in (4096, 100)
+        BenchSubject("doubled", {"n": n}, "fp16") for n in (4096, 100)
     ]
     first = run.rows[0]
     assert (first.config, first.layer, first.remark) == (WINNER, "store", "")
@@ -125,7 +124,7 @@ def test_a_config_outside_the_space(commands: Commands) -> None:
     path = commands.folder / "doubled.py"
     module = load_kernel_module(str(path))
     space = module.space().replace(BLOCK=(128,))
-    asked = bench_rows.Asked([str(path)], ["n=100"], None, None, "NVIDIA H200")
+    asked = bench_rows.BenchRequest([str(path)], ["n=100"], None, None, "NVIDIA H200")
     with pytest.MonkeyPatch.context() as patch:
         assert module.python is not None
         patch.setattr(module.python, "space", lambda: space)
@@ -212,10 +211,10 @@ def test_two_kernels_of_one_name(commands: Commands) -> None:
 
 def test_shipped_configs_are_found() -> None:
     """Kernels that come with asmtune are timed on the configs that ship for an H200."""
-    asked = bench_rows.Asked(["softmax"], [], None, "fp32", "NVIDIA H200")
+    asked = bench_rows.BenchRequest(["softmax"], [], None, "fp32", "NVIDIA H200")
     rows = asked.rows(bench_rows.Settings.from_environment())
     assert len(rows) == 5
-    assert {row.layer for row in rows if isinstance(row, bench_rows.Wanted)} == {"shipped"}
+    assert {row.layer for row in rows if isinstance(row, bench_rows.BenchRow)} == {"shipped"}
 
 
 class Played:
@@ -238,17 +237,17 @@ class Played:
 
 def said(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """What the process says, as its parent hears it."""
-    for message in bench_process.answers(plan):
+    for message in process_main.answers(plan):
         yield json.loads(json.dumps(message))
 
 
 def test_a_process(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     """It compiles each row's config for its GPU and times it, in an order by the seed."""
     here = Environment("NVIDIA H200", "", "580", {})
-    original = bench_process.problem_of
-    monkeypatch.setattr(bench_process, "environment_here", lambda: here)
-    monkeypatch.setattr(bench_process, "problem_of", lambda row, _: original(row, "meta"))
-    monkeypatch.setattr(bench_process, "read_clocks", lambda: {"sm_mhz": 1980})
+    original = process_main.problem_of
+    monkeypatch.setattr(process_main, "environment_here", lambda: here)
+    monkeypatch.setattr(process_main, "problem_of", lambda row, _: original(row, "meta"))
+    monkeypatch.setattr(process_main, "read_clocks", lambda: {"sm_mhz": 1980})
     monkeypatch.setattr(timing, "LocalBench", Played)
     row = {
         "reference": str(commands.folder / "doubled.py"),

@@ -21,7 +21,7 @@ from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.faults import DamagedStoreError
-from asmtune.store.lookup import Prediction
+from asmtune.store.lookup import StoredPrediction
 
 
 def record(m: int, kernel: str = "pkg.matmul", device: str = "NVIDIA H200") -> TuneRecord:
@@ -308,7 +308,7 @@ def test_clear_removes_a_damaged_record(filled: Path) -> None:
 def test_what_is_only_predicted(filled: Path) -> None:
     """What the model chose is listed as such, is neither exported nor imported, and is cleared."""
     key = record(9).key
-    guess = Prediction(key, Config({"BLOCK_M": 16}), 5.5, record(9).provenance)
+    guess = StoredPrediction(key, Config({"BLOCK_M": 16}), 5.5, record(9).provenance)
     with Store.open(filled) as store:
         store.predict(guess)
     listed = [row for row in json.loads(run("ls", "--json").stdout) if row["layer"] == "predicted"]

@@ -9,7 +9,7 @@ import pytest
 from command_lines import HEAD, Commands
 
 from asmtune.base.settings import Settings
-from asmtune.cli.arguments import KernelArguments, Loaded
+from asmtune.cli.arguments import KernelArguments, LoadedKernel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.database import Store
@@ -60,7 +60,7 @@ def stored(commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return _saved(KernelArguments(str(commands.folder / "doubled.py")).load_all())
 
 
-def _saved(loaded: Loaded) -> TuneRecord:
+def _saved(loaded: LoadedKernel) -> TuneRecord:
     times = {Config({"BLOCK": 256}, num_warps=4): 5.5, Config({"BLOCK": 128}, num_warps=2): 6.5}
     record = TuneRecord(
         key_of(loaded.problem, "NVIDIA H200"),

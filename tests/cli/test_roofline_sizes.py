@@ -13,7 +13,7 @@ from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.store.lookup import Lookup
+from asmtune.store.lookup import StoreLookup
 from asmtune.store.trace.run import Ending
 from asmtune.store.trace.writer import TraceWriter
 from asmtune.studies.roofline.sizes import is_sized
@@ -40,10 +40,10 @@ def module(*sizes: int) -> KernelModule:
     return KernelModule("scale", scale, lambda: Space({"BLOCK": (64,)}), problem, shapes, ("fp16",))
 
 
-def found(key: TuneKey = BUCKET, layer: str = "store", us: float = 10.0) -> Lookup:
+def found(key: TuneKey = BUCKET, layer: str = "store", us: float = 10.0) -> StoreLookup:
     """A record of a key, whose winner took so long."""
     timings = (Measurement(FAST, us, us, us, ()),)
-    return Lookup("hit", TuneRecord(key, FAST, timings, MADE), layer=layer)  # type: ignore[arg-type]
+    return StoreLookup("hit", TuneRecord(key, FAST, timings, MADE), layer=layer)  # type: ignore[arg-type]
 
 
 def traced(folder: Path, size: int, ending: Ending | None = ENDING) -> None:
@@ -53,7 +53,9 @@ def traced(folder: Path, size: int, ending: Ending | None = ENDING) -> None:
             writer.end(ending)
 
 
-def sized(lookup: Lookup, folder: Path, kernel: KernelModule | None = None, n: int = 4000) -> bool:
+def sized(
+    lookup: StoreLookup, folder: Path, kernel: KernelModule | None = None, n: int = 4000
+) -> bool:
     """Whether it was timed at n."""
     return is_sized(lookup, kernel or module(100), {"n": n}, key_of, folder)
 
@@ -63,7 +65,7 @@ def test_a_key_that_names_the_size(tmp_path: Path) -> None:
     exact = replace(BUCKET, shape={"n": 4000})
     assert sized(found(exact), tmp_path)
     assert not sized(found(replace(BUCKET, shape={"n": 4096})), tmp_path)
-    assert not sized(Lookup("miss"), tmp_path)
+    assert not sized(StoreLookup("miss"), tmp_path)
 
 
 def test_a_bucket_without_a_trace(tmp_path: Path) -> None:

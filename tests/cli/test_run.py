@@ -15,7 +15,7 @@ import pytest
 from asmtune.cli.app import run
 from asmtune.cli.output import _plain
 from asmtune.cli.run import keys_met_table
-from asmtune.runtime.events import Met
+from asmtune.runtime.events import KeyResolved
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -153,10 +153,10 @@ def test_a_programs_own_hook_is_called(tmp_path: Path) -> None:
 
 MEETS = """
 import os, sys
-from asmtune.runtime.events import Met, tell
+from asmtune.runtime.events import KeyResolved, emit
 print(os.environ["ASMTUNE_STORE_URL"])
-tell(Met(kernel="lib.scale", how="tuned", compiled=40, timed=12, seconds=2.25))
-tell(Met(kernel="lib.add", how="known"))
+emit(KeyResolved(kernel="lib.scale", how="tuned", compiled=40, timed=12, seconds=2.25))
+emit(KeyResolved(kernel="lib.add", how="known"))
 sys.exit(3)
 """
 
@@ -176,15 +176,15 @@ def test_what_was_met_is_told_at_the_end(tmp_path: Path) -> None:
 
 LATE = """
 import os, sys, threading, time
-from asmtune.runtime.events import Met, tell
+from asmtune.runtime.events import KeyResolved, emit
 from triton.runtime.autotuner import Autotuner
 def late():
     threading.main_thread().join()
     print("asmtune" in Autotuner.run.__code__.co_filename)
-    tell(Met(kernel="lib.late", how="tuned"))
+    emit(KeyResolved(kernel="lib.late", how="tuned"))
 threading.Thread(target=late).start()
 if os.fork() == 0:
-    tell(Met(kernel="lib.child", how="tuned"))
+    emit(KeyResolved(kernel="lib.child", how="tuned"))
     sys.exit(0)
 os.wait()
 """
@@ -201,7 +201,7 @@ def test_threads_outlive_the_script(tmp_path: Path) -> None:
 
 def test_table_of_one_kernel() -> None:
     """One kernel has no line of sums; what was neither tuned nor stored was picked."""
-    met = [Met(kernel="k", how=how) for how in ("predicted", "nearest", "tuned")]
+    met = [KeyResolved(kernel="k", how=how) for how in ("predicted", "nearest", "tuned")]
     text = _plain(keys_met_table(met))
     assert [cell.strip() for cell in text.splitlines()[-1].split("│")][-1] == "2"
     assert "kernels" not in text

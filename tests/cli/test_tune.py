@@ -79,9 +79,9 @@ def workshop(monkeypatch: pytest.MonkeyPatch) -> FakeWorkshop:
     """A workshop in the place of the GPU's; tensors are made in the host's memory."""
     fake = FakeWorkshop([])
 
-    def opened(options: TuneOptions, audience: Any) -> tuning_queue.Machine:
+    def opened(options: TuneOptions, audience: Any) -> tuning_queue.TuningGpu:
         fake.options, fake.audience = options, audience
-        return tuning_queue.Machine("NVIDIA H200", "cpu", fake)  # type: ignore[arg-type]
+        return tuning_queue.TuningGpu("NVIDIA H200", "cpu", fake)  # type: ignore[arg-type]
 
     monkeypatch.setattr(tuning_queue, "open_machine", opened)
     return fake
@@ -264,7 +264,7 @@ def test_no_memory_for_a_shape(workshop: FakeWorkshop, commands: Commands) -> No
 def test_one_shape_at_a_time(commands: Commands) -> None:
     """The tensors of a shape are gone before those of the next are made."""
     module = load_kernel_module(str(commands.folder / "doubled.py"))
-    queue = tuning_queue.Queue(module, "fp16", module.space(), "doubled.py")
+    queue = tuning_queue.TuningQueue(module, "fp16", module.space(), "doubled.py")
     tensors: list[Any] = []
 
     class Watching:
@@ -273,7 +273,7 @@ def test_one_shape_at_a_time(commands: Commands) -> None:
             tensors.append(weakref.ref(jobs[0].problem.arguments["x_ptr"]))
             yield tuned(jobs[0])
 
-    machine = tuning_queue.Machine("NVIDIA H200", "cpu", Watching())  # type: ignore[arg-type]
+    machine = tuning_queue.TuningGpu("NVIDIA H200", "cpu", Watching())  # type: ignore[arg-type]
     results = list(queue.results(queue.check(module.shapes), machine))
     assert len(tensors) == 2
     devices = [result.job.problem.arguments["x_ptr"].device.type for result in results]

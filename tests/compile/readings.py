@@ -7,7 +7,7 @@ import signal
 import threading
 from typing import Any
 
-from asmtune.compile.lower import Request
+from asmtune.compile.lower import LowerRequest
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 
@@ -45,6 +45,6 @@ def breaks(made: Any) -> str:
     return digest_of(made)
 
 
-def admit(config: Config, request: Request) -> Failure | None:
+def admit(config: Config, request: LowerRequest) -> Failure | None:
     """Keeps nothing from the back end."""
     return None

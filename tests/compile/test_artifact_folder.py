@@ -19,10 +19,10 @@ from asmtune.base.settings import Settings
 from asmtune.compile import worker
 from asmtune.compile.artifacts import ArtifactCache, Place
 from asmtune.compile.fallback_dir import ArtifactWarning
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
 from asmtune.compile.sandbox import Sandbox
-from asmtune.compile.worker import Compiled
+from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
@@ -39,7 +39,7 @@ def compiled(target: Target, settings: Settings, configs: list[Config] = CONFIGS
     hooks: Hooks[str] = Hooks(digest_of, admit)
     made = dict(compile_configs(lowering, configs, hooks, settings))
     assert sorted(made) == list(range(len(configs)))
-    assert all(isinstance(outcome, Compiled) for outcome in made.values()), made
+    assert all(isinstance(outcome, CompiledConfig) for outcome in made.values()), made
     return [made[position].digest for position in range(len(configs))]  # type: ignore[union-attr]
 
 
@@ -157,7 +157,7 @@ def test_a_folder_that_is_deleted_meanwhile(target: Target, empty_settings: Sett
     found = compile_configs(lowering, CONFIGS, Hooks(digest_of, admit), empty_settings)
     next(found)
     subprocess.run(["rm", "-r", str(empty_settings.artifacts_dir)], check=True)
-    digests = [outcome.digest for _, outcome in found if isinstance(outcome, Compiled)]
+    digests = [outcome.digest for _, outcome in found if isinstance(outcome, CompiledConfig)]
     assert len(digests) == 2
     assert all(isinstance(cache_of(empty_settings).get(digest), Artifact) for digest in digests)
 
@@ -217,7 +217,7 @@ def test_failures_travel(distant_workers: Path, target: Target) -> None:
     made = dict(compile_configs(lowering, configs, Hooks(digest_of, admit), own))
     for position, config in enumerate(configs):
         request = lowering.request(config)
-        assert isinstance(request, Request)
+        assert isinstance(request, LowerRequest)
         outcome = cache_of(own).get(request.digest)
         assert isinstance(outcome, Failure)
         assert made[position] == outcome
@@ -228,7 +228,7 @@ def test_an_entry_is_sent_along(
 ) -> None:
     """A worker that cannot see the folder reads what lies in it from the job, and makes nothing."""
     request = Lowering(scale_problem(), target, 30).request(CONFIGS[0])
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     made, sketch = compile_one(request, settings), sketch_one(request, settings)
     assert isinstance(made, Artifact)
     assert isinstance(sketch, Sketch)
@@ -236,8 +236,8 @@ def test_an_entry_is_sent_along(
     item = worker.Item(0, request, cache_of(settings).raw(request.digest))
     nowhere = Place((Path("/nowhere"),), b"x")
     for make, expected in ((worker.built, made), (worker.sketched, sketch)):
-        (done,) = worker.work(worker.Job((item,), make, whole, settings, nowhere, ABSENT))
-        assert isinstance(done.outcome, Compiled)
+        (done,) = worker.work(worker.CompileJob((item,), make, whole, settings, nowhere, ABSENT))
+        assert isinstance(done.outcome, CompiledConfig)
         assert done.outcome.reading == expected
         assert done.entry is None
 
@@ -245,8 +245,10 @@ def test_an_entry_is_sent_along(
 def test_a_worker_with_another_triton(target: Target, settings: Settings) -> None:
     """A machine whose compiler is another version makes nothing under this one's digests."""
     request = Lowering(scale_problem(), target, 30).request(CONFIGS[0])
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     place = cache_of(settings).prepare()
-    job = worker.Job((worker.Item(0, request),), worker.built, whole, settings, place, ABSENT)
+    job = worker.CompileJob(
+        (worker.Item(0, request),), worker.built, whole, settings, place, ABSENT
+    )
     with pytest.raises(CompileError, match=r"triton 3\..* but 2\.0 where .* install the same"):
         worker.work(replace(job, triton="2.0"))

@@ -18,7 +18,7 @@ from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.fallback_dir import ArtifactWarning
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -65,7 +65,7 @@ def test_round_trip(cache: ArtifactCache) -> None:
 def test_compiled_artifacts_round_trip(target: Target, empty_settings: Settings) -> None:
     """What a compile made is what the folder gives back to the next process."""
     request = Lowering(scale_problem(), target, 30).request(Config({"BLOCK": 64}))
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     made = compile_one(request, empty_settings)
     cache = ArtifactCache(empty_settings.artifacts_dir, 1 << 30)
     assert isinstance(made, Artifact)
@@ -213,7 +213,7 @@ def test_digests_tell_requests_apart(target: Target) -> None:
     """Whatever changes the binary changes the digest; equal requests share it."""
     lowering = Lowering(scale_problem(), target, 30)
     request = lowering.request(Config({"BLOCK": 64}))
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     same = Lowering(scale_problem(), target, 30).request(Config({"BLOCK": 64}))
     others = [
         lowering.request(Config({"BLOCK": 128})),

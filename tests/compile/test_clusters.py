@@ -18,7 +18,7 @@ from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs
-from asmtune.compile.worker import Compiled
+from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -106,7 +106,7 @@ def test_a_cluster_compiles(backend: str, target: Target, empty_settings: Settin
         made = dict(found)
     assert sorted(made) == list(range(len(CONFIGS)))
     outcomes = [made[position] for position in range(len(CONFIGS))]
-    assert all(isinstance(outcome, Compiled) for outcome in outcomes), outcomes
+    assert all(isinstance(outcome, CompiledConfig) for outcome in outcomes), outcomes
     processes = {outcome.reading[1] for outcome in outcomes}  # type: ignore[union-attr]
     assert len(processes) == 2
     assert os.getpid() not in processes
@@ -140,7 +140,7 @@ def test_workers_of_another_folder(
     known: dict[str, Any] = {}
     hooks = Hooks(digest_of, admit, known)
     made = dict(compile_configs(lowering, CONFIGS, hooks, settings, workers))
-    assert all(isinstance(outcome, Compiled) for outcome in made.values())
+    assert all(isinstance(outcome, CompiledConfig) for outcome in made.values())
     entries = {path.name for path in (tmp_path / "artifacts").glob("*/*")}
     assert entries == {f"{digest}.json.gz" for digest in known}
     # What lies here is sent along, so that a compiler that would fail is not asked.
@@ -156,7 +156,7 @@ def test_errors_come_home(workers: Workers, target: Target, empty_settings: Sett
     with pytest.raises(ProblemError, match="TILE"):
         list(compile_configs(lowering, configs, hooks, empty_settings, workers))
     rest = dict(sketch_configs(lowering, CONFIGS, hooks, empty_settings, workers))
-    assert all(isinstance(outcome, Compiled) for outcome in rest.values())
+    assert all(isinstance(outcome, CompiledConfig) for outcome in rest.values())
 
 
 def test_given_up(workers: Workers, target: Target, empty_settings: Settings) -> None:

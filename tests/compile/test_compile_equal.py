@@ -12,7 +12,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 from triton_reference import compiled_by_triton
 
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.sandbox import Sandbox
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -30,10 +30,10 @@ MACHINES = ("A100", "H200", "B200", "RTX5090")
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 
 
-def request_of(problem: Problem, config: Config, machine: Target) -> Request:
+def request_of(problem: Problem, config: Config, machine: Target) -> LowerRequest:
     """The request for one config, which the front end is to accept."""
     request = Lowering(problem, machine, 30).request(config)
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     return request
 
 

@@ -16,7 +16,7 @@ from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.compile.sandbox import release
-from asmtune.compile.worker import Compiled
+from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -76,7 +76,7 @@ def test_faults_of_the_assembler(
     for position, config in enumerate(configs):
         outcome = made[position]
         if config.num_warps == 8:
-            assert isinstance(outcome, Compiled), outcome
+            assert isinstance(outcome, CompiledConfig), outcome
             continue
         assert isinstance(outcome, Failure)
         kinds = {1: "timeout", 2: "crash", 4: "memory"}
@@ -113,4 +113,4 @@ def test_a_worker_that_dies(target: Target, empty_settings: Settings) -> None:
             assert isinstance(outcome, Failure)
             assert (outcome.kind, "\n" in outcome.detail) == ("crash", False)
         else:
-            assert isinstance(outcome, Compiled), (config, outcome)
+            assert isinstance(outcome, CompiledConfig), (config, outcome)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from triton import knobs
 
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.sandbox import Sandbox, borrowed
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -36,10 +36,10 @@ SLOW = Config({"BLOCK": 1 << 17}, num_warps=1)
 """4,096 elements a thread: LLVM and ptxas need minutes for it."""
 
 
-def lowered(target: Target, config: Config | None = None) -> Request:
+def lowered(target: Target, config: Config | None = None) -> LowerRequest:
     """The request of `row_sum` at some config."""
     request = Lowering(row_sum_problem(), target, 30).request(config or Config({"BLOCK": 256}))
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     return request
 
 
@@ -204,10 +204,10 @@ def test_children_end_with_their_parent() -> None:
     """A child that is compiling does not outlive the process that asked, however that ends."""
     script = (
         "import os, threading, time\n"
-        "from asmtune.compile import Lowering\n"
+        "from asmtune.compile.lower import Lowering\n"
         "from asmtune.compile.sandbox import Sandbox\n"
         "from asmtune.core.config import Config\n"
-        "from asmtune.core.hardware import load_target\n"
+        "from asmtune.core.hardware.shipped import load_target\n"
         "from tests.sample_kernels import row_sum_problem\n"
         "def die():\n"
         "    while sandbox._process is None:\n"
@@ -310,7 +310,7 @@ def test_front_end_time_limit(target: Target) -> None:
     again = lowering.request(Config({"TIMES": 1_000_000}, num_warps=8))
     assert again == outcome
     assert time.monotonic() - start < 1.0
-    assert isinstance(lowering.request(Config({"TIMES": 2})), Request)
+    assert isinstance(lowering.request(Config({"TIMES": 2})), LowerRequest)
 
 
 def test_front_end_time_limit_in_a_thread(target: Target) -> None:
@@ -328,7 +328,7 @@ def test_nothing_on_the_terminal(
     """Neither a failing ptxas nor a kernel at fault writes a word to this process's terminal."""
     tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}
     request = Lowering(product_problem(), target, 30).request(Config(tile, maxnreg=32))
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     outcome = sandbox.compile(request, 60)
     assert isinstance(outcome, Failure)
     refusal = Lowering(one_pointer(refused, n=8), target, 30).request(Config({"BLOCK": 64}))
@@ -345,7 +345,7 @@ def test_registers_are_named(target: Target, sandbox: Sandbox) -> None:
     """Too few registers for wgmma is a failure of that kind, in ptxas's own words."""
     tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}
     request = Lowering(product_problem(), target, 30).request(Config(tile, maxnreg=32))
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     outcome = sandbox.compile(request, 60)
     assert isinstance(outcome, Failure)
     assert (outcome.stage, outcome.kind) == ("cubin", "registers")

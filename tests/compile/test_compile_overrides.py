@@ -12,7 +12,7 @@ from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
-from asmtune.compile.worker import Compiled
+from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
@@ -179,12 +179,12 @@ def test_a_batch_keeps_edited_configs_apart(
     fresh = Settings(cache_dir=settings.cache_dir / "fresh", jobs=1)
     configs = [CONFIG, edited, capped]
     found = dict(compile_configs(lowering, configs, Hooks(digest_of, admit), fresh))
-    assert all(isinstance(outcome, Compiled) for outcome in found.values()), found
+    assert all(isinstance(outcome, CompiledConfig) for outcome in found.values()), found
     cache = ArtifactCache.of(fresh)
     cubins = []
     for position in range(3):
         outcome = found[position]
-        assert isinstance(outcome, Compiled)
+        assert isinstance(outcome, CompiledConfig)
         artifact = cache.get(outcome.digest)
         assert isinstance(artifact, Artifact)
         cubins.append(artifact.cubin)

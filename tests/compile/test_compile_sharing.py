@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.compile.sandbox import Sandbox
 from asmtune.core.config import Config
@@ -29,11 +29,11 @@ from tests.sample_kernels import (
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 
 
-def requests(problem: Problem, configs: list[Config], machine: Target) -> list[Request]:
+def requests(problem: Problem, configs: list[Config], machine: Target) -> list[LowerRequest]:
     """Requests that the front end is to accept."""
     lowering = Lowering(problem, machine, 30)
     found = [lowering.request(config) for config in configs]
-    assert all(isinstance(request, Request) for request in found), found
+    assert all(isinstance(request, LowerRequest) for request in found), found
     return found  # type: ignore[return-value]
 
 
@@ -42,7 +42,7 @@ def whole(artifact: Artifact) -> Artifact:
     return artifact
 
 
-def admit(config: Config, request: Request) -> Failure | None:
+def admit(config: Config, request: LowerRequest) -> Failure | None:
     """Keeps nothing from the back end."""
     return None
 
@@ -147,7 +147,7 @@ def test_an_option_that_is_read(
     for warps in (1, 4, 8):
         for stages in (1, 2):
             request = lowering.request(Config({}, num_warps=warps, num_stages=stages))
-            assert isinstance(request, Request)
+            assert isinstance(request, LowerRequest)
             assert f"dense<{warps * factor}>" in request.ttir or f" {warps * factor} : i32" in (
                 request.ttir
             )
@@ -158,7 +158,7 @@ def test_a_refusal_that_depends_on_an_option(target: Target) -> None:
     """A kernel refused at eight warps is not refused at four."""
     lowering = Lowering(one_pointer(wants_four_warps), target, 30)
     outcomes = [lowering.request(Config({}, num_warps=warps)) for warps in (8, 4, 2, 4)]
-    assert [isinstance(outcome, Request) for outcome in outcomes] == [False, True, False, True]
+    assert [isinstance(outcome, LowerRequest) for outcome in outcomes] == [False, True, False, True]
     assert "four warps, please" in outcomes[0].detail  # type: ignore[union-attr]
 
 
@@ -179,7 +179,7 @@ def test_known_outcomes_are_not_made_again(target: Target, settings: Settings) -
     lowering = Lowering(scale_problem(), target, 30)
     config = Config({"BLOCK": 128})
     request = lowering.request(config)
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     marker = Failure("ptx", "crash", "put here by the test")
     hooks = Hooks(whole, admit, {request.digest: marker})
     assert list(compile_configs(lowering, [config], hooks, settings)) == [(0, marker)]

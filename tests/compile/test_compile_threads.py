@@ -15,10 +15,10 @@ from joblib.externals.loky import get_reusable_executor
 
 from asmtune.base.errors import ProblemError
 from asmtune.base.settings import Settings
-from asmtune.compile import sandbox as children
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile import sandbox
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
-from asmtune.compile.worker import Compiled
+from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -52,7 +52,7 @@ def patient(empty_settings: Settings) -> Settings:
 def no_workers() -> None:
     """No worker is left of earlier tests, and no idle child of this process's own."""
     get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
-    children.release()
+    sandbox.release()
     assert comes_true(lambda: not descendants(CHILD, own=False))
 
 
@@ -87,7 +87,7 @@ def test_from_a_thread(
             assert made.result(120) == {n: expected[n] for n in range(len(part))}
 
 
-def refuses(config: Config, request: Request) -> Failure | None:
+def refuses(config: Config, request: LowerRequest) -> Failure | None:
     """Raises at the third config."""
     if config == CONFIGS[2]:
         raise ProblemError("the grid is none")
@@ -118,7 +118,7 @@ def test_an_exception_reaches_who_collects(
         again = threads.submit(
             lambda: dict(compile_configs(lowering, CONFIGS, hooks(), chosen))
         ).result(120)
-    assert all(isinstance(again[n], Compiled) for n in range(4))
+    assert all(isinstance(again[n], CompiledConfig) for n in range(4))
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading"])
@@ -134,7 +134,7 @@ def test_given_up_half_way(
         found.close()
         assert comes_true(lambda: not busy())
         again = dict(compile_configs(lowering, CONFIGS, hooks(), patient))
-    assert all(isinstance(again[n], Compiled) for n in range(4))
+    assert all(isinstance(again[n], CompiledConfig) for n in range(4))
 
 
 @NOISY
@@ -155,7 +155,7 @@ def test_others_go_on(trouble: str, target: Target, patient: Settings, no_worker
                 list(compile_configs(lowering, many[:4], Hooks(breaks, admit), patient))
         made = other.result(120)
     assert sorted(made) == list(range(len(many)))
-    assert all(isinstance(outcome, Compiled) for outcome in made.values()), made
+    assert all(isinstance(outcome, CompiledConfig) for outcome in made.values()), made
 
 
 class _Impatient(NoProgress):
@@ -210,7 +210,7 @@ def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> No
     started = set(descendants(CHILD, own=False))
     assert len(started) == 2
     made = dict(sketch_configs(lowering, CONFIGS, hooks(), patient))
-    assert all(isinstance(outcome, Compiled) for outcome in made.values())
+    assert all(isinstance(outcome, CompiledConfig) for outcome in made.values())
     assert set(descendants(CHILD, own=False)) == started
 
 
@@ -224,7 +224,7 @@ def test_warm_while_compiling(target: Target, patient: Settings, no_workers: Non
     thread.join(60)
     assert not thread.is_alive()
     made = dict(compile_configs(lowering, CONFIGS, hooks(), patient))
-    assert all(isinstance(outcome, Compiled) for outcome in made.values())
+    assert all(isinstance(outcome, CompiledConfig) for outcome in made.values())
 
 
 def test_joblib_settings_of_the_thread(settings: Settings) -> None:
@@ -259,7 +259,7 @@ def test_the_users_backend_compiles(
         made = pool.submit(
             lambda: dict(compile_configs(lowering, CONFIGS, reading, empty_settings, workers))
         ).result(120)
-    places = [outcome.reading for outcome in made.values() if isinstance(outcome, Compiled)]
+    places = [outcome.reading for outcome in made.values() if isinstance(outcome, CompiledConfig)]
     assert len(places) == 4
     assert all((pid != os.getpid()) == processes for _, pid in places)
     assert (len({name for name, _ in places}) > 1) == threads

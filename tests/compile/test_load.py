@@ -13,10 +13,10 @@ import triton.language as tl
 from triton.backends.nvidia import driver
 
 from asmtune.base.settings import Settings
-from asmtune.compile import load as loading
+from asmtune.compile import load
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import Binary, launch_values
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -29,7 +29,7 @@ from tests.sample_kernels import scale_problem, tensor
 def compiled(lowering: Lowering, config: Config, settings: Settings) -> Artifact:
     """The artifact of a config, which is to compile."""
     request = lowering.request(config)
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     made = compile_one(request, settings)
     assert isinstance(made, Artifact)
     return made
@@ -41,7 +41,7 @@ def test_handle_has_the_artifacts_code(target: Target, settings: Settings) -> No
     artifact = compiled(lowering, config, settings)
     binary = Binary.of(lowering, config, artifact)
     assert not isinstance(binary, Failure)
-    kernel = loading.handle(binary)
+    kernel = load.handle(binary)
     assert kernel.asm["cubin"] == kernel.kernel == artifact.cubin
     assert kernel.name == artifact.entry == "scale"
     assert (kernel.metadata.num_warps, kernel.metadata.shared) == (8, artifact.shared_bytes)
@@ -62,8 +62,8 @@ def test_launch_passes_all_arguments(
     problem, config = scale_problem(), Config({"BLOCK": 256}, pre_hook=hooked.append)
     lowering = Lowering(problem, target, 30)
     artifact = compiled(lowering, config, settings)
-    monkeypatch.setattr(loading, "handle", lambda _: Recorder())
-    launch = loading.load(lowering, config, artifact)
+    monkeypatch.setattr(load, "handle", lambda _: Recorder())
+    launch = load.load(lowering, config, artifact)
     assert not isinstance(launch, Failure)
     hooked.clear()
     launch.run()
@@ -109,7 +109,7 @@ def test_a_launcher_needs_no_source(
     binary, specialised = Binary.of(lowering, config, artifact), lowering.specialise(config)
     assert not isinstance(binary, Failure)
     assert not isinstance(specialised, Failure)
-    kernel, recorded = loading.handle(binary), Recorded(monkeypatch)
+    kernel, recorded = load.handle(binary), Recorded(monkeypatch)
     for source in (kernel.src, specialised.source):
         driver.CudaLauncher(source, kernel.metadata)
     half = len(recorded.made) // 2
@@ -137,7 +137,7 @@ def test_a_config_that_does_not_fit(target: Target, settings: Settings) -> None:
     """Options that Triton refuses give a failure, not an exception."""
     lowering = Lowering(scale_problem(), target, 30)
     artifact = compiled(lowering, Config({"BLOCK": 256}), settings)
-    outcome = loading.load(lowering, Config({"BLOCK": 256}, num_warps=3), artifact)
+    outcome = load.load(lowering, Config({"BLOCK": 256}, num_warps=3), artifact)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "options"
 
@@ -148,17 +148,17 @@ def test_from_the_cache(target: Target, settings: Settings, tmp_path: Path) -> N
     artifact = compiled(lowering, config, settings)
     cache = ArtifactCache(tmp_path / "artifacts", 1 << 20)
     lost = Failure("launch", "lost", "its artifact is no longer in the cache")
-    assert loading.load_cached(lowering, config, cache, None) == lost
-    assert loading.load_cached(lowering, config, cache, artifact.digest) == lost
+    assert load.load_cached(lowering, config, cache, None) == lost
+    assert load.load_cached(lowering, config, cache, artifact.digest) == lost
     cache.put(artifact.digest, artifact)
-    found = loading.load_cached(lowering, config, cache, artifact.digest)
+    found = load.load_cached(lowering, config, cache, artifact.digest)
     assert not isinstance(found, Failure)
     assert found[0] == artifact
-    assert isinstance(found[1], loading.Launch)
+    assert isinstance(found[1], load.LoadedLaunch)
     misfit = Config({"BLOCK": 256}, num_warps=3)
-    refused = loading.load_cached(lowering, misfit, cache, artifact.digest)
+    refused = load.load_cached(lowering, misfit, cache, artifact.digest)
     assert isinstance(refused, Failure)
     assert refused.kind == "options"
     remembered = Failure("cubin", "ptxas", "no")
     cache.put("remembered", remembered)
-    assert loading.load_cached(lowering, config, cache, "remembered") == remembered
+    assert load.load_cached(lowering, config, cache, "remembered") == remembered

@@ -13,10 +13,10 @@ import torch
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_configs, sketch_one
 from asmtune.compile.sandbox import Sandbox
-from asmtune.compile.worker import Compiled
+from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
@@ -35,10 +35,10 @@ def descriptors(specialise: bool) -> Problem:
     return Problem(tma_gemm, {**pointers, "M": 512, "N": 512, "K": 512, "WS": specialise}, (4, 4))
 
 
-def request_of(problem: Problem, config: Config, name: str) -> Request:
+def request_of(problem: Problem, config: Config, name: str) -> LowerRequest:
     """What a back end is asked for a config."""
     request = Lowering(problem, load_target(name), 30).request(config)
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     return request
 
 
@@ -89,7 +89,7 @@ def test_one_child_does_both(shared_sandbox: Sandbox) -> None:
     assert shared_sandbox.sketch(request, 60) == first
 
 
-def refuse_wide(config: Config, request: Request) -> Failure | None:
+def refuse_wide(config: Config, request: LowerRequest) -> Failure | None:
     """Keeps tiles of 128 columns from the back end."""
     return Failure("rules", "options", "wide") if config.kwargs["BLOCK_N"] == 128 else None
 
@@ -113,7 +113,7 @@ def test_the_flow_of_a_compile(
         if isinstance(outcome, Failure):
             assert outcome == other
         else:
-            assert isinstance(other, Compiled)
+            assert isinstance(other, CompiledConfig)
             assert outcome.digest == other.digest
             assert outcome.reading.ttgir == other.reading.outputs["ttgir"]
             assert known[outcome.digest] is outcome

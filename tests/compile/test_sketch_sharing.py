@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from asmtune.base.settings import Settings
 from asmtune.compile.batching import families, tiles
 from asmtune.compile.child_main import BackEnd
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, sketch_configs, sketch_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -46,7 +46,7 @@ SPACES: dict[str, tuple[Callable[[], Problem], list[Config]]] = {
 }
 
 
-def asked(request: Request) -> dict[str, Any]:
+def asked(request: LowerRequest) -> dict[str, Any]:
     """A request as a child gets it."""
     return {"ttir": request.ttir, "options": request.options, "machine": request.machine}
 
@@ -61,7 +61,7 @@ def test_sharing_changes_no_sketch(space: str, name: str) -> None:
     lowering, together = Lowering(problem(), load_target(name), 30), BackEnd(io.StringIO())
     for config in configs:
         request = lowering.request(config)
-        assert isinstance(request, Request)
+        assert isinstance(request, LowerRequest)
         alone = BackEnd(io.StringIO()).sketch(asked(request))
         assert not isinstance(alone, Failure)
         assert together.sketch(asked(request)) == alone
@@ -74,7 +74,7 @@ def test_a_cap_takes_no_pass(target: Target) -> None:
     back_end, lowering = BackEnd(said), Lowering(product_problem(), target, 30)
     for config in (Config(TILE, maxnreg=cap) for cap in (128, None, 96)):
         request = lowering.request(config)
-        assert isinstance(request, Request)
+        assert isinstance(request, LowerRequest)
         back_end.sketch(asked(request))
     assert said.getvalue().count('"ttgir"') == 1
 
@@ -90,7 +90,7 @@ def test_together_as_one_by_one(
     found = dict(sketch_configs(lowering, configs, Hooks(whole, admit), chosen))
     for position, config in enumerate(configs):
         request = lowering.request(config)
-        assert isinstance(request, Request)
+        assert isinstance(request, LowerRequest)
         single = sketch_one(request, empty_settings)
         assert isinstance(single, Sketch)
         assert found[position].reading == single  # type: ignore[union-attr]
@@ -103,7 +103,7 @@ def test_readings_are_shared_by_the_cap_alone(target: Target) -> None:
     reader, sketches = SketchReader(target), []
     for config in configs:
         request = lowering.request(config)
-        assert isinstance(request, Request)
+        assert isinstance(request, LowerRequest)
         made = back_end.sketch(asked(request))
         assert not isinstance(made, Failure)
         sketches.append(Sketch(request.digest, "sm_90", made["ttgir"], made["metadata"]))

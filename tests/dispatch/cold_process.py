@@ -40,10 +40,11 @@ def keep(block: int) -> None:
 
 def launch(options: dict[str, Any]) -> dict[str, Any]:
     """Launches the kernel at n=8; what was launched, and what is loaded."""
-    from asmtune import asm_autotune, measure
+    from asmtune import asm_autotune
+    from asmtune.measure.timing import nvml
 
     launches: list[dict[str, Any]] = []
-    measure.device_name = lambda *_: DEVICE
+    nvml.device_name = lambda *_: DEVICE
     add.run = lambda *_, **keywords: launches.append(keywords)
     kernel = asm_autotune(space=SPACE, key=["n"], **options)(add)
     kernel[(1,)](torch.zeros(8), 8)

@@ -15,7 +15,7 @@ from asmtune.runtime.misses.answers import Choice, Miss
 from asmtune.runtime.misses.resolver import Resolver
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.tuning.options import TuneOptions
-from asmtune.tuning.tuner import Workshop
+from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
 
 
@@ -32,7 +32,7 @@ class Host:
 
     folder: Path
     machine: support.HostMachine
-    prepared: Workshop
+    prepared: Tuner
     opened: list[TuneOptions] = field(default_factory=list)
 
     def resolver(self, **options: Any) -> Resolver:
@@ -51,12 +51,12 @@ def make_host(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host(folder, machine, support.workshop(folder, machine))
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(folder))
 
-    def opened(_: str, options: TuneOptions) -> Workshop:
+    def opened(_: str, options: TuneOptions) -> Tuner:
         made.opened.append(options)
         effort = replace(options.effort, scorer="roofline")
         return replace(made.prepared, options=replace(options, effort=effort), done=[])
 
-    monkeypatch.setattr(Workshop, "open", opened)
+    monkeypatch.setattr(Tuner, "open", opened)
     return made
 
 

@@ -15,13 +15,13 @@ import pytest
 import triton
 import triton.language as tl
 
-from asmtune.compile.load import Binary, Launch
+from asmtune.compile.load import Binary, LoadedLaunch
 from asmtune.core.config import Config
 from asmtune.measure.bench.base import BenchSetup
-from asmtune.measure.bench.dedup import Distinct
+from asmtune.measure.bench.dedup import DedupBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.tuning.presets import EFFORTS
-from asmtune.tuning.tuner import Workshop
+from asmtune.tuning.tuner import Tuner
 from tests.dispatch.case_kernels import copy_as, fill_either, increment, staged
 from tests.tuning_support import DEVICE, HostMachine
 
@@ -83,7 +83,7 @@ class HostGpu(HostMachine):
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
-    ) -> Launch:
+    ) -> LoadedLaunch:
         """Does what the kernel would do."""
         prepared = super().launch(binary, values, pre_hook)
 
@@ -101,7 +101,7 @@ class HostGpu(HostMachine):
             for kernel, effect in KERNELS.items()
             if kernel.__name__ == setup.lowering.problem.name.rpartition(".")[2]
         )
-        return Distinct(setup.lowering.problem, LocalBench(setup, self))
+        return DedupBench(setup.lowering.problem, LocalBench(setup, self))
 
     def runs(self, kernel: Any) -> Callable[..., None]:
         """What stands for `kernel.run`: one launch of the user's."""
@@ -122,12 +122,12 @@ def host_gpu(folder: Path, patch: pytest.MonkeyPatch) -> HostGpu:
     patch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
     for kernel in KERNELS:
         patch.setattr(kernel, "run", made.runs(kernel))
-    opened = Workshop.open.__func__  # type: ignore[attr-defined]
+    opened = Tuner.open.__func__  # type: ignore[attr-defined]
 
-    def opening(cls: Any, *args: Any, **keywords: Any) -> Workshop:
+    def opening(cls: Any, *args: Any, **keywords: Any) -> Tuner:
         workshop = opened(cls, *args, **keywords)
         workshop.opener = made.bench
         return workshop
 
-    patch.setattr(Workshop, "open", classmethod(opening))
+    patch.setattr(Tuner, "open", classmethod(opening))
     return made

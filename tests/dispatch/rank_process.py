@@ -28,7 +28,7 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime import choosing
-from asmtune.runtime.ranks.agreement import Job, Matter, RankPace, Ways
+from asmtune.runtime.ranks.agreement import AgreementKey, RankGroup, RankPace, Resolvers
 from asmtune.runtime.ranks.resolving import current_job
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined
@@ -44,10 +44,12 @@ def hooked(_: Any) -> None:
 SPACE = [Config({"BLOCK": 2**i}, pre_hook=hooked) for i in range(4, 12)]
 
 
-def matter(name: str, device: str = "NVIDIA H200") -> Matter:
+def matter(name: str, device: str = "NVIDIA H200") -> AgreementKey:
     """What is agreed on in a scene."""
     made_with = Provenance("source", "space", "3", "2", "0", "1", "now")
-    return Matter(TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device), made_with, lambda: SPACE)
+    return AgreementKey(
+        TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device), made_with, lambda: SPACE
+    )
 
 
 class Player:
@@ -56,7 +58,7 @@ class Player:
     def __init__(self, rank: int) -> None:
         job = current_job()
         assert job is not None
-        self.job: Job = job
+        self.job: RankGroup = job
         self.store = dist.distributed_c10d._get_default_store()
         self.rank = rank
         self.tuned: list[str] = []
@@ -84,7 +86,7 @@ class Player:
             work()
             return self.own
 
-        ways = Ways(known=lambda: known, resolve=resolve, fallback=lambda: FALLBACK)
+        ways = Resolvers(known=lambda: known, resolve=resolve, fallback=lambda: FALLBACK)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             config = self.job.agreed(matter(name, device), ways, pace)

@@ -16,10 +16,10 @@ import torch
 from asmtune.base.errors import MeasureError
 from asmtune.runtime.misses import background, copies
 from asmtune.runtime.misses.answers import Choice, Miss
-from asmtune.runtime.misses.background import BackgroundWarning, Line, line_of
+from asmtune.runtime.misses.background import BackgroundQueue, BackgroundWarning, line_of
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.tuning.session import Session
-from asmtune.tuning.tuner import Workshop
+from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
 from tests.dispatch.host import Host, described, miss
 
@@ -185,12 +185,12 @@ def test_a_neighbour_serves_meanwhile(host: Host, told: Told) -> None:
 
 def test_busy_is_asked_again(host: Host, told: Told) -> None:
     """A key that another process tunes is asked for again, and tuned when that lets it go."""
-    from asmtune.store.safe_store import Shelf
+    from asmtune.store.safe_store import SafeStore
     from asmtune.tuning.identity import provenance
 
     at = miss()
     resolver = later(host, told, choices={"on_busy": "heuristic"})
-    shelf = Shelf(str(host.folder / "store.sqlite"))
+    shelf = SafeStore(str(host.folder / "store.sqlite"))
     with shelf.flight(at.key, provenance(at.problem, at.space)):
         resolver.resolve(at)
         done = threading.Event()
@@ -203,7 +203,7 @@ def test_busy_is_asked_again(host: Host, told: Told) -> None:
 
 def test_a_line_goes_on_after_what_nobody_foresaw() -> None:
     """Work after a piece that ended the thread is done all the same."""
-    line, done = Line(), threading.Event()
+    line, done = BackgroundQueue(), threading.Event()
     hook, threading.excepthook = threading.excepthook, lambda _: None
     try:
         line.put(lambda: 1 / 0)  # type: ignore[arg-type,return-value]
@@ -219,7 +219,7 @@ def test_leaving_ends_what_is_tuned(
     host: Host, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the program ends, tuning ends at its next step, and lets the key go for others."""
-    line, begun = Line(), threading.Event()
+    line, begun = BackgroundQueue(), threading.Event()
     monkeypatch.setattr(background, "line_of", lambda _: line)
     run = Session.run
 
@@ -264,6 +264,6 @@ def test_workshops_are_not_shared(host: Host, told: Told) -> None:
     """What tunes in the background ends with the program; what tunes at once does not."""
     resolver = later(host, told)
     at_once = resolver._workshops.of(support.DEVICE)
-    background_own: Workshop = resolver._workshops.of(support.DEVICE, later=True)
+    background_own: Tuner = resolver._workshops.of(support.DEVICE, later=True)
     assert background_own.audience is line_of(support.DEVICE).leaving
     assert at_once.audience is not background_own.audience

@@ -11,7 +11,7 @@ import torch
 import triton
 
 from asmtune import asm_autotune
-from asmtune.runtime.events import Met, listening, tell
+from asmtune.runtime.events import KeyResolved, emit, listening
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu
 
 N = 1024
@@ -35,7 +35,7 @@ def launch(n: int = N, blocks: tuple[int, ...] = (32, 64, 128), **options: Any) 
 
 def test_each_key_is_told_once(gpu: HostGpu) -> None:
     """A key is told with what its tuning took, or as known to the store, and never again."""
-    met: list[Met] = []
+    met: list[KeyResolved] = []
     with listening(met.append):
         launch()
         launch()
@@ -51,7 +51,7 @@ def test_each_key_is_told_once(gpu: HostGpu) -> None:
 
 def test_one_config_is_no_news(gpu: HostGpu) -> None:
     """Of a kernel with one config there is nothing to tell."""
-    met: list[Met] = []
+    met: list[KeyResolved] = []
     with listening(met.append):
         launch(blocks=(32,))
     assert met == []
@@ -59,15 +59,15 @@ def test_one_config_is_no_news(gpu: HostGpu) -> None:
 
 def test_listeners_come_and_go() -> None:
     """All that listen are told, each as long as it listens, also where one is left by an error."""
-    one, other = Met(kernel="k", how="tuned"), Met(kernel="k", how="known")
-    first: list[Met] = []
-    second: list[Met] = []
+    one, other = KeyResolved(kernel="k", how="tuned"), KeyResolved(kernel="k", how="known")
+    first: list[KeyResolved] = []
+    second: list[KeyResolved] = []
     with listening(first.append):
         with contextlib.suppress(KeyError), listening(second.append):
-            tell(one)
+            emit(one)
             raise KeyError
-        tell(other)
-    tell(one)
+        emit(other)
+    emit(one)
     assert (first, second) == ([one, other], [one])
 
 

@@ -19,7 +19,7 @@ from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.tuning.identity import provenance
-from asmtune.tuning.tuner import Workshop
+from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
 from tests.dispatch.host import Host, described, miss
 
@@ -45,7 +45,7 @@ def ship(monkeypatch: pytest.MonkeyPatch, *records: TuneRecord) -> None:
     monkeypatch.setattr(shipped, "_by_digest", shipped._by_digest.__wrapped__)
 
 
-def closed(*_: Any) -> Workshop:
+def closed(*_: Any) -> Tuner:
     """Stands for a workshop that must not be needed."""
     raise AssertionError("a workshop was opened")
 
@@ -58,7 +58,7 @@ def test_tuned_once_and_known_to_the_next_process(
     assert described(first) == ("tuned", True, support.BEST)
     assert first.record is not None
     assert len(first.record.measurements) > 1
-    monkeypatch.setattr(Workshop, "open", closed)
+    monkeypatch.setattr(Tuner, "open", closed)
     assert described(host.resolver().resolve(miss())) == ("known", True, support.BEST)
 
 
@@ -79,7 +79,7 @@ def test_a_stored_config_has_the_hook_of_its_space(host: Host) -> None:
 
 def test_shipped_config_is_used(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shipped for a key is taken where the user's store does not know it, not else."""
-    monkeypatch.setattr(Workshop, "open", closed)
+    monkeypatch.setattr(Tuner, "open", closed)
     ship(monkeypatch, record(miss(), SLOWEST))
     assert described(host.resolver().resolve(miss())) == ("known", True, SLOWEST)
     with store(host) as opened:
@@ -97,7 +97,7 @@ def test_shipped_neighbour_is_the_pick(host: Host, monkeypatch: pytest.MonkeyPat
 
 def test_what_an_older_asmtune_kept_is_known(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record without the seal for a glance is read whole."""
-    monkeypatch.setattr(Workshop, "open", closed)
+    monkeypatch.setattr(Tuner, "open", closed)
     with store(host) as opened:
         opened.save(record(miss(), support.BEST))
         opened.transact(lambda c: c.exec_driver_sql("UPDATE keys SET head = NULL"), writes=True)
@@ -111,7 +111,7 @@ def test_predict_times_nothing_and_is_kept(host: Host, monkeypatch: pytest.Monke
     first = host.resolver(on_miss="predict").resolve(miss())
     assert (first.how, first.final, host.machine.timed) == ("predicted", True, [])
     assert first.config in miss().space
-    monkeypatch.setattr(Workshop, "open", closed)
+    monkeypatch.setattr(Tuner, "open", closed)
     again = host.resolver(on_miss="predict").resolve(miss())
     assert described(again) == ("predicted", True, first.config)
 
@@ -192,7 +192,7 @@ def test_small_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> Non
     """A kernel shorter than its launch takes the first pick, untimed, in later processes too."""
     first = host.resolver(small="auto").resolve(miss())
     assert (first.how, first.final, host.machine.timed) == ("predicted", True, [])
-    monkeypatch.setattr(Workshop, "open", closed)
+    monkeypatch.setattr(Tuner, "open", closed)
     assert host.resolver(small="auto").resolve(miss()).config == first.config
 
 
@@ -305,7 +305,7 @@ def test_nearest_is_of_the_same_kernel_source_and_space(host: Host) -> None:
 @pytest.mark.parametrize("on_miss", ["tune", "predict", "background", "raise"])
 def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss: Any) -> None:
     """While a graph is captured, nothing is compiled, tuned or raised, whatever a miss does."""
-    monkeypatch.setattr(Workshop, "open", closed)
+    monkeypatch.setattr(Tuner, "open", closed)
     resolver = host.resolver(on_miss=on_miss, heuristic=SLOWEST, small="auto")
     found = resolver.resolve(miss(), capturing=True)
     assert described(found) == ("heuristic", False, SLOWEST)
@@ -328,9 +328,9 @@ def test_busy_is_not_final(host: Host) -> None:
     at = miss()
     with store(host) as opened:
         opened.save(record(miss(1 << 20), SLOWEST))
-    from asmtune.store.safe_store import Shelf
+    from asmtune.store.safe_store import SafeStore
 
-    shelf = Shelf(str(host.folder / "store.sqlite"))
+    shelf = SafeStore(str(host.folder / "store.sqlite"))
     resolver = host.resolver(choices={"on_busy": "heuristic"})
     with shelf.flight(at.key, provenance(at.problem, at.space)):
         assert described(resolver.resolve(at)) == ("busy", False, support.DEFAULT)

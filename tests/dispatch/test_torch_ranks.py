@@ -15,12 +15,18 @@ import torch.distributed as dist
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.runtime.ranks.agreement import Job, Matter, RankPace, RankWarning, Ways
+from asmtune.runtime.ranks.agreement import (
+    AgreementKey,
+    RankGroup,
+    RankPace,
+    RankWarning,
+    Resolvers,
+)
 from asmtune.runtime.ranks.group_store import Words, read_config, written
 from asmtune.runtime.ranks.resolving import current_job
 
 ROOT = Path(__file__).parents[2]
-MATTER = Matter(
+MATTER = AgreementKey(
     TuneKey("m.add", {"n": 8}, {"x": "fp16"}, "NVIDIA H200"),
     Provenance("source", "space", "3", "2", "0", "1", "now"),
     lambda: [Config({"BLOCK": 64})],
@@ -176,17 +182,17 @@ def test_every_store_of_pytorch_serves(kind: str, tmp_path: Path) -> None:
 def test_a_store_that_cannot_compare_is_told() -> None:
     """A store that lacks what is needed costs one warning, and the rank goes its own way."""
     own = Config({"BLOCK": 64})
-    ways = Ways(known=lambda: None, resolve=lambda: own, fallback=lambda: Config({}))
+    ways = Resolvers(known=lambda: None, resolve=lambda: own, fallback=lambda: Config({}))
     with pytest.warns(RankWarning, match="may have another config"):
-        assert Job(dist.Store(), 3).agreed(MATTER, ways, PACE) is own
+        assert RankGroup(dist.Store(), 3).agreed(MATTER, ways, PACE) is own
 
 
 def test_capture_offers_and_takes() -> None:
     """What is recorded in a graph counts for all ranks, unless they have agreed before."""
     store = dist.HashStore()
     first, second = Config({"BLOCK": 64}), Config({"BLOCK": 32})
-    assert Job(store, 0).offered(MATTER, first) is first
-    assert Job(store, 1).offered(MATTER, second) == first
+    assert RankGroup(store, 0).offered(MATTER, first) is first
+    assert RankGroup(store, 1).offered(MATTER, second) == first
 
 
 def test_configs_survive_being_told() -> None:

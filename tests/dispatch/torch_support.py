@@ -17,8 +17,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime import autotuner
-from asmtune.runtime.launch.kinds import Machine
-from asmtune.tuning import tuner as workshop
+from asmtune.runtime.launch.kinds import CurrentStream
+from asmtune.tuning import tuner
 from asmtune.tuning.options import TuneJob, TuneResult
 from asmtune.tuning.session import Session
 from tests.dispatch import torch_kernels
@@ -48,9 +48,9 @@ class Imagined:
         for kernel in (torch_kernels.add, torch_kernels.add_even):
             patch.setattr(kernel, "run", self.run)
         # A PyTorch with CUDA has a current device, and fails to give it where there is no GPU.
-        patch.setattr(autotuner, "machine", lambda: Machine(lambda: -1, lambda _: 0))
+        patch.setattr(autotuner, "machine", lambda: CurrentStream(lambda: -1, lambda _: 0))
         patch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
-        patch.setattr(workshop, "match_device", lambda _: load_target("H200"))
+        patch.setattr(tuner, "match_device", lambda _: load_target("H200"))
         patch.setattr(Session, "run", lambda _, *arguments: self.tune(*arguments))
         patch.setattr("torch.utils._triton.has_triton", lambda: True)
         patch.setattr(driver, "_active", ImaginedDriver())

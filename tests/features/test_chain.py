@@ -14,7 +14,7 @@ from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.chain import chain_cycles
-from asmtune.predict.features.steps import BARRIER_LATENCY, PRODUCT_LATENCY, Action, Step
+from asmtune.predict.features.steps import BARRIER_LATENCY, PRODUCT_LATENCY, Action, InstructionStep
 from tests.launch_kernels import Launch, pointers
 from tests.workload.workload_kernels import tma_gemm
 
@@ -23,32 +23,32 @@ LATE = 1000.0
 
 def step(
     action: Action, reads: str = "", writes: str = "", latency: float = 0.0, busy: float = 0.0
-) -> Step:
+) -> InstructionStep:
     """A step; registers are separated by blanks."""
-    return Step(action, tuple(reads.split()), tuple(writes.split()), latency, busy)
+    return InstructionStep(action, tuple(reads.split()), tuple(writes.split()), latency, busy)
 
 
-def wait(action: Action, still: int) -> Step:
+def wait(action: Action, still: int) -> InstructionStep:
     """A wait for all groups but the newest `still`."""
-    return Step(action, (), (), 0.0, 0.0, still)
+    return InstructionStep(action, (), (), 0.0, 0.0, still)
 
 
-def once(*steps: Step, warps: int = 4, stages: int = 1) -> float:
+def once(*steps: InstructionStep, warps: int = 4, stages: int = 1) -> float:
     """Cycles of straight code until its last instruction starts."""
     return chain_cycles(steps, warps, stages, repeats=False)
 
 
-def trip(*steps: Step, warps: int = 4, stages: int = 1) -> float:
+def trip(*steps: InstructionStep, warps: int = 4, stages: int = 1) -> float:
     """Cycles of a late trip of a loop."""
     return chain_cycles(steps, warps, stages, repeats=True)
 
 
-def load(to: str, address: str = "p", busy: float = 0.0) -> Step:
+def load(to: str, address: str = "p", busy: float = 0.0) -> InstructionStep:
     """A load from global memory."""
     return step(Action.GLOBAL_LOAD, address, to, LATE, busy)
 
 
-def use(name: str) -> Step:
+def use(name: str) -> InstructionStep:
     """An instruction that needs a register."""
     return step(Action.COMPUTE, name, f"{name}_used", 4.0)
 
@@ -126,7 +126,7 @@ def test_asynchronous_products_take_turns() -> None:
     assert once(*products, use("a")) == 0.0
 
 
-def pipeline(depth: int, work: float, busy: float = 0.0) -> list[Step]:
+def pipeline(depth: int, work: float, busy: float = 0.0) -> list[InstructionStep]:
     """A loop's body that waits for one tile, works on it, and asks for one `depth` trips on."""
     return [
         wait(Action.COPY_WAIT, depth - 1),
@@ -169,7 +169,7 @@ def test_wait_group(still: int, waited: int) -> None:
 def test_a_pending_product() -> None:
     """With one wgmma left pending the work beside it is free; without, both add up."""
 
-    def body(still: int) -> list[Step]:
+    def body(still: int) -> list[InstructionStep]:
         return [
             step(Action.COMPUTE, "x", "y", 150.0),
             step(Action.COMPUTE, "y", "x", 150.0),
@@ -226,7 +226,9 @@ COMMITS = (Action.COPY_COMMIT, Action.PRODUCT_COMMIT)
 
 
 @given(code=STEPS, added=STEPS, place=st.integers(0, 24))
-def test_more_steps_never_shorten(code: Sequence[Step], added: Sequence[Step], place: int) -> None:
+def test_more_steps_never_shorten(
+    code: Sequence[InstructionStep], added: Sequence[InstructionStep], place: int
+) -> None:
     """Code with steps added takes as long or longer, if they overwrite nothing.
 
     A commit may close a group early, so that none is added.
@@ -236,7 +238,7 @@ def test_more_steps_never_shorten(code: Sequence[Step], added: Sequence[Step], p
 
 
 @given(code=STEPS, more=st.integers(1, 500), place=st.integers(0, 23))
-def test_slower_steps_never_shorten(code: Sequence[Step], more: int, place: int) -> None:
+def test_slower_steps_never_shorten(code: Sequence[InstructionStep], more: int, place: int) -> None:
     """A longer latency of any one instruction never makes the whole shorter."""
     slower = [
         item._replace(latency=item.latency + more) if index == place else item
@@ -252,7 +254,7 @@ def test_slower_steps_never_shorten(code: Sequence[Step], more: int, place: int)
     repeats=st.booleans(),
 )
 def test_order_of_independent_arithmetic(
-    code: Sequence[Step], reads: Sequence[str], order: object, repeats: bool
+    code: Sequence[InstructionStep], reads: Sequence[str], order: object, repeats: bool
 ) -> None:
     """Arithmetic that needs nothing of each other may stand in any order."""
     block = [step(Action.COMPUTE, text, f"n{i}", 7.0) for i, text in enumerate(reads)]
@@ -266,7 +268,7 @@ def test_order_of_independent_arithmetic(
 
 
 @given(code=STEPS, repeats=st.booleans())
-def test_names_do_not_matter(code: Sequence[Step], repeats: bool) -> None:
+def test_names_do_not_matter(code: Sequence[InstructionStep], repeats: bool) -> None:
     """Registers by other names give the same."""
     renamed = [
         item._replace(reads=[f"x{r}" for r in item.reads], writes=[f"x{w}" for w in item.writes])

@@ -12,14 +12,14 @@ import torch
 
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one, sketch_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Sketch
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.launch import LaunchReading
 from asmtune.predict.features.profile import Profile
@@ -45,12 +45,14 @@ def both(settings: Settings) -> Both:
     def read(problem: Problem, config: Config, name: str) -> tuple[Profile, Profile, Work]:
         target = load_target(name)
         request = Lowering(problem, target, 60).request(config)
-        assert isinstance(request, Request), request
+        assert isinstance(request, LowerRequest), request
         artifact = compile_one(request, settings)
         assert isinstance(artifact, Artifact), artifact
         sketch = sketch_one(request, settings)
         assert isinstance(sketch, Sketch), sketch
-        call = Call(problem.bind(config), problem.programs(config), processors=target.sms)
+        call = LaunchArguments(
+            problem.bind(config), problem.programs(config), processors=target.sms
+        )
         work = analyse(request.ttir, call)
         return SketchReader(target)(sketch), ProfileReader(target)(artifact), work
 
@@ -213,7 +215,7 @@ def test_caps_spill(both: Both) -> None:
 def sketch_of(problem: Problem, config: Config, settings: Settings, name: str) -> Sketch:
     """A config's sketch."""
     request = Lowering(problem, load_target(name), 60).request(config)
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     sketch = sketch_one(request, settings)
     assert isinstance(sketch, Sketch), sketch
     return sketch

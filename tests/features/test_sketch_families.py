@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import sketch_one
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import from_python_module
 from asmtune.core.records.artifacts import Sketch
-from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.predict.features.reader import launch_features
 from asmtune.predict.features.sketch.reader import SketchReader
 
@@ -32,12 +32,12 @@ def test_families(family: str, machine: str, settings: Settings) -> None:
     problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
     config = next(iter(module.space().configs(**problem.shape)))
     request = Lowering(problem, target, 60).request(config)
-    if not isinstance(request, Request):
+    if not isinstance(request, LowerRequest):
         pytest.skip(f"this Triton's front end refuses it: {request}")
     sketch = sketch_one(request, settings)
     assert isinstance(sketch, Sketch), sketch
     profile = SketchReader(target)(sketch)
-    call = Call(problem.bind(config), problem.programs(config), processors=target.sms)
+    call = LaunchArguments(problem.bind(config), problem.programs(config), processors=target.sms)
     features = launch_features(profile, analyse(request.ttir, call), target)
     assert all(math.isfinite(value) for value in features.values())
     assert features["issue_cycles"] > 0

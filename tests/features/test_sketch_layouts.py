@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.predict.features.sketch.layouts import Basis, Layout, layout_of
+from asmtune.predict.features.sketch.layouts import Basis, TensorLayout, layout_of
 
 POWERS = st.sampled_from([1, 2, 4, 8])
 MMA2 = "#ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [2, 2], instrShape = [16, 8]}>"  # noqa: E501
@@ -24,7 +24,7 @@ def span(bases: Iterable[Basis], rank: int) -> set[Basis]:
     return found
 
 
-def covers(layout: Layout, shape: tuple[int, ...]) -> bool:
+def covers(layout: TensorLayout, shape: tuple[int, ...]) -> bool:
     """Whether every element is held by some thread, and none that is not there."""
     held = span((*layout.registers, *layout.lanes, *layout.warps), len(shape))
     return held == span(

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.ir.asm.program import Program
+from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.predict.features.chain import chain_cycles
-from asmtune.predict.features.steps import COPY_LATENCY, LATENCY, Action, Step, steps_of
+from asmtune.predict.features.steps import COPY_LATENCY, LATENCY, Action, InstructionStep, steps_of
 from tests.asm.asm_dumps import fixture_listing, ptx_names
 
 
-def program(*lines: str) -> Program:
+def program(*lines: str) -> AsmFunction:
     """A kernel of these instructions."""
     return parse_ptx(".version 8.7\n.entry k()\n{\n" + ";\n".join(lines) + ";\n}\n").entry
 
 
-def steps(*lines: str) -> tuple[Step, ...]:
+def steps(*lines: str) -> tuple[InstructionStep, ...]:
     """The steps of these instructions."""
     return steps_of(program(*lines).instructions, {})
 

@@ -12,17 +12,17 @@ import triton
 import triton.language as tl
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
 from asmtune.measure.bench.base import BenchSetup, Entrant
-from asmtune.measure.checks.checker import CheckOptions
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
 FAULT, HANG, NOTHING, WRONG, LOUD, SMASH = 1, 2, 3, 4, 5, 6
@@ -143,11 +143,13 @@ def prepare(
     works: list[Work] = []
     for one in configs:
         request = lowering.request(one)
-        assert isinstance(request, Request), request
+        assert isinstance(request, LowerRequest), request
         artifact = compile_one(request, settings)
         assert isinstance(artifact, Artifact), artifact
         entrants.append(Entrant(one, artifact))
-        works.append(analyse(request.ttir, Call(problem.bind(one), problem.programs(one))))
+        works.append(
+            analyse(request.ttir, LaunchArguments(problem.bind(one), problem.programs(one)))
+        )
     setup = BenchSetup(
         lowering=lowering,
         effects=Effects.of(works, problem.arguments),

@@ -19,7 +19,7 @@ from asmtune.tuning.identity import key_of, provenance
 MODULE = """
 import torch, triton, triton.language as tl
 from asmtune.core.problem import Problem
-from asmtune.core.space import Space
+from asmtune.core.space.space import Space
 
 @triton.jit
 def kernel(x_ptr, n, BLOCK: tl.constexpr):

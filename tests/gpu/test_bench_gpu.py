@@ -17,7 +17,7 @@ from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.bench.opening import open_bench
 from asmtune.measure.bench.team import Team
-from asmtune.measure.checks.checker import CheckOptions
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 from tests.gpu import argument_kernels, fault_kernels
 

@@ -166,9 +166,9 @@ def test_a_fault_here_is_told(tmp_path: Path, say: Say) -> None:
     script = tmp_path / "local.py"
     script.write_text(
         "import torch\n"
-        "from asmtune.measure.bench import LocalBench\n"
+        "from asmtune.measure.bench.local import LocalBench\n"
         "from asmtune.base.errors import MeasureError\n"
-        "from asmtune.core.hardware import load_target, match_device\n"
+        "from asmtune.core.hardware.shipped import load_target, match_device\n"
         "from tests.gpu import fault_kernels as kernels\n"
         "here = match_device(torch.cuda.get_device_name()) or load_target('H200')\n"
         "configs = [kernels.config(), kernels.config(block=512), kernels.config(kernels.FAULT)]\n"

@@ -11,8 +11,9 @@ import torch
 import triton
 from torch import Tensor
 
-from asmtune.measure.checks.checker import CheckOptions, Rehearsal
+from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 from tests.measure import effect_kernels
 from tests.workload import workload_kernels
 from tests.workload.workload_lowering import work
@@ -22,12 +23,12 @@ Run = Callable[[], object]
 
 def rehearsal(
     kernel: Any, grid: tuple[int, ...], values: Mapping[str, Any], **options: Any
-) -> Rehearsal:
+) -> OutputChecker:
     """A rehearsal of a launch, by the effects that its IR has."""
     effects = Effects.of([work(kernel, grid=grid, **values)], values)
     names = kernel.arg_names
     arguments = {name: value for name, value in values.items() if name in names}
-    return Rehearsal(arguments, effects, CheckOptions(**options))
+    return OutputChecker(arguments, effects, CheckOptions(**options))
 
 
 def launch(kernel: Any, grid: tuple[int, ...], values: Mapping[str, Any], **config: Any) -> Run:
@@ -168,7 +169,9 @@ def test_packed_views_on_the_device() -> None:
         assert failure is not None
         assert failure.kind == "unwritten"
     rows = packed[:, 2]
-    with Rehearsal({"out": rows}, Effects(writes=frozenset({"out"})), CheckOptions()) as rehearsed:
+    with OutputChecker(
+        {"out": rows}, Effects(writes=frozenset({"out"})), CheckOptions()
+    ) as rehearsed:
         assert rehearsed.set_reference(lambda: rows.fill_(1)) is None
         failure = rehearsed.check(lambda: (rows.fill_(1), packed[1:, 1].fill_(1)))
         assert failure is not None
@@ -181,7 +184,9 @@ def test_a_large_output_takes_two_copies_and_little_more() -> None:
     out = torch.zeros(1 << 30, dtype=torch.float16, device="cuda")
     torch.cuda.reset_peak_memory_stats()
     held = torch.cuda.memory_allocated()
-    with Rehearsal({"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()) as rehearsed:
+    with OutputChecker(
+        {"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()
+    ) as rehearsed:
         assert rehearsed.set_reference(lambda: out.fill_(2)) is None
         assert rehearsed.check(lambda: out.fill_(2)) is None
 
@@ -228,7 +233,9 @@ def test_every_type_is_compared_on_the_device(dtype: torch.dtype) -> None:
     """Types on which PyTorch computes little are poisoned, compared and restored there too."""
     source: Tensor = (torch.arange(10_000, device="cuda") % 2).to(dtype)
     out = torch.zeros_like(source)
-    with Rehearsal({"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()) as rehearsed:
+    with OutputChecker(
+        {"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()
+    ) as rehearsed:
         assert rehearsed.set_reference(lambda: out.copy_(source)) is None
         assert rehearsed.check(lambda: out.copy_(source)) is None
         failure = rehearsed.check(lambda: out.copy_(source.flip(0)))

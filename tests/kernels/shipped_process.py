@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from asmtune.measure.timing import nvml as devices
+from asmtune.measure.timing import nvml
 from asmtune.runtime.reconfiguring import autotuners
 from benchmarks.kernels.identities import DEVICE
 from benchmarks.kernels.plan import Plan
@@ -48,7 +48,7 @@ def launched(name: str) -> list[dict[str, Any]]:
 def main() -> None:
     """Launches, and prints."""
     ship(Path(sys.argv[1]))
-    devices.device_name = lambda *_: DEVICE
+    nvml.device_name = lambda *_: DEVICE
     launches = launched(sys.argv[2])
     plain = [
         {name: value for name, value in launch.items() if isinstance(value, int)}

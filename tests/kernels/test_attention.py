@@ -7,7 +7,7 @@ import re
 import pytest
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -24,7 +24,7 @@ def made(name: str, config: Config, settings: Settings, target: Target, **sizes:
     """What one config compiles to."""
     problem = load_kernel_module(name).problem({**HEADS, **sizes}, "fp16", "meta")
     request = Lowering(problem, target, 60).request(config)
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     artifact = compile_one(request, settings)
     assert isinstance(artifact, Artifact), artifact
     return artifact

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -35,7 +35,7 @@ def compiled(settings: Settings, target: Target) -> Any:
         problem = conv2d.problem(shape, dtype, "meta")
         config = Config({**TILE, **changed}, num_warps=4, num_stages=3)
         request = Lowering(problem, target, 60).request(config)
-        assert isinstance(request, Request), request
+        assert isinstance(request, LowerRequest), request
         artifact = compile_one(request, settings)
         assert isinstance(artifact, Artifact), artifact
         return artifact.outputs

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -29,7 +29,7 @@ def compiled(lanes: int, dtype: str, settings: Settings, target: Target) -> Arti
     problem = gru.problem(SHAPE, dtype, "meta")
     split = {"SPLIT": 1, "UNITS": 8} if lanes == 1 else {}
     request = Lowering(problem, target, 60).request(config(LANES=lanes, **split))
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     artifact = compile_one(request, settings)
     assert isinstance(artifact, Artifact), artifact
     return artifact

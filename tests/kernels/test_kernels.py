@@ -17,7 +17,7 @@ import torch
 from joblib import cpu_count
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_files import kernel_names
@@ -201,7 +201,7 @@ def test_vectors_are_loaded(name: str, settings: Settings, target: Target) -> No
         rows = {k: 16 for k in ("ROWS", "BLOCK_M") if k in config.kwargs}
         config = type(config)({**config.kwargs, **rows}, num_warps=8)
     request = Lowering(problem, target, 60).request(config)
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     artifact = compile_one(request, settings)
     assert isinstance(artifact, Artifact), artifact
     assert "ld.global.v4.b32" in artifact.outputs["ptx"]

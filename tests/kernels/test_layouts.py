@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -30,7 +30,7 @@ def compiled(settings: Settings, target: Target) -> Compile:
     def compile_at(name: str, shape: Mapping[str, int], dtype: str, config: Config) -> Artifact:
         problem = load_kernel_module(name).problem(shape, dtype, "meta")
         request = Lowering(problem, target, 60).request(config)
-        assert isinstance(request, Request), request
+        assert isinstance(request, LowerRequest), request
         artifact = compile_one(request, settings)
         assert isinstance(artifact, Artifact), artifact
         return artifact

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -122,7 +122,7 @@ def artifact(settings: Settings, target: Target, shape: dict[str, int], **values
     problem = matmul.problem(shape, "fp16", "meta")
     plain = {"LOADS": "pointers", "PERSISTENT": False, "SPLIT_K": 1, **TILE}
     request = Lowering(problem, target, 60).request(Config({**plain, **values}, num_warps=8))
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     found = compile_one(request, settings)
     assert isinstance(found, Artifact), found
     return found

@@ -18,9 +18,9 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store import interchange
-from asmtune.store import interchange as abridged
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
+from asmtune.store.interchange import abridged
 from asmtune.store.shipped import shipped_lookup
 from benchmarks.kernels.identities import DEVICE, Identity, identities
 from benchmarks.kernels.plan import Place, Plan

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.runtime.launch.backends import Launcher
-from asmtune.runtime.launch.kinds import Machine, kinds
+from asmtune.runtime.launch.kinds import CurrentStream, kinds
 
 SOURCE = Path(__file__).with_name("fake_driver.c")
 
@@ -71,7 +71,7 @@ class Slow:
 
 def launcher(backend: Any, layout: Any, slow: Callable[..., Any], **parts: Any) -> Launcher:
     """A launcher of a backend on "device" -1, where the host's tensors are."""
-    machine = parts.get("machine", Machine(lambda: -1, lambda _: 77))
+    machine = parts.get("machine", CurrentStream(lambda: -1, lambda _: 77))
     names, modes, functions = layout.names, layout.modes, layout.functions
     made: Launcher = backend.Launcher(
         names, modes, functions, kinds(), machine, parts.get("quiet", ()), slow

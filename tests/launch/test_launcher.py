@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.backends import Launcher
-from asmtune.runtime.launch.kinds import Machine, machine
-from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, RUNTIME, Layout
+from asmtune.runtime.launch.kinds import CurrentStream, machine
+from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, RUNTIME, ParameterLayout
 from tests.launch.fakes import FakeDriver, Slow, launcher
 
 NAMES = ("x", "n", "scale", "BLOCK")
-LAYOUT = Layout(NAMES, bytes([RUNTIME, RUNTIME | KEYED, RUNTIME, CONSTEXPR]))
+LAYOUT = ParameterLayout(NAMES, bytes([RUNTIME, RUNTIME | KEYED, RUNTIME, CONSTEXPR]))
 X = torch.zeros(64)
 KERNEL = object()
 SLOTS = ((0, 0, 0), (3, 1, 0), (9, 2, 0), (0, -1, 0), (0, -1, 0))
@@ -94,7 +94,7 @@ def test_scalars_of_every_kind(
     )
     width = struct.calcsize(FORMATS[kind])
     driver.expect([width])
-    made = Planned(c_part, ((kind, 1, 0),), layout=Layout(NAMES, bytes(4)))
+    made = Planned(c_part, ((kind, 1, 0),), layout=ParameterLayout(NAMES, bytes(4)))
     made.plan(X, value, 0.5, 128)
     launches = driver.noted.launches
     result = made.launcher[(1,)](X, value, 0.5, 128)
@@ -255,7 +255,9 @@ def test_guards_and_hooks_stop_a_plan(part: Any, driver: FakeDriver) -> None:
 def test_functions_of_the_key(part: Any, driver: FakeDriver) -> None:
     """A key's function decides by its result: a size in the same bucket is the same key."""
     driver.expect([8, 4, 4, 8, 8])
-    layout = Layout(NAMES, bytes([0, 0, 0, 1]), ((lambda n, scale: f"{n // 1024}{scale}", (1, 2)),))
+    layout = ParameterLayout(
+        NAMES, bytes([0, 0, 0, 1]), ((lambda n, scale: f"{n // 1024}{scale}", (1, 2)),)
+    )
     made = Planned(part, layout=layout)
     made.plan(X, 4096, 0.5, 128)
     assert made.launcher[(1,)](X, 4096 + 16, 0.5, 128) is KERNEL
@@ -267,7 +269,9 @@ def test_each_device_has_its_plans_and_its_stream(part: Any) -> None:
     """The current device is part of every key, and the stream is asked for at each launch."""
     streams = iter(range(100, 200))
     current = [-1]
-    made = Planned(part, machine=Machine(lambda: current[0], lambda device: device + next(streams)))
+    made = Planned(
+        part, machine=CurrentStream(lambda: current[0], lambda device: device + next(streams))
+    )
     made.plan(3, 4096, 0.5, 128, function=0)
     assert made.launcher[(1,)](3, 4096, 0.5, 128) is KERNEL
     current[0] = 2
@@ -359,7 +363,9 @@ def test_an_error_in_the_machine_comes_out(part: Any) -> None:
     def broken() -> int:
         raise RuntimeError("no device")
 
-    made: Callable[..., Any] = launcher(part, LAYOUT, Slow(), machine=Machine(broken, broken))[(1,)]
+    made: Callable[..., Any] = launcher(
+        part, LAYOUT, Slow(), machine=CurrentStream(broken, broken)
+    )[(1,)]
     with pytest.raises(RuntimeError, match="no device"):
         made(X, 1, 0.5, 128)
 

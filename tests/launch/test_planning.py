@@ -16,7 +16,7 @@ from triton.compiler import compile as triton_compile
 from asmtune.compile.toolchain import Toolchain
 from asmtune.core.config import Config
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.planning import Launched, entry_widths, plan_of, quiet_lists
+from asmtune.runtime.launch.planning import TritonLaunch, entry_widths, plan_of, quiet_lists
 
 TENSORS = (torch.Tensor,)
 WIDTH = tl.constexpr(4)
@@ -59,7 +59,7 @@ def planned(function: Any, given: dict[str, Any], chosen: dict[str, Any], **part
     known = {name: value for name, value in chosen.items() if name in function.arg_names}
     kernel = compiled(function, {**given, **known}, arch, **options)
     config = Config(known)
-    return plan_of(plain, Launched(function, kernel, given, chosen, config), TENSORS)  # type: ignore[arg-type]
+    return plan_of(plain, TritonLaunch(function, kernel, given, chosen, config), TENSORS)  # type: ignore[arg-type]
 
 
 GIVEN = {
@@ -115,7 +115,7 @@ def test_the_rest_goes_through_triton(
 def test_an_entry_that_is_not_as_expected_goes_through_triton() -> None:
     """Where the assembly has other parameters than the signature, the driver is not called."""
     kernel = compiled(scalars, {**GIVEN, "B": 64})
-    launched = Launched(scalars, kernel, GIVEN, {"B": 64}, Config({"B": 64}))
+    launched = TritonLaunch(scalars, kernel, GIVEN, {"B": 64}, Config({"B": 64}))
     assert entry_widths(kernel) == [8, 4, 8, 4, 1, 8, 1, 8, 8]
     kernel.asm["ptx"] = kernel.asm["ptx"].replace(
         ".param .u32 scalars_param_1", ".param .u64 scalars_param_1"
@@ -161,5 +161,5 @@ def test_no_plan_over_globals_that_change_in_place(monkeypatch: pytest.MonkeyPat
     given = {"x": torch.zeros(256), "n": 256}
     kernel = compiled(scratch, {**given, "B": 64})
     monkeypatch.setattr(WIDTH, "value", [4])
-    launched = Launched(scratch, kernel, given, {"B": 64}, Config({"B": 64}))
+    launched = TritonLaunch(scratch, kernel, given, {"B": 64}, Config({"B": 64}))
     assert plan_of(plain, launched, TENSORS) is None  # type: ignore[arg-type]

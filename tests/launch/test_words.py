@@ -15,8 +15,8 @@ from triton.compiler import make_backend
 from triton.runtime.jit import create_function_from_signature
 
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.kinds import Machine
-from asmtune.runtime.launch.layout import Layout, layout_of
+from asmtune.runtime.launch.kinds import CurrentStream
+from asmtune.runtime.launch.layout import ParameterLayout, layout_of
 from tests.launch.fakes import Slow, launcher
 
 
@@ -71,7 +71,7 @@ def triton_key(function: Any, arguments: tuple[Any, ...]) -> Any:
     return repr(specialization[:7]), constants
 
 
-def key_of(backend: Any, layout: Layout, arguments: tuple[Any, ...]) -> Any:
+def key_of(backend: Any, layout: ParameterLayout, arguments: tuple[Any, ...]) -> Any:
     """The words of a launch; None where it takes the slow path for good."""
     slow = Slow()
     launcher(backend, layout, slow)[(1,)](*arguments)
@@ -162,7 +162,9 @@ def test_unusual_arguments_take_the_slow_path(part: Any, odd: Any) -> None:
 def test_a_tensor_elsewhere_takes_the_slow_path(part: Any) -> None:
     """A tensor that is not on the current device is looked at before it is launched with."""
     slow = Slow()
-    made = launcher(part, layout_of(typed.params), slow, machine=Machine(lambda: 0, lambda _: 0))
+    made = launcher(
+        part, layout_of(typed.params), slow, machine=CurrentStream(lambda: 0, lambda _: 0)
+    )
     made[(1,)](BUFFER, 7, 8, 0.5, None, BUFFER, True, 128, 4)
     made[(1,)](3, 7, 8, 0.5, None, 5, True, 128, 4)
     assert [call[3] is None for call in slow.calls] == [True, False]

@@ -13,8 +13,9 @@ from typing import Any
 import effect_kernels as kernels
 import torch
 
-from asmtune.measure.checks.checker import CheckOptions, Rehearsal
+from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 
 N, BLOCK = 1000, 64
 GRID = (-(-N // BLOCK),)
@@ -28,7 +29,7 @@ def found(
     """What the check says of each run, the first being the default."""
     before = {name: tensor.clone() for name, tensor in arguments.items()}
     sets = {name: frozenset(names) for name, names in effects.items()}
-    with Rehearsal(arguments, Effects(**sets), CheckOptions()) as rehearsed:
+    with OutputChecker(arguments, Effects(**sets), CheckOptions()) as rehearsed:
         failure = rehearsed.set_reference(next(iter(runs.values())))
         assert failure is None, failure
         kinds = {}

@@ -17,7 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.measure.timing.switch_interval import brisk_threads
+from asmtune.measure.timing.switch_interval import short_switch_interval
 from tests.simulated_gpu import SimulatedGpu
 
 EVENTS = TimingPolicy()
@@ -298,7 +298,7 @@ def test_threads_take_short_turns_meanwhile() -> None:
     GpuClock(EVENTS, gpu).round([launched(gpu, 3.0)])
     assert max(seen) < 1e-4
     assert sys.getswitchinterval() == before
-    with pytest.raises(RuntimeError), brisk_threads():
+    with pytest.raises(RuntimeError), short_switch_interval():
         raise RuntimeError
     assert sys.getswitchinterval() == before
 
@@ -309,12 +309,12 @@ def test_clocks_in_several_threads_leave_the_interval_alone() -> None:
     inside, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        with brisk_threads():
+        with short_switch_interval():
             inside.set()
             leave.wait(30)
 
     thread = threading.Thread(target=other)
-    with brisk_threads():
+    with short_switch_interval():
         thread.start()
         assert inside.wait(30)
     assert sys.getswitchinterval() < 1e-4

@@ -25,8 +25,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks import regions
-from asmtune.measure.checks.checker import CheckOptions, Rehearsal
+from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 from tests.workload.workload_lowering import pointer, work
 
 Run = Callable[[], None]
@@ -38,8 +39,8 @@ def effects(reads: str = "", writes: str = "", atomics: str = "", unknown: str =
     return Effects(*sets)
 
 
-def rehearsal(arguments: Mapping[str, Any], found: Effects, **options: Any) -> Rehearsal:
-    return Rehearsal(arguments, found, CheckOptions(**options))
+def rehearsal(arguments: Mapping[str, Any], found: Effects, **options: Any) -> OutputChecker:
+    return OutputChecker(arguments, found, CheckOptions(**options))
 
 
 def vectors(n: int = 1000) -> dict[str, Tensor]:
@@ -772,7 +773,7 @@ def test_any_views_are_kept_and_checked(found: list[Layout], data: st.DataObject
     expected = total()
     arguments = {f"t{number}": view(memory, layout) for number, layout in enumerate(found)}
     names = [frozenset(f"t{number}" for number in used) for used in (reads, writes)]
-    with Rehearsal(arguments, Effects(*names), CheckOptions()) as rehearsed:
+    with OutputChecker(arguments, Effects(*names), CheckOptions()) as rehearsed:
         assert rehearsed.set_reference(kernel) is None
         assert rehearsed.check(kernel) is None
         rehearsed.prepare()

@@ -18,7 +18,7 @@ from asmtune.store.trace.json_codec import encoded
 from asmtune.studies.regression.files import read_run, run_from_json, run_to_json, write_run
 from asmtune.studies.regression.history import (
     MOST_RUNS,
-    Entry,
+    HistoryEntry,
     entry_of,
     extended,
     read_history,
@@ -159,9 +159,9 @@ def test_who_reads_meanwhile_sees_one_file(tmp_path: Path) -> None:
     assert read_run(path).label == "new"
 
 
-def history_of(count: int) -> tuple[Entry, ...]:
+def history_of(count: int) -> tuple[HistoryEntry, ...]:
     """So many runs, one after another."""
-    history: tuple[Entry, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
     for place in range(count):
         history = extended(history, run_of(timed("one", [[10.0 + place]]), label=str(place)))
     return history

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.studies.roofline.counts import Counts, Load
-from asmtune.studies.roofline.points import Chart, Entry, How, Point
+from asmtune.studies.roofline.counts import Load, WorkCounts
+from asmtune.studies.roofline.points import Chart, ChartEntry, How, Point
 from asmtune.studies.roofline.roofs import roofs_of
 
 TUNED, DEFAULT = Config({"BLOCK": 256}, num_warps=8), Config({"BLOCK": 64})
 
 
-def point(config: Config, counts: Counts, us: float, how: How = "measured") -> Point:
+def point(config: Config, counts: WorkCounts, us: float, how: How = "measured") -> Point:
     """A config's point, at its own counts."""
     load = Load(counts.flops, counts.bytes)
     source = "shipped" if how == "measured" else "roofline x 1.2"
@@ -22,13 +22,13 @@ def point(config: Config, counts: Counts, us: float, how: How = "measured") -> P
 
 def entry(
     kernel: str,
-    counts: Counts,
+    counts: WorkCounts,
     times: tuple[float, float],
     how: How = "predicted",
     shape: int = 4096,
-) -> Entry:
+) -> ChartEntry:
     """A launch whose default took the first time, by a prediction unless told, and then less."""
-    return Entry(
+    return ChartEntry(
         kernel=kernel,
         shape={"M": shape, "causal": True},
         dtypes={"x_ptr": "fp16", "out_ptr": "fp16"},
@@ -40,12 +40,12 @@ def entry(
     )
 
 
-def product(flops: float = 1.4e11, size: float = 1e8) -> Counts:
+def product(flops: float = 1.4e11, size: float = 1e8) -> WorkCounts:
     """A matrix product's."""
-    return Counts("fp16", flops, 0.0, size)
+    return WorkCounts("fp16", flops, 0.0, size)
 
 
-def chart(entries: Sequence[Entry], failures: Sequence[tuple[str, str]] = ()) -> Chart:
+def chart(entries: Sequence[ChartEntry], failures: Sequence[tuple[str, str]] = ()) -> Chart:
     """These launches under an H200's roofs."""
     units = {p.counts.unit for e in entries for p in (e.before, e.after) if p is not None}
     roofs = roofs_of(load_target("H200"), sorted(units))
@@ -59,7 +59,7 @@ def mixed() -> Chart:
         [
             entry("matmul", product(), (350.0, 200.0)),
             entry("matmul", product(1.4e10, 2e7), (50.0, 30.0), shape=1024),
-            entry("softmax", Counts("fp32", 0.0, 1e7, 1.2e7), (9.0, 8.0), "measured"),
-            entry("copy", Counts("fp32", 0.0, 0.0, 4e8), (110.0, 100.0)),
+            entry("softmax", WorkCounts("fp32", 0.0, 1e7, 1.2e7), (9.0, 8.0), "measured"),
+            entry("copy", WorkCounts("fp32", 0.0, 0.0, 4e8), (110.0, 100.0)),
         ]
     )

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
@@ -64,7 +64,7 @@ def both(
     """PTX and SASS of a config."""
     target = load_target(machine)
     request = Lowering(problem, target, 60).request(config)
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     artifact = compile_one(request, settings)
     assert isinstance(artifact, Artifact), artifact
     reader = CodeReader(problem, target)
@@ -255,7 +255,7 @@ def test_a_damaged_cubin_is_a_failure(settings: Settings) -> None:
     problem = scale_problem()
     config = Config({"BLOCK": 1024})
     request = Lowering(problem, target, 60).request(config)
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     artifact = compile_one(request, settings)
     assert isinstance(artifact, Artifact)
     failure = CodeReader(problem, target).sass(config, replace(artifact, cubin=b"no cubin"))

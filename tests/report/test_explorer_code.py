@@ -18,7 +18,7 @@ pytestmark = needs_browser
 HOSTILE = """
 import torch, triton, triton.language as tl
 from asmtune.core.problem import Problem
-from asmtune.core.space import Space
+from asmtune.core.space.space import Space
 
 @triton.jit
 def kernel(x_ptr, n, BLOCK: tl.constexpr, TAG: tl.constexpr):

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_documents import report
 
-from asmtune.report.explorer import code as explorer_code
-from asmtune.report.explorer import page
+from asmtune.report.explorer import code, page
 from asmtune.report.explorer.code import carried_code
 from asmtune.report.explorer.model import page_model
 from asmtune.report.explorer.packing import packed, unpacked
@@ -148,8 +147,8 @@ def test_which_code_is_carried(gemm: Made, monkeypatch: pytest.MonkeyPatch) -> N
     """The kept ones come first with SASS, then others by rank, until the budget is spent."""
     one = gemm.first()
     verdicts = one.reports[0].verdicts
-    monkeypatch.setattr(explorer_code, "MOST_PTX", 5)
-    monkeypatch.setattr(explorer_code, "MOST_SASS", 1)
+    monkeypatch.setattr(code, "MOST_PTX", 5)
+    monkeypatch.setattr(code, "MOST_SASS", 1)
     carried = carried_code(one.reports, one.problem, one.maker)
     has = [index >= 0 for index in carried.index[0]]
     kept = sum(v.kept for v in verdicts)
@@ -157,7 +156,7 @@ def test_which_code_is_carried(gemm: Made, monkeypatch: pytest.MonkeyPatch) -> N
     assert has == [v.kept or v.rank in best for v in verdicts]
     codes = [unpacked(carried.packed[i]) if i >= 0 else None for i in carried.index[0]]
     assert [row for row, code in enumerate(codes) if code and "sass" in code] == [0]
-    monkeypatch.setattr(explorer_code, "BUDGET_BYTES", 1)
+    monkeypatch.setattr(code, "BUDGET_BYTES", 1)
     assert len(carried_code(one.reports, one.problem, one.maker).packed) == 1
 
 
@@ -182,5 +181,5 @@ def test_labels_of_one_target_on_two_shapes() -> None:
     from dataclasses import replace
 
     reports = [report(), replace(report(), shape={"n": 8192})]
-    model = page_model(reports, explorer_code.no_code(reports), None)
+    model = page_model(reports, code.no_code(reports), None)
     assert [one["label"] for one in model["reports"]] == ["H200 4096", "H200 8192"]

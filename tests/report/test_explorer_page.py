@@ -13,7 +13,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.report.explorer.page import report_html
-from asmtune.report.explorer.timings import Timed, Timings
+from asmtune.report.explorer.timings import KernelTimings, Timings
 
 pytestmark = needs_browser
 
@@ -281,7 +281,7 @@ def test_measured_times(gemm: Made, tmp_path: Path, opened: Opener) -> None:
     """Measured times stand beside the predicted ones, and are the chart's other axis."""
     report = gemm.reports[0]
     times = {str(v.config): 2.0 * (v.predicted_us or 0) for v in by_rank(report)[:5]}
-    timed = Timed("tiled_matmul", report.shape, frozenset({"fp16"}), "NVIDIA H200", times)
+    timed = KernelTimings("tiled_matmul", report.shape, frozenset({"fp16"}), "NVIDIA H200", times)
     path = tmp_path / "measured.html"
     path.write_text(report_html([report], None, Timings("a run", (timed,))), encoding="utf-8")
     here = opened(path)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from asmtune.report.roofline_document import FORMAT, chart_json
 from asmtune.report.roofline_table import chart_table
-from asmtune.studies.roofline.counts import Counts
+from asmtune.studies.roofline.counts import WorkCounts
 
 
 def shown(renderable: object) -> str:
@@ -78,5 +78,7 @@ def test_the_table() -> None:
 
 def test_control_codes_reach_no_terminal() -> None:
     """A kernel's name with an escape sequence is shown without it."""
-    text = shown(chart_table(chart([entry("k\x1b[31m", Counts("fp32", 0, 1e6, 1e6), (9.0, 8.0))])))
+    text = shown(
+        chart_table(chart([entry("k\x1b[31m", WorkCounts("fp32", 0, 1e6, 1e6), (9.0, 8.0))]))
+    )
     assert "\x1b" not in text

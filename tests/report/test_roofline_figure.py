@@ -22,7 +22,7 @@ from asmtune.report.roofline_drawing import Drawing
 from asmtune.report.roofline_figure import COLOURS, INK, draw
 from asmtune.report.roofline_names import MOST_LABELS, labels
 from asmtune.report.roofline_window import Window, points_of
-from asmtune.studies.roofline.counts import Counts
+from asmtune.studies.roofline.counts import WorkCounts
 from asmtune.studies.roofline.points import Chart
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_what_the_picture_says() -> None:
 
 def test_axes_of_few_decades() -> None:
     """A copy alone spans less than two: the numbers between are plain, as those of decades are."""
-    alone = chart([entry("copy", Counts("fp32", 0.0, 0.0, 4e8), (110.0, 100.0))])
+    alone = chart([entry("copy", WorkCounts("fp32", 0.0, 0.0, 4e8), (110.0, 100.0))])
     shown = texts(draw(alone, "svg"))
     assert not [text for text in shown if "$" in text]
     assert {"5", "10", "20", "50"} <= set(shown)

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from asmtune.core.config import Config
+from asmtune.core.config import Config, varying
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.report.cells import changes, varying
+from asmtune.report.cells import changes
 from asmtune.report.run_documents import run_json, runs_json
 from asmtune.report.run_facts import funnel_steps, seconds_by_stage
 from asmtune.report.runs import MOST_ROWS, NOT_ENDED, costs_table, run_report, runs_table
 from asmtune.store.trace.reader import read_summary, read_trace
-from asmtune.store.trace.run import Ending, Run
+from asmtune.store.trace.run import Ending, TracedRun
 from asmtune.store.trace.writer import TraceWriter
 from tests.trace_runs import (
     BROKEN,
@@ -49,19 +49,19 @@ def rows(renderable: object) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("│")] for line in lines]
 
 
-def run_of(writer: TraceWriter) -> Run:
+def run_of(writer: TraceWriter) -> TracedRun:
     """What a writer has written."""
     assert writer.path is not None
     return read_trace(writer.path)
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> TracedRun:
     """A whole run."""
     return run_of(write_run(tmp_path))
 
 
-def test_the_funnel_adds_up(run: Run) -> None:
+def test_the_funnel_adds_up(run: TracedRun) -> None:
     """What the stages pass on and what falls before them add up from the space to the timings."""
     steps = [tuple(step) for step in funnel_steps(run)]
     assert steps == [
@@ -102,7 +102,7 @@ def test_without_a_prediction(tmp_path: Path) -> None:
     assert NOT_ENDED in shown(run_report(run))
 
 
-def test_the_timed(run: Run) -> None:
+def test_the_timed(run: TracedRun) -> None:
     """A timed config shows its axes that vary, its times, and what was told of it before."""
     lines = rows(run_report(run))
     heading = next(line for line in lines if "samples" in line)
@@ -137,7 +137,7 @@ def test_many_timed(tmp_path: Path) -> None:
     assert len(json.loads(run_json(run))["timed"]) == len(many) + 1
 
 
-def test_winner_and_default(run: Run, tmp_path: Path) -> None:
+def test_winner_and_default(run: TracedRun, tmp_path: Path) -> None:
     """The winner is set against the default, axis by axis; a default that wins says so."""
     text = shown(run_report(run))
     told = "10.0 us instead of 20.0 us, 2.00 times as fast; BLOCK 64 -> 256, num_warps 2 -> 4"
@@ -155,7 +155,7 @@ def test_winner_and_default(run: Run, tmp_path: Path) -> None:
     assert told in text
 
 
-def test_why_it_ended(run: Run, tmp_path: Path) -> None:
+def test_why_it_ended(run: TracedRun, tmp_path: Path) -> None:
     """Failures by kind, notes, the reason of the end, and for a killed run that there is none."""
     lines = rows(run_report(run))
     assert ["wrong_output", "check", "1", "x_ptr differs at 3 of 4096, by 1.5"] in lines
@@ -201,7 +201,7 @@ def test_control_codes(tmp_path: Path) -> None:
         assert "\x07" not in shown(made)
 
 
-def test_run_json(run: Run) -> None:
+def test_run_json(run: TracedRun) -> None:
     """As JSON a run has every timing, refusal and failure with its numbers."""
     document = json.loads(run_json(run))
     assert (document["format"], document["version"]) == ("asmtune-run", 1)
@@ -253,7 +253,7 @@ def test_the_list(tmp_path: Path) -> None:
     assert second["ending"] is None
 
 
-def test_costs(run: Run) -> None:
+def test_costs(run: TracedRun) -> None:
     """Costs stand fastest first, and a star marks what no other beats in everything."""
     first, second = rows(costs_table(reversed(run.costs)))[-2:]
     assert first == ["*", str(FAST), "10.0", "1.50", "4.0"]

@@ -15,12 +15,12 @@ from asmtune.core.config import Config
 from asmtune.core.records.pruned import Selection
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.report.documents import report_csv, report_json
-from asmtune.report.explorer.timings import Launch, read_timings
+from asmtune.report.explorer.timings import LaunchKey, read_timings
 from asmtune.report.saved import read_reports
 from asmtune.store import interchange
 from tests.trace_runs import DEFAULT, FAST, SLOW, write_run
 
-LAUNCH = Launch("scale", {"n": 4096}, {"x_ptr": "fp16"}, "H200")
+LAUNCH = LaunchKey("scale", {"n": 4096}, {"x_ptr": "fp16"}, "H200")
 
 
 def saved(folder: Path, text: str) -> Path:
@@ -119,7 +119,7 @@ def test_timings_of_a_recording(tmp_path: Path) -> None:
 def test_timings_of_a_run(tmp_path: Path) -> None:
     """A run of `asmtune tune` gives the medians of its last rounds."""
     run = write_run(tmp_path)
-    launch = Launch("doubled", {"n": 4096}, {"x_ptr": "fp16"}, "H200")
+    launch = LaunchKey("doubled", {"n": 4096}, {"x_ptr": "fp16"}, "H200")
     for name in (run.run, str(run.path)):
         timings = read_timings(name, tmp_path)
         times = timings.of(launch)

@@ -15,7 +15,7 @@ from rich.console import Console
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
-from asmtune.report.tuning_progress import Clock, TuningProgress, duration
+from asmtune.report.tuning_progress import TimeEstimate, TuningProgress, duration
 from asmtune.tuning.options import TuneJob, TuneResult
 from asmtune.tuning.search.state import State
 from tests.trace_runs import DEFAULT, ENDING, FAST, HEADER, measured
@@ -35,11 +35,11 @@ class Time:
 def test_a_limit_of_seconds_is_a_bound() -> None:
     """Of the first search what is left is at most its limit, and each further one as much."""
     time = Time()
-    clock = Clock(1, 60.0, time)
+    clock = TimeEstimate(1, 60.0, time)
     clock.begin()
     time.now += 20
     assert clock.left() == "up to 40 s left"
-    three = Clock(3, 60.0, time)
+    three = TimeEstimate(3, 60.0, time)
     three.begin()
     time.now += 20
     assert three.left() == "up to 160 s left".replace("160 s", duration(160))
@@ -50,7 +50,7 @@ def test_a_limit_of_seconds_is_a_bound() -> None:
 def test_the_space_is_a_bound() -> None:
     """A search takes no longer than its whole space at the rate so far."""
     time = Time()
-    clock = Clock(1, now=time)
+    clock = TimeEstimate(1, now=time)
     clock.begin()
     time.now += 10
     clock.done(0, 100)
@@ -62,7 +62,7 @@ def test_the_space_is_a_bound() -> None:
 def test_later_ones_take_as_long_as_those_before() -> None:
     """After the first that was tuned, time left is told by those that are done."""
     time = Time()
-    clock = Clock(4, now=time)
+    clock = TimeEstimate(4, now=time)
     clock.begin()
     time.now += 20
     clock.end(counts=True)

@@ -16,11 +16,11 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.studies.roofline.counts import Counts, Load
+from asmtune.studies.roofline.counts import Load, WorkCounts
 from asmtune.studies.roofline.roofs import attainable, roofs_of
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
-CountsOf = Callable[[Problem, Config], Counts]
+CountsOf = Callable[[Problem, Config], WorkCounts]
 
 TILE = Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32})
 
@@ -61,10 +61,10 @@ def multiplied(a_ptr, b_ptr, c_ptr, SIZE: tl.constexpr, PRECISION: tl.constexpr)
 def counts_of(settings: Settings, target: Target) -> CountsOf:
     """The counts of a config's launch on an H200."""
 
-    def made(problem: Problem, config: Config) -> Counts:
+    def made(problem: Problem, config: Config) -> WorkCounts:
         front = Funnel(target, make_scorer("roofline"), settings).front(problem)
         (work,) = front.works([config])
-        return Counts.of(work, target, problem.dtypes.values())
+        return WorkCounts.of(work, target, problem.dtypes.values())
 
     return made
 
@@ -107,7 +107,7 @@ def test_widened_products(settings: Settings) -> None:
     pointers["c_ptr"] = tensor(torch.float32)
     problem = Problem(multiplied, {**pointers, "SIZE": 64, "PRECISION": None}, (1,))
     (work,) = Funnel(machine, make_scorer("roofline"), settings).front(problem).works([Config({})])
-    found = Counts.of(work, machine, problem.dtypes.values())
+    found = WorkCounts.of(work, machine, problem.dtypes.values())
     assert (found.unit, found.tensor_flops) == ("fp16", 2 * 64**3)
 
 
@@ -143,12 +143,12 @@ def test_a_loop_that_only_memory_ends(counts_of: CountsOf) -> None:
 
 def test_what_is_common_is_the_least() -> None:
     """Padding of one config moves no point; a config of which nothing is known counts for none."""
-    lean, padded = Counts("fp16", 100.0, 5.0, 10.0), Counts("fp16", 160.0, 9.0, 8.0)
-    unread = Counts("fp32", 0.0, 0.0, 0.0)
+    lean, padded = WorkCounts("fp16", 100.0, 5.0, 10.0), WorkCounts("fp16", 160.0, 9.0, 8.0)
+    unread = WorkCounts("fp32", 0.0, 0.0, 0.0)
     assert Load.common([lean, padded, unread]) == Load(100.0, 8.0)
     assert Load.common([unread]) == Load(0.0, 0.0)
     # The same work on other cores: a product by the ordinary ones.
-    assert Load.common([padded, Counts("fp32", 0.0, 120.0, 9.0)]).flops == 120.0
+    assert Load.common([padded, WorkCounts("fp32", 0.0, 120.0, 9.0)]).flops == 120.0
 
 
 @pytest.mark.parametrize("name", ["A100", "H200", "B200", "RTX4090"])

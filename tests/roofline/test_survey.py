@@ -18,16 +18,16 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.bench.base import BenchSetup
-from asmtune.measure.bench.dedup import Distinct
+from asmtune.measure.bench.dedup import DedupBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.store.lookup import Lookup
+from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import shipped_records
 from asmtune.studies.roofline import clock as clocks
 from asmtune.studies.roofline.clock import PairClock, check_gpu
-from asmtune.studies.roofline.survey import Subject, Survey
+from asmtune.studies.roofline.survey import RooflineSubject, Survey
 from asmtune.tuning.identity import key_of, provenance
 from tests.tuning_support import BEST, DEFAULT, DEVICE, HostMachine, problem, space, usual_us
 
@@ -40,14 +40,16 @@ def survey(target: Target, settings: Settings) -> Survey:
     return Survey(Funnel(target, make_scorer("roofline"), settings))
 
 
-def subject(found: Lookup, searched: Space | None = None) -> Subject:
+def subject(found: StoreLookup, searched: Space | None = None) -> RooflineSubject:
     """Adding two vectors; what is stored for it is given."""
 
     def make(place: str) -> Problem:
         assert place == "cpu"
         return problem()
 
-    return Subject(problem(), {"n": 4096}, searched or space(warps=(4, 8)), found, True, make)
+    return RooflineSubject(
+        problem(), {"n": 4096}, searched or space(warps=(4, 8)), found, True, make
+    )
 
 
 def record(*times: tuple[Config, float]) -> TuneRecord:
@@ -59,7 +61,7 @@ def record(*times: tuple[Config, float]) -> TuneRecord:
 
 def test_a_stored_config_with_both_times(survey: Survey) -> None:
     """Default and winner stand at the store's times; the arrow is vertical, the speed-up theirs."""
-    made = survey.entry(subject(Lookup("hit", record((BEST, 10.0), (DEFAULT, 15.0)))))
+    made = survey.entry(subject(StoreLookup("hit", record((BEST, 10.0), (DEFAULT, 15.0)))))
     assert made.before is not None
     assert (made.before.config, made.after.config) == (DEFAULT, BEST)
     assert (made.before.us, made.after.us) == (15.0, 10.0)
@@ -75,7 +77,7 @@ def test_a_stored_config_with_both_times(survey: Survey) -> None:
 
 def test_a_shipped_config(survey: Survey) -> None:
     """A default without a time is predicted, scaled, and says so."""
-    found = Lookup("hit", record((BEST, 10.0)), layer="shipped")
+    found = StoreLookup("hit", record((BEST, 10.0)), layer="shipped")
     made = survey.entry(subject(found))
     assert made.before is not None
     assert (made.tuned_by, made.after.how, made.before.how) == ("shipped", "measured", "predicted")
@@ -86,7 +88,7 @@ def test_a_shipped_config(survey: Survey) -> None:
 
 def test_nothing_stored(survey: Survey) -> None:
     """The model's first pick stands in the tuned one's place; both times are predicted."""
-    made = survey.entry(subject(Lookup("miss")))
+    made = survey.entry(subject(StoreLookup("miss")))
     assert made.before is not None
     assert (made.tuned_by, made.before.how, made.after.how) == ("model", "predicted", "predicted")
     assert made.after.us == made.after.predicted_us
@@ -98,7 +100,7 @@ def test_nothing_stored(survey: Survey) -> None:
 
 def test_a_stale_config_is_not_used(survey: Survey) -> None:
     """What was tuned with another source is not taken, nor its times; the note says why."""
-    stale = Lookup("stale", record((BEST, 10.0)), "source differs: recorded a, now b")
+    stale = StoreLookup("stale", record((BEST, 10.0)), "source differs: recorded a, now b")
     made = survey.entry(subject(stale))
     assert made.tuned_by == "model"
     assert made.after.how == "predicted"
@@ -107,7 +109,7 @@ def test_a_stale_config_is_not_used(survey: Survey) -> None:
 
 def test_times_of_another_size(survey: Survey) -> None:
     """The config is the tuned one, its times are not taken, and the note says so."""
-    found = Lookup("hit", record((BEST, 10.0), (DEFAULT, 15.0)))
+    found = StoreLookup("hit", record((BEST, 10.0), (DEFAULT, 15.0)))
     made = survey.entry(replace(subject(found), sized=False))
     assert (made.tuned_by, made.after.config, made.after.how) == ("store", BEST, "predicted")
     assert made.before is not None
@@ -118,7 +120,7 @@ def test_times_of_another_size(survey: Survey) -> None:
 
 def test_the_default_is_the_tuned_one(survey: Survey) -> None:
     """One config, before and after: it has not moved."""
-    made = survey.entry(subject(Lookup("hit", record((DEFAULT, 12.0)))))
+    made = survey.entry(subject(StoreLookup("hit", record((DEFAULT, 12.0)))))
     assert made.before == made.after
     assert not made.moved
     assert made.speedup == 1.0
@@ -128,7 +130,7 @@ def test_a_default_that_cannot_run(survey: Survey) -> None:
     """There is no point before, and the reason is told."""
     huge = Config({"BLOCK": 256, "FLAW": 0}, num_warps=64)
     searched = Space.from_configs([huge, BEST], huge)
-    made = survey.entry(subject(Lookup("hit", record((BEST, 10.0))), searched))
+    made = survey.entry(subject(StoreLookup("hit", record((BEST, 10.0))), searched))
     assert (made.before, made.speedup, made.moved) == (None, None, False)
     assert made.after.us == 10.0
     assert "cannot run: threads" in made.notes[0]
@@ -136,8 +138,8 @@ def test_a_default_that_cannot_run(survey: Survey) -> None:
 
 def test_one_that_fails_stops_no_other(survey: Survey) -> None:
     """A tuned config that does not compile is told by its launch's name; the others have points."""
-    good = subject(Lookup("hit", record((BEST, 10.0))))
-    bad = subject(Lookup("hit", record((BROKEN, 10.0))))
+    good = subject(StoreLookup("hit", record((BEST, 10.0))))
+    bad = subject(StoreLookup("hit", record((BROKEN, 10.0))))
     chart = survey.chart([bad, good])
     assert [entry.after.config for entry in chart.entries] == [BEST]
     ((name, why),) = chart.failures
@@ -161,8 +163,8 @@ def timed(survey: Survey, tmp_path: Path) -> Callable[[HostMachine], Survey]:
     """A survey that times on the host: all is real but launches and clock."""
 
     def made(machine: HostMachine) -> Survey:
-        def opener(setup: BenchSetup) -> Distinct:
-            return Distinct(setup.lowering.problem, LocalBench(setup, machine))
+        def opener(setup: BenchSetup) -> DedupBench:
+            return DedupBench(setup.lowering.problem, LocalBench(setup, machine))
 
         return replace(survey, clock=PairClock("cpu", TimingPolicy(fine_rounds=5), opener))
 
@@ -172,7 +174,7 @@ def timed(survey: Survey, tmp_path: Path) -> Callable[[HostMachine], Survey]:
 def test_times_taken_now(timed: Callable[[HostMachine], Survey]) -> None:
     """Both configs are timed, interleaved; the record's times are not used."""
     machine = HostMachine()
-    found = Lookup("hit", record((BEST, 1.0), (DEFAULT, 1.0)))
+    found = StoreLookup("hit", record((BEST, 1.0), (DEFAULT, 1.0)))
     made = timed(machine).entry(subject(found))
     assert made.before is not None
     assert (made.before.us, made.after.us) == (usual_us(DEFAULT), usual_us(BEST))
@@ -184,7 +186,7 @@ def test_times_taken_now(timed: Callable[[HostMachine], Survey]) -> None:
 def test_a_wrong_output_gives_no_point(timed: Callable[[HostMachine], Survey]) -> None:
     """A tuned config that computes something else than the default is no result."""
     wrong = Config({"BLOCK": 512, "FLAW": 3}, num_warps=4)
-    found = Lookup("hit", record((wrong, 10.0)))
+    found = StoreLookup("hit", record((wrong, 10.0)))
     with pytest.raises(MeasureError, match=r"FLAW=3.* was not timed: wrong_output at check"):
         timed(HostMachine()).entry(subject(found, space(flaws=(0, 3), warps=(4,))))
 
@@ -195,7 +197,7 @@ def test_tensors_that_cannot_be_made(timed: Callable[[HostMachine], Survey]) -> 
     def make(_: str) -> Problem:
         raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 TiB")
 
-    large = replace(subject(Lookup("hit", record((BEST, 10.0)))), make=make)
+    large = replace(subject(StoreLookup("hit", record((BEST, 10.0)))), make=make)
     with pytest.raises(MeasureError, match=r"memory at input: .*out of memory"):
         timed(HostMachine()).entry(large)
 
@@ -221,4 +223,4 @@ def test_a_kernel_of_which_nothing_can_be_read(
 
     monkeypatch.setattr(Front, "works", lambda *_: [Work.unread((1, 1, 1))])
     with pytest.raises(CompileError, match="add: its IR tells neither FLOPs nor bytes"):
-        survey.entry(subject(Lookup("hit", record((BEST, 10.0)))))
+        survey.entry(subject(StoreLookup("hit", record((BEST, 10.0)))))

@@ -10,7 +10,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
-from asmtune.store.lookup import Lookup
+from asmtune.store.lookup import StoreLookup
 from asmtune.studies.roofline.times import Time, config_key, recorded, slowest, taken, times_of
 
 SLOW, FAST = Config({"B": 1, "A": 2}), Config({"A": 4, "B": 1})
@@ -22,11 +22,11 @@ def verdict(config: Config, us: float) -> Verdict:
     return Verdict(config, True, predicted_us=us, bottleneck="DRAM")
 
 
-def found(*times: tuple[Config, float]) -> Lookup:
+def found(*times: tuple[Config, float]) -> StoreLookup:
     """A record that holds, with these timings."""
     timings = tuple(Measurement(config, us, us, us, ()) for config, us in times)
     record = TuneRecord(TuneKey("k", {}, {}, "d"), times[0][0], timings, MADE)
-    return Lookup("hit", record, layer="shipped")
+    return StoreLookup("hit", record, layer="shipped")
 
 
 def test_measured_times_go_first() -> None:
@@ -69,8 +69,8 @@ def test_scaling_keeps_the_ratio(slow: float, fast: float, us: float) -> None:
 
 def test_records_that_do_not_hold_give_no_time() -> None:
     """A stale record's times, and those that are no time, are not taken."""
-    stale = Lookup("stale", found((FAST, 20.0)).record, "source differs")
-    assert recorded(stale) == recorded(Lookup("miss")) == {}
+    stale = StoreLookup("stale", found((FAST, 20.0)).record, "source differs")
+    assert recorded(stale) == recorded(StoreLookup("miss")) == {}
     assert slowest(stale) == 0.0
     assert recorded(found((FAST, 0.0))) == {}
 

@@ -26,7 +26,7 @@ from asmtune.predict.score.roofline import (
     OVERLAP_SHARE,
     SERIAL_SHARE,
     START_CYCLES,
-    Prediction,
+    PredictedTime,
     dram_rate,
     predict,
     terms_us,
@@ -128,7 +128,7 @@ def test_terms(values: dict[str, float], machine: str) -> None:
 @pytest.mark.parametrize("part", ADVICE)
 def test_advice(part: str) -> None:
     """Each part, where it takes most, is named and has two different things to try."""
-    prediction = Prediction(9.0, {**dict.fromkeys(ADVICE, 1.0), part: 2.0})
+    prediction = PredictedTime(9.0, {**dict.fromkeys(ADVICE, 1.0), part: 2.0})
     assert prediction.bottleneck == part
     first, second = prediction.advice
     assert first != second
@@ -200,7 +200,7 @@ CASES = {
 }
 
 
-def prediction_of(case: str, machine: str, launch: Launch) -> Prediction:
+def prediction_of(case: str, machine: str, launch: Launch) -> PredictedTime:
     """A case as the roofline sees it."""
     (problem, config), _ = CASES[case]
     if load_target(machine).shared_bytes_per_block < 132 << 10:

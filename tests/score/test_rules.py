@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.sandbox import Sandbox
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -62,7 +62,7 @@ def judge(
 ) -> tuple[list[str], Artifact | Failure]:
     """The rules that a config breaks before it is compiled, and what the compiler says."""
     request = Lowering(problem, machine, 30).request(config)
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     candidate = Candidate(config, machine, find_dots(request.ttir))
     broken = [
         *broken_rules(candidate, "config", hard=True),
@@ -181,7 +181,7 @@ def test_depth_against_the_compiler(dtype: torch.dtype, k: int, sandbox: Sandbox
     problem = Problem(_shallow, {**pointers, "K": k}, (1,))
     for name in ("A100", "H200"):
         request = Lowering(problem, load_target(name), 30).request(Config({}))
-        if isinstance(request, Request):
+        if isinstance(request, LowerRequest):
             broken, outcome = judge(problem, Config({}), load_target(name), sandbox)
             assert broken == [] or isinstance(outcome, Failure)
 

@@ -8,7 +8,7 @@ import pytest
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -49,7 +49,7 @@ def test_weights_on_real_assembly(target: Target, settings: Settings) -> None:
     """On a compiled product the score is what counting words in its PTX by hand gives."""
     tile = {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64}
     request = Lowering(product_problem(), target, 30).request(Config(tile))
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     artifact = compile_one(request, settings)
     assert isinstance(artifact, Artifact)
     words = [word for line in artifact.outputs["ptx"].splitlines() for word in line.split()]

@@ -13,15 +13,15 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.tuning.search.base import Ended, Limits, NoObserver, Pace, Proposal
+from asmtune.tuning.search.base import BatchSizes, Ended, Limits, NoObserver, Proposal
 from asmtune.tuning.search.loop import MOST_IN_VAIN, run
-from asmtune.tuning.search.state import Known, State
+from asmtune.tuning.search.state import PriorTimings, State
 from asmtune.tuning.search.strategies import make_strategy
 
 SPACE = grid(5, 5)
 DEFAULT, BEST = SPACE[0], Config({"A": 128, "B": 64})
 TIME = bowl(A=128, B=64)
-PACE = Pace(first=6, batch=4, trial=4)
+PACE = BatchSizes(first=6, batch=4, trial=4)
 
 
 def searched(
@@ -54,7 +54,7 @@ def test_workers_compile_while_the_gpu_times() -> None:
 def test_default_and_seeds_come_first() -> None:
     """The first batch and the first trial begin with the default and the seeds, in this order."""
     bench, default, seeds = Bench(TIME), SPACE[13], (SPACE[20], SPACE[9])
-    searched(State(foreseen(SPACE), default, Known(seeds=seeds)), bench)
+    searched(State(foreseen(SPACE), default, PriorTimings(seeds=seeds)), bench)
     (_, batch), (_, trial) = bench.events[0], bench.events[3]
     assert batch[:3] == trial[:3] == [default, *seeds]
     assert len(batch) == PACE.first
@@ -64,7 +64,7 @@ def test_default_and_seeds_come_first() -> None:
 def test_default_comes_first_whatever_the_model_selects() -> None:
     """A default that the strategy would not time is timed all the same."""
     bench = Bench(bowl(A=128, B=64))
-    strategy = make_strategy("model", pace=Pace(first=6, batch=4, trial=1))
+    strategy = make_strategy("model", pace=BatchSizes(first=6, batch=4, trial=1))
     run(strategy, State(foreseen(SPACE), SPACE[24]), bench, bench, Limits())
     assert bench.noted("trial")[0] == SPACE[24]
 
@@ -111,7 +111,7 @@ def test_compiles_spent() -> None:
 def test_all_that_is_worth_it_is_timed() -> None:
     """What is compiled and did not fit into its trial is timed in later ones before the end."""
     bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT)
-    strategy = make_strategy("model", pace=Pace(first=12, batch=12, trial=2, gain=0.0))
+    strategy = make_strategy("model", pace=BatchSizes(first=12, batch=12, trial=2, gain=0.0))
     ended = run(strategy, state, bench, bench, Limits(compiles=12))
     assert ended.reason == "budget: 12 configs compiled"
     assert len(bench.noted("start")) == len(bench.noted("trial")) == 12
@@ -132,7 +132,7 @@ def test_seconds_spent() -> None:
 def test_known_timings_are_reused() -> None:
     """What an earlier run timed is not timed again, but the default; the best are compiled."""
     known = {config: TIME(config) for config in SPACE[:20]}
-    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT, Known(timings=known))
+    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT, PriorTimings(timings=known))
     ended = searched(state, bench, Limits(finalists=3))
     assert sorted(map(str, bench.noted("trial"))) == sorted(map(str, [DEFAULT, *SPACE[20:]]))
     fastest = sorted(SPACE[1:20], key=TIME)[:3]
@@ -143,7 +143,7 @@ def test_known_timings_are_reused() -> None:
 def test_known_failures_are_not_tried() -> None:
     """What failed in an earlier run is left out, unless it is the default."""
     failure = Failure("launch", "timeout", "took too long")
-    known = Known(failures={DEFAULT: failure, BEST: failure}, seeds=(BEST,))
+    known = PriorTimings(failures={DEFAULT: failure, BEST: failure}, seeds=(BEST,))
     bench = Bench(TIME)
     ended = searched(State(foreseen(SPACE), DEFAULT, known), bench)
     assert BEST not in bench.noted("start")
@@ -156,8 +156,14 @@ def test_shunned_configs_come_last(name: str) -> None:
     """What was bad on other shapes is compiled when nothing else is left."""
     shunned = SPACE[1:7]
     bench = Bench(lambda _: 1.0)
-    strategy = make_strategy(name, pace=Pace(first=6, batch=4, gain=0.0))
-    run(strategy, State(foreseen(SPACE), DEFAULT, Known(shunned=shunned)), bench, bench, Limits())
+    strategy = make_strategy(name, pace=BatchSizes(first=6, batch=4, gain=0.0))
+    run(
+        strategy,
+        State(foreseen(SPACE), DEFAULT, PriorTimings(shunned=shunned)),
+        bench,
+        bench,
+        Limits(),
+    )
     order = bench.noted("start")
     assert [c for c in order if c in shunned] == order[len(SPACE) - len(shunned) :][: len(shunned)]
 
@@ -231,7 +237,7 @@ def test_interrupt_leaves_the_state_usable() -> None:
     before = dict(state.timings)
     assert 0 < len(before) < len(SPACE)
     bench = Bench(TIME)
-    ended = searched(State(foreseen(SPACE), DEFAULT, Known(timings=before)), bench)
+    ended = searched(State(foreseen(SPACE), DEFAULT, PriorTimings(timings=before)), bench)
     assert ended.finalists[0].config == BEST
     assert set(bench.noted("trial")) == {DEFAULT, *SPACE} - (before.keys() - {DEFAULT})
 

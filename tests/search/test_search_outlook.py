@@ -16,9 +16,9 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
-from asmtune.tuning.search.base import Insight, Limits, Pace
+from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
-from asmtune.tuning.search.points import Outlook
+from asmtune.tuning.search.points import ConfigPoints
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
 
@@ -54,7 +54,7 @@ def test_moments_are_levelled() -> None:
     """Assembly that foresees everything twice as slow changes no order between the moments."""
     state = State(sketched(), SPACE[0])
     state.add_verdicts(sketched(SPACE[:7], factor=2.0))
-    points = Outlook(state, Insight(Told(), TARGET)).points(state)
+    points = ConfigPoints(state, Predictor(Told(), TARGET)).points(state)
     slowdown = np.log([TIME(config) for config in SPACE])
     assert points.predicted == pytest.approx(slowdown - slowdown.min())
     assert points.compiled.tolist() == [True] * 7 + [False] * 57
@@ -65,17 +65,17 @@ def test_configs_without_features_lie_in_the_middle() -> None:
     verdicts = sketched()
     verdicts[4] = replace(verdicts[4], features=None)
     state = State(verdicts, SPACE[0])
-    points = Outlook(state, Insight(Told(), TARGET)).points(state)
+    points = ConfigPoints(state, Predictor(Told(), TARGET)).points(state)
     others = np.delete(points.predicted, 4)
     assert points.predicted[4] == pytest.approx(np.median(others))
     assert np.isfinite(points.places).all()
 
 
-@pytest.mark.parametrize("insight", [None, Insight(make_scorer("weights"), TARGET)])
-def test_without_predictions_all_are_alike(insight: Insight | None) -> None:
+@pytest.mark.parametrize("insight", [None, Predictor(make_scorer("weights"), TARGET)])
+def test_without_predictions_all_are_alike(insight: Predictor | None) -> None:
     """Without a scorer that ranks before compiling, nothing is foreseen; places still differ."""
     state = State(sketched(), SPACE[0])
-    points = Outlook(state, insight).points(state)
+    points = ConfigPoints(state, insight).points(state)
     assert not points.predicted.any()
     assert len(np.unique(points.places, axis=0)) == len(SPACE)
 
@@ -83,7 +83,7 @@ def test_without_predictions_all_are_alike(insight: Insight | None) -> None:
 def test_true_predictions_are_followed() -> None:
     """With a scorer that is right, the first batch holds the best, and little more is compiled."""
     bench = Bench(TIME)
-    strategy = make_strategy("model", 0, Insight(Told(), TARGET), Pace(first=6, batch=4))
+    strategy = make_strategy("model", 0, Predictor(Told(), TARGET), BatchSizes(first=6, batch=4))
     state = State(sketched(), SPACE[0])
     ended = run(strategy, state, bench, bench, Limits())
     assert BEST in bench.noted("start")[:6]
@@ -95,7 +95,7 @@ def test_false_predictions_are_overcome() -> None:
     """With a scorer that foresees the opposite, timings lead to the best all the same."""
     told = [replace(v, features=features(1e4 / TIME(v.config))) for v in foreseen(SPACE)]
     bench = Bench(TIME)
-    strategy = make_strategy("model", 0, Insight(Told(), TARGET), Pace(first=6, batch=4))
+    strategy = make_strategy("model", 0, Predictor(Told(), TARGET), BatchSizes(first=6, batch=4))
     ended = run(strategy, State(told, SPACE[0]), bench, bench, Limits())
     assert ended.finalists[0].config == BEST
 
@@ -103,7 +103,7 @@ def test_false_predictions_are_overcome() -> None:
 def test_outlook_is_of_one_state() -> None:
     """An outlook serves its own state until configs join it, and no other state."""
     state = State(sketched(), SPACE[0])
-    outlook = Outlook(state, None)
+    outlook = ConfigPoints(state, None)
     assert outlook.is_of(state)
     assert not outlook.is_of(State(sketched(), SPACE[0]))
     state.add_verdicts(sketched([BEST.with_cap(64)]))

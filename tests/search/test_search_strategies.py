@@ -12,7 +12,7 @@ from search_machines import Bench, Time, bowl, foreseen, grid
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
-from asmtune.tuning.search.base import Ended, Limits, Pace
+from asmtune.tuning.search.base import BatchSizes, Ended, Limits
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy, strategy_names
@@ -27,7 +27,7 @@ def searched(
 ) -> tuple[Ended, Bench]:
     """One search without limits, and what was asked for in it."""
     bench = Bench(time)
-    strategy = make_strategy(name, seed, pace=Pace(first=16, batch=8, trial=8))
+    strategy = make_strategy(name, seed, pace=BatchSizes(first=16, batch=8, trial=8))
     return run(strategy, State(foreseen(space), space[0]), bench, bench, Limits()), bench
 
 
@@ -93,7 +93,7 @@ def test_model_goes_on_for_less_gain() -> None:
     counts = []
     for gain in (0.05, 0.005, 0.0):
         bench = Bench(lambda config: time(config) * noise[config])
-        strategy = make_strategy("model", pace=Pace(first=16, batch=8, gain=gain))
+        strategy = make_strategy("model", pace=BatchSizes(first=16, batch=8, gain=gain))
         run(strategy, State(foreseen(space), space[0]), bench, bench, Limits())
         counts.append(len(bench.noted("start")))
     assert counts[0] < counts[1] < counts[2] == len(space)
@@ -109,10 +109,10 @@ def test_same_seed_same_search(name: str) -> None:
 
 def test_one_strategy_for_many_problems() -> None:
     """A strategy that has searched one problem searches the next as a new one would."""
-    used = make_strategy("model", pace=Pace(first=16, batch=8))
+    used = make_strategy("model", pace=BatchSizes(first=16, batch=8))
     other = bowl(A=16, B=512, C=16)
     events = []
-    for strategy in (used, make_strategy("model", pace=Pace(first=16, batch=8))):
+    for strategy in (used, make_strategy("model", pace=BatchSizes(first=16, batch=8))):
         for time in (TIME, other) if strategy is used else (other,):
             bench = Bench(time)
             run(strategy, State(foreseen(SPACE), SPACE[0]), bench, bench, Limits())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from asmtune.tuning.search import surrogate
 from asmtune.tuning.search.gain import batch_gain, improvement, spread_out
-from asmtune.tuning.search.surrogate import Belief, Points, Surrogate
+from asmtune.tuning.search.surrogate import Points, Posterior, Surrogate
 
 
 def points(predicted: list[float], places: list[list[float]], *, compiled: bool = True) -> Points:
@@ -102,14 +102,14 @@ def test_unit_of_time_does_not_matter(count: int, shift: float, seed: int) -> No
 
 def test_improvement_by_hand() -> None:
     """Level with the best is 0.4 deviations, surely behind nothing, surely ahead the lead."""
-    belief = Belief(np.array([1.0, 2.0, 0.5]), np.array([0.1, 0.01, 1e-12]))
+    belief = Posterior(np.array([1.0, 2.0, 0.5]), np.array([0.1, 0.01, 1e-12]))
     assert improvement(belief, 1.0) == pytest.approx([0.1 / np.sqrt(2 * np.pi), 0.0, 0.5])
 
 
 def test_batch_gain_of_one_is_its_improvement() -> None:
     """Drawn or worked out, the gain of a single config is the same within the draws' error."""
     mean, covariance = np.array([1.02]), np.array([[0.01]])
-    exact = improvement(Belief(mean, np.array([0.1])), 1.0)[0]
+    exact = improvement(Posterior(mean, np.array([0.1])), 1.0)[0]
     assert batch_gain(mean, covariance, 1.0, 0) == pytest.approx(exact, rel=0.15)
     assert batch_gain(mean, covariance, 1.0, 7) == batch_gain(mean, covariance, 1.0, 7)
 

@@ -21,10 +21,10 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import files, interchange, tables
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.store.lease import Pace
-from asmtune.store.lease_row import Claim, Request
+from asmtune.store.lease import LeaseIntervals
+from asmtune.store.lease_row import Claim, LeaseRequest
 from asmtune.store.lookup import StoreWarning
-from asmtune.store.safe_store import Shelf
+from asmtune.store.safe_store import SafeStore
 
 Damage = Callable[[bytes, st.DataObject], bytes]
 
@@ -37,7 +37,7 @@ def fill(path: Path) -> Path:
     with Store.open(path) as store:
         store.save_all(RECORDS)
         store.remember(UNFINISHED.key, PROVENANCE, UNFINISHED.measurements, UNFINISHED.failures)
-        Claim(Request(UNFINISHED.key, PROVENANCE)).take(store)
+        Claim(LeaseRequest(UNFINISHED.key, PROVENANCE)).take(store)
     return path
 
 
@@ -75,7 +75,7 @@ def use(store: Store) -> None:
     for key in (RECORDS[6].key, UNFINISHED.key):
         store.remembered(key, PROVENANCE)
         store.remember(key, PROVENANCE, UNFINISHED.measurements)
-    claim = Claim(Request(UNFINISHED.key, PROVENANCE))
+    claim = Claim(LeaseRequest(UNFINISHED.key, PROVENANCE))
     claim.look(store)
     claim.take(store)
     claim.beat(store)
@@ -316,7 +316,7 @@ def test_damaged_trial(path: Path, change: str, problem: str) -> None:
 def test_damaged_flight(path: Path, change: str) -> None:
     """A flight whose row is damaged is taken, and holds nobody up."""
     execute(path, f"UPDATE flights SET {change}")
-    shelf = Shelf(str(path), wait_s=20, pace=Pace(stale_s=0.1))
+    shelf = SafeStore(str(path), wait_s=20, pace=LeaseIntervals(stale_s=0.1))
     with shelf.flight(UNFINISHED.key, PROVENANCE) as flight:
         assert flight.mine
 

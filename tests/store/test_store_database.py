@@ -241,8 +241,9 @@ def test_url_that_names_no_driver(url: str) -> None:
 def test_import_is_light() -> None:
     """Importing the store loads no database code, and no lookup of what is shipped does."""
     code = (
-        "import sys, asmtune.store as s; from asmtune.core.records import TuneKey, Provenance\n"
-        "s.find_tuned(TuneKey('k', {}, {}, 'd'), Provenance(*'abcdefg'), None)\n"
+        "import sys; from asmtune.store.shipped import find_tuned\n"
+        "from asmtune.core.records.tuned import TuneKey, Provenance\n"
+        "find_tuned(TuneKey('k', {}, {}, 'd'), Provenance(*'abcdefg'), None)\n"
         "heavy = {'sqlalchemy', 'torch', 'triton', 'sklearn', 'rich', 'numpy'}\n"
         "sys.exit(repr(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )

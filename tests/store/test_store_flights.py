@@ -18,22 +18,21 @@ from store_records import PROVENANCE, record, timed
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import process_ids as owners
-from asmtune.store import tables
+from asmtune.store import process_ids, tables
 from asmtune.store.database import Store
-from asmtune.store.lease import Pace
+from asmtune.store.lease import LeaseIntervals
 from asmtune.store.lease_row import Claim
-from asmtune.store.safe_store import Shelf
+from asmtune.store.safe_store import SafeStore
 
 KEY = record().key
-FAST = Pace(beat_s=0.1, stale_s=1.0, poll_s=0.02, poll_most_s=0.1)
+FAST = LeaseIntervals(beat_s=0.1, stale_s=1.0, poll_s=0.02, poll_most_s=0.1)
 PATIENT = replace(FAST, stale_s=60.0)
 """Where no owner is silent: of 32 processes on two cores, one may get no turn for a second."""
 
 
-def shelf(where: str, pace: Pace = FAST, wait_s: float = 60.0) -> Shelf:
+def shelf(where: str, pace: LeaseIntervals = FAST, wait_s: float = 60.0) -> SafeStore:
     """A shelf that waits for locks as long as 32 processes on two cores may take."""
-    return Shelf(where, wait_s=wait_s, patience_s=30.0, pace=pace)
+    return SafeStore(where, wait_s=wait_s, patience_s=30.0, pace=pace)
 
 
 def tuned(value: int, **changes: object) -> TuneRecord:
@@ -149,7 +148,7 @@ def owner_that_dies(where: str) -> None:
 def test_a_killed_owner_on_this_host_holds_nobody_up(where: str) -> None:
     """The key of a process that was killed on this host is free at once, waiting or not."""
     owner_that_dies(where)
-    with shelf(where, Pace(stale_s=1e9)).flight(KEY, PROVENANCE, wait=False) as flight:
+    with shelf(where, LeaseIntervals(stale_s=1e9)).flight(KEY, PROVENANCE, wait=False) as flight:
         assert flight.mine
 
 
@@ -173,7 +172,7 @@ def test_silence_is_noticed_without_waiting(where: str) -> None:
     """Who never waits takes a silent owner's key over too, some launches later."""
     owner_that_dies(where)
     move_elsewhere(where)
-    patient = shelf(where, Pace(stale_s=0.3))
+    patient = shelf(where, LeaseIntervals(stale_s=0.3))
     with patient.flight(KEY, PROVENANCE, wait=False) as first:
         assert not first.mine
         assert first.holder == f"elsewhere:{os.getpid()}"
@@ -264,24 +263,24 @@ def test_nothing_is_left(where: str) -> None:
 
 def test_owners_that_are_gone() -> None:
     """Only a process that ran here and is no more is gone; of others nothing is known."""
-    child, reader = start(lambda pipe: os.write(pipe, owners.new_owner().encode()))
+    child, reader = start(lambda pipe: os.write(pipe, process_ids.new_owner().encode()))
     dead = finish(child, reader)
     host, process, home, random = dead.split(":")
-    assert owners.is_gone(dead)
-    assert owners.spoken(dead) == f"{host}:{process}"
-    assert not owners.is_gone(owners.new_owner())
-    assert not owners.is_gone(f"{host}:1:{home}:{random}")
-    assert not owners.is_gone(f"{host}:{process}:{'0' * 16}:{random}")
-    assert not owners.is_gone(f"{host}:{'9' * 30}:{home}:{random}")
-    assert not any(map(owners.is_gone, ["", "x", "::::", f"{host}:x:{home}:{random}"]))
+    assert process_ids.is_gone(dead)
+    assert process_ids.spoken(dead) == f"{host}:{process}"
+    assert not process_ids.is_gone(process_ids.new_owner())
+    assert not process_ids.is_gone(f"{host}:1:{home}:{random}")
+    assert not process_ids.is_gone(f"{host}:{process}:{'0' * 16}:{random}")
+    assert not process_ids.is_gone(f"{host}:{'9' * 30}:{home}:{random}")
+    assert not any(map(process_ids.is_gone, ["", "x", "::::", f"{host}:x:{home}:{random}"]))
 
 
 def test_unknown_homes_are_not_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Where the system does not tell which processes share their ids, none is taken for gone."""
-    monkeypatch.setattr(owners, "_BOOT", tmp_path / "missing")
-    owners._home.cache_clear()
+    monkeypatch.setattr(process_ids, "_BOOT", tmp_path / "missing")
+    process_ids._home.cache_clear()
     try:
-        child, reader = start(lambda pipe: os.write(pipe, owners.new_owner().encode()))
-        assert not owners.is_gone(finish(child, reader))
+        child, reader = start(lambda pipe: os.write(pipe, process_ids.new_owner().encode()))
+        assert not process_ids.is_gone(finish(child, reader))
     finally:
-        owners._home.cache_clear()
+        process_ids._home.cache_clear()

@@ -16,17 +16,16 @@ from store_records import PROVENANCE, record, records
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import fast_lookup as glance
 from asmtune.store import predictions
 from asmtune.store.database import Store
-from asmtune.store.fast_lookup import Glimpse, Seen
-from asmtune.store.lookup import Prediction
+from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
+from asmtune.store.lookup import StoredPrediction
 
 KEY = record().key
-GUESS = Prediction(KEY, Config({"BLOCK_M": 32}, num_warps=2), 6.25, PROVENANCE)
+GUESS = StoredPrediction(KEY, Config({"BLOCK_M": 32}, num_warps=2), 6.25, PROVENANCE)
 
-NOTHING = Glimpse(True)
-ASK = Glimpse(False)
+NOTHING = FastAnswer(True)
+ASK = FastAnswer(False)
 
 
 @pytest.fixture
@@ -46,8 +45,10 @@ def execute(path: Path, statement: str) -> None:
 
 def test_sees_what_was_tuned(path: Path) -> None:
     """The winner of a key's record is seen, as the store proper has it."""
-    assert glance(str(path), KEY, PROVENANCE) == Glimpse(True, Seen(record().winner, "tuned"))
-    assert glance(str(path), record(1).key, PROVENANCE) == NOTHING
+    assert fast_lookup(str(path), KEY, PROVENANCE) == FastAnswer(
+        True, StoredConfig(record().winner, "tuned")
+    )
+    assert fast_lookup(str(path), record(1).key, PROVENANCE) == NOTHING
 
 
 @given(kept=records())
@@ -59,15 +60,15 @@ def test_sees_any_record(tmp_path: Path, kept: TuneRecord) -> None:
         store.save(kept)
         found = store.lookup(kept.key, kept.provenance).record
     assert found is not None
-    seen = glance(str(path), kept.key, kept.provenance)
-    assert seen == Glimpse(True, Seen(found.winner, "tuned"))
+    seen = fast_lookup(str(path), kept.key, kept.provenance)
+    assert seen == FastAnswer(True, StoredConfig(found.winner, "tuned"))
 
 
 @pytest.mark.parametrize("name", ["source", "space", "triton"])
 def test_what_no_longer_holds_is_not_seen(path: Path, name: str) -> None:
     """A record made with another source, space or Triton is none."""
     other = replace(PROVENANCE, **{name: "9.9.9"})
-    assert glance(str(path), KEY, other) == NOTHING
+    assert fast_lookup(str(path), KEY, other) == NOTHING
 
 
 def test_tuned_goes_before_predicted(path: Path) -> None:
@@ -75,18 +76,20 @@ def test_tuned_goes_before_predicted(path: Path) -> None:
     now = replace(PROVENANCE, source="0" * 64)
     with Store.open(path) as store:
         store.predict(replace(GUESS, provenance=now))
-    assert glance(str(path), KEY, now) == Glimpse(True, Seen(GUESS.config, "predicted", 6.25))
+    assert fast_lookup(str(path), KEY, now) == FastAnswer(
+        True, StoredConfig(GUESS.config, "predicted", 6.25)
+    )
     with Store.open(path) as store:  # as an asmtune that knows of no predictions leaves it
         row = predictions.form(GUESS)
         store.transact(lambda connection: predictions.put(connection, row), writes=True)
-    assert glance(str(path), KEY, PROVENANCE).seen == Seen(record().winner, "tuned")
+    assert fast_lookup(str(path), KEY, PROVENANCE).seen == StoredConfig(record().winner, "tuned")
 
 
 def test_no_file_and_no_url(tmp_path: Path) -> None:
     """Without a file there is nothing, and none is made; a server is for the store proper."""
-    assert glance(str(tmp_path / "none.sqlite"), KEY, PROVENANCE) == NOTHING
+    assert fast_lookup(str(tmp_path / "none.sqlite"), KEY, PROVENANCE) == NOTHING
     assert list(tmp_path.iterdir()) == []
-    assert glance("postgresql://user@host/name", KEY, PROVENANCE) == ASK
+    assert fast_lookup("postgresql://user@host/name", KEY, PROVENANCE) == ASK
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_no_file_and_no_url(tmp_path: Path) -> None:
 def test_what_is_not_as_it_should_be(path: Path, statement: str) -> None:
     """Damage, and stores of other versions, are left to the store proper."""
     execute(path, statement)
-    assert glance(str(path), KEY, PROVENANCE) == ASK
+    assert fast_lookup(str(path), KEY, PROVENANCE) == ASK
 
 
 def test_what_is_no_store(tmp_path: Path) -> None:
@@ -115,11 +118,11 @@ def test_what_is_no_store(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     for content in (b"not a database" * 100, b""):
         path.write_bytes(content)
-        assert glance(str(path), KEY, PROVENANCE) == ASK
+        assert fast_lookup(str(path), KEY, PROVENANCE) == ASK
         assert path.read_bytes() == content
     path.unlink()
     path.mkdir()
-    assert glance(str(path), KEY, PROVENANCE) == ASK
+    assert fast_lookup(str(path), KEY, PROVENANCE) == ASK
 
 
 @given(place=st.integers(0, 30000), bit=st.integers(0, 7))
@@ -132,15 +135,16 @@ def test_a_flipped_bit_is_never_another_config(path: Path, place: int, bit: int)
     content[place % len(content)] ^= 1 << bit
     damaged = path.with_name("damaged.sqlite")
     damaged.write_bytes(content)
-    found = glance(str(damaged), KEY, PROVENANCE)
-    assert found in (ASK, NOTHING, Glimpse(True, Seen(record().winner, "tuned")))
+    found = fast_lookup(str(damaged), KEY, PROVENANCE)
+    assert found in (ASK, NOTHING, FastAnswer(True, StoredConfig(record().winner, "tuned")))
 
 
 def test_loads_no_database_code(path: Path) -> None:
     """A glance needs SQLite alone."""
     code = (
-        "import sys; from asmtune.store import glance; from store_records import record\n"
-        "assert glance(sys.argv[1], record().key, record().provenance).seen\n"
+        "import sys; from asmtune.store.fast_lookup import fast_lookup\n"
+        "from store_records import record\n"
+        "assert fast_lookup(sys.argv[1], record().key, record().provenance).seen\n"
         "print('sqlalchemy' in sys.modules)"
     )
     done = subprocess.run(

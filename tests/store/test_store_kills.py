@@ -20,7 +20,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.database import Store
-from asmtune.store.safe_store import Shelf
+from asmtune.store.safe_store import SafeStore
 
 KILLS = 200
 KILLS_OF_A_STORE = 10
@@ -41,7 +41,7 @@ def timing(config: Config, median_us: float) -> Measurement:
     return Measurement(config, median_us, median_us, median_us, (median_us,) * 20)
 
 
-def tune(shelf: Shelf, m: int, pipe: int) -> None:
+def tune(shelf: SafeStore, m: int, pipe: int) -> None:
     """Tunes one key as a session does: resumes, times batches, keeps each, then the record."""
     key = key_of(m)
     with shelf.flight(key, PROVENANCE) as flight:
@@ -63,7 +63,7 @@ def tune(shelf: Shelf, m: int, pipe: int) -> None:
 def session(where: str, pipe: int) -> None:
     """Tunes key after key until it is killed; a warning of the store ends it with a message."""
     warnings.simplefilter("error")
-    shelf = Shelf(where)
+    shelf = SafeStore(where)
     for m in range(10_000):
         tune(shelf, m, pipe)
 

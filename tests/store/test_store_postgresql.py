@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 
 from asmtune.base.errors import StoreError
 from asmtune.cli import cache
-from asmtune.store import location as places
+from asmtune.store import location
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
-from asmtune.store.safe_store import Shelf
+from asmtune.store.safe_store import SafeStore
 
 KEY = record().key
 
@@ -100,7 +100,7 @@ def test_table_that_another_session_holds(url: str) -> None:
     engine = create_engine(driven(url), poolclass=NullPool)
     with engine.begin() as holder:
         holder.exec_driver_sql("LOCK TABLE keys IN ACCESS EXCLUSIVE MODE")
-        shelf = Shelf(url, patience_s=0.2)
+        shelf = SafeStore(url, patience_s=0.2)
         with pytest.warns(StoreWarning, match="another session has held it for too long") as caught:
             assert shelf.lookup(KEY, PROVENANCE).outcome == "miss"
         assert shelf.lookup(KEY, PROVENANCE).outcome == "miss"
@@ -161,7 +161,7 @@ def test_server_dies() -> None:
     """A server that goes away costs one warning; launches go on."""
     server = Server.start()
     try:
-        shelf = Shelf(server.new_store(), patience_s=0.2)
+        shelf = SafeStore(server.new_store(), patience_s=0.2)
         shelf.save(record())
         assert shelf.lookup(KEY, PROVENANCE).outcome == "hit"
         server.process.send_signal(signal.SIGQUIT)
@@ -210,13 +210,13 @@ def test_newer_version(url: str, postgres: Server) -> None:
 
 def test_options_of_the_url_are_kept(url: str) -> None:
     """What the URL says of the connection goes before what the store would set."""
-    engine = places.served(places.home(f"{url}&connect_timeout=7&application_name=mine"), 5.0)
+    engine = location.served(location.home(f"{url}&connect_timeout=7&application_name=mine"), 5.0)
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SHOW application_name").scalar_one() == "mine"
         given = connection.connection.dbapi_connection.info.get_parameters()
     assert given["connect_timeout"] == "7"
     assert given["keepalives_idle"] == "4"
-    assert "mine" not in places.shown(f"{url}&application_name=mine")
+    assert "mine" not in location.shown(f"{url}&application_name=mine")
 
 
 def test_text_of_every_language(url: str) -> None:

@@ -14,14 +14,14 @@ from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey
 from asmtune.store.database import Store
-from asmtune.store.lookup import Prediction, StoreWarning
-from asmtune.store.safe_store import Shelf
+from asmtune.store.lookup import StoredPrediction, StoreWarning
+from asmtune.store.safe_store import SafeStore
 
 KEY = record().key
-GUESS = Prediction(KEY, Config({"BLOCK_M": 32, "EVEN": True}, maxnreg=96), 6.25, PROVENANCE)
+GUESS = StoredPrediction(KEY, Config({"BLOCK_M": 32, "EVEN": True}, maxnreg=96), 6.25, PROVENANCE)
 
 
-def guess(m: int, device: str = "NVIDIA H200") -> Prediction:
+def guess(m: int, device: str = "NVIDIA H200") -> StoredPrediction:
     """A prediction of another shape."""
     return replace(GUESS, key=TuneKey("pkg.matmul", {"M": m}, {}, device))
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_kept(where: str) -> None:
     bad = replace(GUESS, config=Config({"BLOCK": object()}))
     with Store.open(where) as store, pytest.raises(InputError, match=r"prediction\.winner\.BLOCK"):
         store.predict(bad)
-    shelf = Shelf(where)
+    shelf = SafeStore(where)
     with pytest.warns(StoreWarning, match="it is not kept"):
         shelf.predict(bad)
     shelf.predict(GUESS)

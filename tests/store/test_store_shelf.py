@@ -24,16 +24,16 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.database import Store
-from asmtune.store.lookup import Lookup, Remembered, StoreWarning
-from asmtune.store.safe_store import PATIENCE_S, Shelf, open_user_store
+from asmtune.store.lookup import Remembered, StoreLookup, StoreWarning
+from asmtune.store.safe_store import PATIENCE_S, SafeStore, open_user_store
 from asmtune.store.shipped import find_tuned
 
 KEY = record().key
-LOST = Lookup("miss", detail="the store cannot be used")
+LOST = StoreLookup("miss", detail="the store cannot be used")
 NOTHING = Remembered()
 
 
-def told(shelf: Shelf) -> list[str]:
+def told(shelf: SafeStore) -> list[str]:
     """Uses a shelf in every way, as a launch that tunes does; what it warned of.
 
     What it answers is a miss, nothing, or just what this launch has made.
@@ -57,7 +57,7 @@ def told(shelf: Shelf) -> list[str]:
     return [str(warning.message) for warning in caught]
 
 
-def goes_on_without(shelf: Shelf, *parts: str) -> None:
+def goes_on_without(shelf: SafeStore, *parts: str) -> None:
     """The shelf warns once, in one line that holds these parts, and is of no more use."""
     (message,) = told(shelf)
     assert "\n" not in message
@@ -68,17 +68,17 @@ def goes_on_without(shelf: Shelf, *parts: str) -> None:
     assert shelf.lookup(KEY, PROVENANCE) == LOST
 
 
-def impatient(where: Path | str) -> Shelf:
+def impatient(where: Path | str) -> SafeStore:
     """A shelf whose waits do not hold the tests up."""
-    return Shelf(str(where), patience_s=0.2)
+    return SafeStore(str(where), patience_s=0.2)
 
 
 def test_a_sound_store(where: str) -> None:
     """On a sound store a shelf says nothing, and keeps and finds what a store does."""
-    shelf = Shelf(where)
+    shelf = SafeStore(where)
     assert told(shelf) == []
     assert shelf.working
-    assert shelf.lookup(KEY, PROVENANCE) == Lookup("hit", record())
+    assert shelf.lookup(KEY, PROVENANCE) == StoreLookup("hit", record())
     with Store.open(where) as store:
         assert store.records() == [record()]
 
@@ -90,7 +90,9 @@ def test_newer_store(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE meta SET value = '4' WHERE name = 'schema_version'")
     before = path.read_bytes()
-    goes_on_without(Shelf(str(path)), str(path), "written by a newer asmtune", "upgrade asmtune")
+    goes_on_without(
+        SafeStore(str(path)), str(path), "written by a newer asmtune", "upgrade asmtune"
+    )
     assert path.read_bytes() == before
 
 
@@ -98,16 +100,16 @@ def test_damaged_store(tmp_path: Path) -> None:
     """A damaged file is set aside with one warning, and a fresh one used from then on."""
     path = tmp_path / "store.sqlite"
     path.write_bytes(b"not a database" * 100)
-    shelf = Shelf(str(path))
+    shelf = SafeStore(str(path))
     (message,) = told(shelf)
     assert "set aside as store.sqlite.corrupt-" in message
-    assert shelf.lookup(KEY, PROVENANCE) == Lookup("hit", record())
+    assert shelf.lookup(KEY, PROVENANCE) == StoreLookup("hit", record())
 
 
 def test_file_in_the_folders_place(tmp_path: Path) -> None:
     """A file where the folder should be costs a warning."""
     (tmp_path / "cache").write_text("")
-    goes_on_without(Shelf(str(tmp_path / "cache" / "store.sqlite")), "move it away")
+    goes_on_without(SafeStore(str(tmp_path / "cache" / "store.sqlite")), "move it away")
 
 
 @pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "PRAGMA locking_mode"])
@@ -127,7 +129,7 @@ def test_waits_are_bounded(tmp_path: Path, request: pytest.FixtureRequest) -> No
     """What a launch may wait for a lock is what the shelf documents, on both databases."""
     asked = {"sqlite": "PRAGMA busy_timeout", "postgresql": "SHOW statement_timeout"}
     for url in (str(tmp_path / "s.sqlite"), request.getfixturevalue("postgres").new_store()):
-        shelf = Shelf(url)
+        shelf = SafeStore(url)
         shelf.save(record())
         assert shelf._store is not None
         query = asked[shelf._store._database.engine.dialect.name]
@@ -164,19 +166,19 @@ def test_read_only_disk(disk: Path) -> None:
     (disk / "made").mkdir()
     Store.open(disk / "made" / "store.sqlite").save(record())
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    goes_on_without(Shelf(str(disk / "new" / "store.sqlite")), "Read-only file system")
-    goes_on_without(Shelf(str(disk / "made" / "store.sqlite")), "readable and writable")
+    goes_on_without(SafeStore(str(disk / "new" / "store.sqlite")), "Read-only file system")
+    goes_on_without(SafeStore(str(disk / "made" / "store.sqlite")), "readable and writable")
 
 
 def test_read_only_folder(open_folder: Path) -> None:
     """A folder that its user may not write costs a warning, as does a store of another user's."""
     (open_folder / "cache").mkdir(mode=0o555)
     new = open_folder / "cache" / "store.sqlite"
-    assert as_nobody(lambda: goes_on_without(Shelf(str(new)), "Permission denied")) == ""
+    assert as_nobody(lambda: goes_on_without(SafeStore(str(new)), "Permission denied")) == ""
     made = open_folder / "made" / "store.sqlite"
     Store.open(made).save(record())
     made.parent.chmod(0o555)
-    assert as_nobody(lambda: goes_on_without(Shelf(str(made)), "readable and writable")) == ""
+    assert as_nobody(lambda: goes_on_without(SafeStore(str(made)), "readable and writable")) == ""
 
 
 def test_limit_on_files(tmp_path: Path) -> None:
@@ -187,7 +189,7 @@ def test_limit_on_files(tmp_path: Path) -> None:
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-        shelf = Shelf(str(path))
+        shelf = SafeStore(str(path))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for m in range(2, 30):
@@ -227,7 +229,7 @@ def test_full_disk(disk: Path, existing: bool, left_kib: int) -> None:
     if existing:
         Store.open(path).save(record(1))
     filler = fill(disk, 1024 * left_kib)
-    shelf = Shelf(str(path))
+    shelf = SafeStore(str(path))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for m in range(2, 30):
@@ -251,7 +253,7 @@ def test_config_that_cannot_be_kept(where: str) -> None:
     """A config whose values no store can hold is used, and said once not to be kept."""
     odd = Config({"ACC": object()})
     made = record(winner=odd, measurements=(replace(record().measurements[0], config=odd),))
-    shelf = Shelf(where)
+    shelf = SafeStore(where)
 
     def tune() -> None:
         for _ in range(3):
@@ -277,7 +279,7 @@ def test_config_that_cannot_be_kept(where: str) -> None:
 )
 def test_url_that_cannot_be_served(url: str, hidden: str) -> None:
     """A URL that is none, or whose driver is missing, costs a warning that holds no password."""
-    shelf = Shelf(url)
+    shelf = SafeStore(url)
     goes_on_without(shelf, f"store URL {url.split(':')[0]}://...: ", "give the path of a file")
     assert not any(hidden in message for message in shelf._told)
 
@@ -286,7 +288,7 @@ def test_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without psycopg the warning says what to install."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.setitem(sys.modules, "psycopg2", None)
-    goes_on_without(Shelf("postgresql://me@host/x"), "pip install 'asmtune[postgresql]'")
+    goes_on_without(SafeStore("postgresql://me@host/x"), "pip install 'asmtune[postgresql]'")
 
 
 def test_server_that_is_not_there() -> None:
@@ -320,7 +322,7 @@ def test_store_that_fails_while_others_wait(tmp_path: Path) -> None:
         say(pipe, len(caught))
 
     def tune() -> None:
-        with Shelf(str(path)).flight(KEY, PROVENANCE):
+        with SafeStore(str(path)).flight(KEY, PROVENANCE):
             child, reader = start(wait)
             path.rename(path.with_name("away"))
             path.mkdir()
@@ -335,7 +337,7 @@ def test_warning_points_at_the_caller(tmp_path: Path) -> None:
     """The warning is shown for the line that used asmtune, not for one inside it."""
     tmp_path.joinpath("file").write_text("")
     with pytest.warns(StoreWarning) as caught:
-        Shelf(str(tmp_path / "file" / "store.sqlite")).lookup(KEY, PROVENANCE)
+        SafeStore(str(tmp_path / "file" / "store.sqlite")).lookup(KEY, PROVENANCE)
     assert caught[0].filename == __file__
 
 

@@ -14,9 +14,9 @@ from sqlalchemy.pool import NullPool
 from store_records import PROVENANCE, record
 
 from asmtune.store import codec, tables
-from asmtune.store import fast_lookup as glance
 from asmtune.store.database import Store
-from asmtune.store.lookup import Prediction, Remembered
+from asmtune.store.fast_lookup import fast_lookup
+from asmtune.store.lookup import Remembered, StoredPrediction
 
 # As asmtune 0.1.0 made them.
 VERSION_1 = """
@@ -115,8 +115,8 @@ def test_version_2_brought_up_to_date(tmp_path: Path) -> None:
         connection.execute("DROP TABLE predictions")
         connection.execute("ALTER TABLE keys DROP COLUMN head")
         connection.execute("UPDATE meta SET value = '2'")
-    assert not glance(str(path), record().key, PROVENANCE).sure
-    guess = Prediction(record(2).key, record().winner, 5.0, PROVENANCE)
+    assert not fast_lookup(str(path), record().key, PROVENANCE).sure
+    guess = StoredPrediction(record(2).key, record().winner, 5.0, PROVENANCE)
     with Store.open(path) as store:
         assert store.records() == [record()]
         assert store.remembered(record(1).key, PROVENANCE) == Remembered(record().measurements)
@@ -124,8 +124,8 @@ def test_version_2_brought_up_to_date(tmp_path: Path) -> None:
         store.save(record(3))
         assert store.verify() == []
     assert version(str(path)) == "3"
-    assert glance(str(path), record(3).key, PROVENANCE).sure
-    assert glance(str(path), guess.key, PROVENANCE).seen is not None
+    assert fast_lookup(str(path), record(3).key, PROVENANCE).sure
+    assert fast_lookup(str(path), guess.key, PROVENANCE).seen is not None
 
 
 def test_by_eight_processes_at_once(old: str) -> None:

@@ -13,8 +13,8 @@ from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.front import NoProgress
-from asmtune.tuning import background_compiler as compiling
-from asmtune.tuning.background_compiler import BackgroundCompiler, Pulse
+from asmtune.tuning import background_compiler
+from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
 
 CONFIGS = [Config({"B": i}) for i in range(8)]
 
@@ -22,7 +22,7 @@ CONFIGS = [Config({"B": i}) for i in range(8)]
 class Workers:
     """Stands for a front: all configs are quick but one, which ends only when it is stopped."""
 
-    def __init__(self, pulse: Pulse, slow: Config | None = None) -> None:
+    def __init__(self, pulse: StragglerTimer, slow: Config | None = None) -> None:
         self.pulse, self.slow = pulse, slow
         self.stopped = threading.Event()
         self.error: Exception | None = None
@@ -46,7 +46,7 @@ class Workers:
 
 def test_verdicts_come_in_order() -> None:
     """A batch gives a verdict for each config, in its order; without a batch there is none."""
-    pulse = Pulse(NoProgress())
+    pulse = StragglerTimer(NoProgress())
     with BackgroundCompiler(Workers(pulse), {}, pulse) as compiler:  # type: ignore[arg-type]
         assert compiler.collect() == []
         compiler.start(CONFIGS)
@@ -56,8 +56,8 @@ def test_verdicts_come_in_order() -> None:
 
 def test_a_straggler_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """One config that hangs while the rest were quick fails by timeout; the others are kept."""
-    monkeypatch.setattr(compiling, "LEAST_S", 0.3)
-    pulse = Pulse(NoProgress())
+    monkeypatch.setattr(background_compiler, "LEAST_S", 0.3)
+    pulse = StragglerTimer(NoProgress())
     start = time.monotonic()
     with BackgroundCompiler(Workers(pulse, CONFIGS[3]), {}, pulse) as compiler:  # type: ignore[arg-type]
         compiler.start(CONFIGS)
@@ -72,7 +72,7 @@ def test_a_straggler_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_batch_of_equals_is_waited_for() -> None:
     """While less than three quarters of a batch are done, nothing in it is late."""
-    pulse = Pulse(NoProgress())
+    pulse = StragglerTimer(NoProgress())
     pulse.start("compile", 8)
     for _ in range(5):
         pulse.advance()
@@ -82,7 +82,7 @@ def test_a_batch_of_equals_is_waited_for() -> None:
 
 def test_errors_reach_the_collector() -> None:
     """What the background raises is raised where its batch is collected."""
-    pulse = Pulse(NoProgress())
+    pulse = StragglerTimer(NoProgress())
     workers = Workers(pulse)
     workers.error = StoreError("no folder")
     with BackgroundCompiler(workers, {}, pulse) as compiler:  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ def test_errors_reach_the_collector() -> None:
 
 def test_leaving_ends_the_batch() -> None:
     """A batch that nobody collects is stopped, not waited for."""
-    pulse = Pulse(NoProgress())
+    pulse = StragglerTimer(NoProgress())
     workers = Workers(pulse, CONFIGS[0])
     start = time.monotonic()
     with BackgroundCompiler(workers, {}, pulse) as compiler:  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import torch
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.compile.load import Binary, Launch
+from asmtune.compile.load import Binary, LoadedLaunch
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
@@ -38,7 +38,7 @@ class EditedMachine(HostMachine):
         binary: Binary,
         values: Mapping[str, Any],
         pre_hook: Callable[..., Any] | None,
-    ) -> Launch:
+    ) -> LoadedLaunch:
         """Does what the file's text tells of."""
         launch = super().launch(binary, values, pre_hook)
         path = values.get("ir_override")
@@ -51,7 +51,7 @@ class EditedMachine(HostMachine):
             if "scribbles" in text:
                 values["x_ptr"][5] = 0.0
 
-        return Launch(launch.prepare, run)
+        return LoadedLaunch(launch.prepare, run)
 
 
 def edited_us(config: Config) -> float:

@@ -13,19 +13,22 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.store.database import Store
 from asmtune.tuning.identity import provenance
 from asmtune.tuning.presets import EFFORTS
-from asmtune.tuning.search.base import Pace
-from asmtune.tuning.tuner import Workshop
+from asmtune.tuning.search.base import BatchSizes
+from asmtune.tuning.tuner import Tuner
 from tests.store.children import finish, killed, memory_folder, say, start
 from tests.tuning_support import BEST, HostMachine, job, problem, space, workshop
 
 KILLS = 200
 EFFORT = replace(
-    EFFORTS["exhaustive"], name="often", scorer="roofline", pace=Pace(first=4, batch=4, trial=2)
+    EFFORTS["exhaustive"],
+    name="often",
+    scorer="roofline",
+    pace=BatchSizes(first=4, batch=4, trial=2),
 )
 """Ten trials for twenty configs, each of which commits."""
 
 
-def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = None) -> Workshop:
+def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = None) -> Tuner:
     """Tunes one problem; tells of what was committed, and of the end.
 
     A funnel of an earlier run has everything compiled and read.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
@@ -19,7 +19,7 @@ from tests.sample_kernels import product_problem, scale_problem
 def built(problem: Problem, config: Config, name: str, settings: Settings) -> Artifact:
     """A config compiled for a target by name."""
     request = Lowering(problem, load_target(name), 60).request(config)
-    assert isinstance(request, Request), request
+    assert isinstance(request, LowerRequest), request
     artifact = compile_one(request, settings)
     assert not isinstance(artifact, Failure), artifact
     return artifact

@@ -7,7 +7,7 @@ import torch
 import workload_kernels as kernels
 from workload_lowering import F32, call, lower, pointer, work
 
-from asmtune.ir.ttir.analysis import Call, Kernel, analyse
+from asmtune.ir.ttir.analysis import Kernel, LaunchArguments, analyse
 
 
 def test_arguments_of_one_are_gone_from_the_text() -> None:
@@ -63,11 +63,13 @@ def without_locations(text: str) -> str:
 def test_names_may_be_given_where_the_text_has_none() -> None:
     """Parameters in order, as the caller's signature has them."""
     text = without_locations(lower(kernels.scalar_loop, x_ptr=pointer(), y_ptr=pointer(), n=20))
-    unnamed = analyse(text, Call({"n": 20}, (1, 1, 1)))
+    unnamed = analyse(text, LaunchArguments({"n": 20}, (1, 1, 1)))
     assert unnamed.loops[0].unknown == "an unnamed argument"
-    ordered = analyse(text, Call({"x_ptr": 0, "y_ptr": 0, "n": 20, "DEBUG": None}, (1, 1, 1)))
+    ordered = analyse(
+        text, LaunchArguments({"x_ptr": 0, "y_ptr": 0, "n": 20, "DEBUG": None}, (1, 1, 1))
+    )
     assert ordered.loops[0].trips == 20
-    named = analyse(text, Call({"n": 20}, (1, 1, 1), names=("x_ptr", "y_ptr", "n")))
+    named = analyse(text, LaunchArguments({"n": 20}, (1, 1, 1), names=("x_ptr", "y_ptr", "n")))
     assert named.loops[0].trips == 20
     assert [use.name for use in named.arguments] == ["x_ptr", "y_ptr"]
 
@@ -77,7 +79,7 @@ def test_names_without_debug_information(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
     text = lower(kernels.scalar_loop, x_ptr=pointer(), y_ptr=pointer(), n=20)
     assert 'loc("n")' in text
-    found = analyse(text, Call({"n": 20}, (1, 1, 1)))
+    found = analyse(text, LaunchArguments({"n": 20}, (1, 1, 1)))
     assert found.loops[0].trips == 20
     assert [use.name for use in found.arguments] == ["x_ptr", "y_ptr"]
 
@@ -86,7 +88,7 @@ def test_sizes_of_memory_are_by_name() -> None:
     """A tensor's bytes bound what is unique, and show in the use."""
     values = {"x_ptr": pointer(), "y_ptr": pointer(), "cols": 1000, "BLOCK": 1024}
     kernel = Kernel(lower(kernels.softmax, **values))
-    found = kernel.work(Call(values, (10, 1, 1), {"x_ptr": 10 * 1000 * 4}))
+    found = kernel.work(LaunchArguments(values, (10, 1, 1), {"x_ptr": 10 * 1000 * 4}))
     x, y = found.arguments
     assert (x.size_bytes, y.size_bytes) == (40000, None)
     assert (x.unique_read_bytes, x.read_bytes) == (40000, 10 * 1024 * 4)

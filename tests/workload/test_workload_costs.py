@@ -10,7 +10,7 @@ import torch
 import workload_kernels as kernels
 from workload_lowering import F16, F32, I32, call, lower, pointer, work
 
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.ir.ttir.analysis import Kernel, analyse
@@ -133,7 +133,7 @@ def oracle_work(name: str, shape: dict[str, object], place: int) -> tuple[object
     problem = module.problem(shape, None or module.dtypes[0], "meta")
     config = list(module.space())[place]
     request = Lowering(problem, load_target("H200"), 30).request(config)
-    assert isinstance(request, Request)
+    assert isinstance(request, LowerRequest)
     grid = problem.programs(config)
     return analyse(request.ttir, call(grid, **problem.bind(config))), config
 

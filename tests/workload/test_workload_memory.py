@@ -10,7 +10,7 @@ import triton
 import workload_kernels as kernels
 from workload_lowering import F16, F32, I32, I64, after_passes, call, lower, pointer, work
 
-from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import ArgumentUse, Work
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}
@@ -35,7 +35,7 @@ def test_product_reads_its_tiles_and_writes_its_output() -> None:
     pointers = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), pointer(F16))
     values = {**pointers, "M": m, "N": n, "K": k, **TILES}
     sizes = {"a_ptr": 2 * m * k, "b_ptr": 2 * k * n, "c_ptr": 2 * m * n}
-    found = analyse(lower(kernels.gemm, **values), Call(values, (8 * 4, 1, 1), sizes))
+    found = analyse(lower(kernels.gemm, **values), LaunchArguments(values, (8 * 4, 1, 1), sizes))
     assert found.bytes_written == sizes["c_ptr"]
     assert use_of(found, "a_ptr").read_bytes == sizes["a_ptr"] * (n // 64)
     assert use_of(found, "b_ptr").read_bytes == sizes["b_ptr"] * (m // 64)

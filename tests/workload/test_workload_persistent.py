@@ -8,7 +8,7 @@ import pytest
 import workload_kernels as kernels
 from workload_lowering import F16, I32, call, lower, pointer, work
 
-from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}
 MATRICES = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), pointer(F16))
@@ -71,4 +71,4 @@ def test_state_on_a_large_grid_is_no_reason() -> None:
     values = dict.fromkeys(("x_ptr", "y_ptr", "h_ptr"), pointer()) | {"steps": 500, "D": 32}
     text = lower(kernels.recurrence, **values)
     assert not analyse(text, call((4096,), **values)).persistent
-    assert analyse(text, Call(values, (4096, 1, 1), processors=4096)).persistent
+    assert analyse(text, LaunchArguments(values, (4096, 1, 1), processors=4096)).persistent

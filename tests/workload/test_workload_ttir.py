@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from workload_lowering import I32, lower, pointer
 
 from asmtune.base.errors import ParseError
-from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
 from asmtune.ir.ttir.ttir import parse_ttir
 
@@ -131,7 +131,7 @@ def test_lists_split_outside_brackets_and_strings() -> None:
 def test_text_that_is_no_ttir_is_refused_with_its_place(text: str, message: str) -> None:
     """The error names what is wrong and where."""
     with pytest.raises(ParseError, match=re.escape(message)):
-        analyse(text, Call({}, (1, 1, 1)))
+        analyse(text, LaunchArguments({}, (1, 1, 1)))
 
 
 def test_calls_without_end_are_cut_off() -> None:
@@ -139,7 +139,7 @@ def test_calls_without_end_are_cut_off() -> None:
     text = SMALL.replace(
         "tt.print", 'tt.call @"k(x)"(%n, %p) : (i32, !tt.ptr<f32>) -> ()\n tt.print'
     )
-    work = analyse(text, Call({"n": 1}, (1, 1, 1)))
+    work = analyse(text, LaunchArguments({"n": 1}, (1, 1, 1)))
     assert work.arguments[0].unknown_use
 
 
@@ -160,7 +160,7 @@ def test_damaged_text_is_read_or_refused(text: str, seed: int, times: int) -> No
     for _ in range(times):
         text = _damage(text, dice)
     try:
-        work = analyse(text, Call({"n": 9}, (4, 2, 1)))
+        work = analyse(text, LaunchArguments({"n": 9}, (4, 2, 1)))
     except ParseError:
         return
     assert work.bytes_read >= 0

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from asmtune.compile.toolchain import Toolchain
-from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
 
 F16, F32, I32, I64 = torch.float16, torch.float32, torch.int32, torch.int64
@@ -45,7 +45,7 @@ def work(function: Any, /, *, grid: tuple[int, ...], **values: Any) -> Work:
     return analyse(lower(function, **values), call(grid, **values))
 
 
-def call(grid: tuple[int, ...], **values: Any) -> Call:
+def call(grid: tuple[int, ...], **values: Any) -> LaunchArguments:
     """A launch, its grid filled up to three axes."""
     x, y, z = (*grid, 1, 1)[:3]
-    return Call(values, (x, y, z))
+    return LaunchArguments(values, (x, y, z))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from asmtune.ir.asm.memory import Direction, Space, access, expected_bytes
 from asmtune.ir.asm.nvptx import OpClass, classify
 from asmtune.ir.asm.partitions import block_threads
-from asmtune.ir.asm.program import Instruction, Listing, Loop, Program
+from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
 from asmtune.ir.asm.tensor import TensorKind, TensorOp, tensor_ops
 
 ByDepth = Mapping[int, int]
@@ -111,7 +111,7 @@ class _Tally:
             self.tma[depth] += expected
 
 
-def count(program: Program, blocks: Iterable[int] | None = None) -> Counts:
+def count(program: AsmFunction, blocks: Iterable[int] | None = None) -> Counts:
     """Count a program's instructions and what they do.
 
     Args:
@@ -161,7 +161,7 @@ def _finish(opcodes: Mapping[tuple[str, int], int], tally: _Tally) -> Counts:
 
 
 def hottest_loop(
-    program: Program,
+    program: AsmFunction,
     class_of: Callable[[str], OpClass] = classify,
     times: Sequence[float] | None = None,
 ) -> Loop | None:

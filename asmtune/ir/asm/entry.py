@@ -16,7 +16,7 @@ _DIRECTIVE: Final = re.compile(r"\.(reqntid|maxntid|reqnctapercluster)\s+([\d,\s
 
 
 @dataclass(frozen=True)
-class Entry:
+class KernelEntry:
     """The head of a kernel.
 
     Attributes:
@@ -31,7 +31,7 @@ class Entry:
     threads: int | None
     programs: int
 
-    def misfit(self, own: Entry) -> str | None:
+    def misfit(self, own: KernelEntry) -> str | None:
         """Why what launches another kernel cannot launch this one; None where it can."""
         if self.parameters != own.parameters:
             return f"takes {_listed(self.parameters)}, and the kernel {_listed(own.parameters)}"
@@ -42,12 +42,12 @@ class Entry:
         return None
 
 
-def entries(ptx: str) -> list[Entry]:
+def entries(ptx: str) -> list[KernelEntry]:
     """The kernels of a PTX module, in the text's order; none where the text is no PTX."""
     return list(_entries(_COMMENT.sub(" ", ptx)))
 
 
-def _entries(text: str) -> Iterator[Entry]:
+def _entries(text: str) -> Iterator[KernelEntry]:
     for match in _ENTRY.finditer(text):
         name, parameters, tail = match.groups()
         sizes = {
@@ -56,7 +56,9 @@ def _entries(text: str) -> Iterator[Entry]:
         }
         threads = sizes.get("reqntid", sizes.get("maxntid"))
         listed = [each for each in (parameters or "").split(",") if each.strip()]
-        yield Entry(name, tuple(map(_bytes_of, listed)), threads, sizes.get("reqnctapercluster", 1))
+        yield KernelEntry(
+            name, tuple(map(_bytes_of, listed)), threads, sizes.get("reqnctapercluster", 1)
+        )
 
 
 def _bytes_of(parameter: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from asmtune.ir.asm.program import Block, Loop, LoopRole
+from asmtune.ir.asm.program import BasicBlock, Loop, LoopRole
 
 UNREACHABLE = -1
 """Immediate dominator of a block that no path from the entry reaches."""
@@ -34,7 +34,7 @@ RoleOf = Callable[[int, Sequence[int]], LoopRole]
 
 def find_blocks(
     count: int, jumps: Mapping[int, Jump], labels: Mapping[int, str]
-) -> tuple[Block, ...]:
+) -> tuple[BasicBlock, ...]:
     """Cut instructions into basic blocks.
 
     Args:
@@ -56,7 +56,7 @@ def find_blocks(
         jump = jumps.get(end - 1, _FALL)
         nexts = (*jump.targets, end) if jump.falls else jump.targets
         successors = dict.fromkeys(block_at[target] for target in nexts if target in block_at)
-        blocks.append(Block(labels.get(start), start, end, tuple(successors)))
+        blocks.append(BasicBlock(labels.get(start), start, end, tuple(successors)))
     return tuple(blocks)
 
 
@@ -146,7 +146,7 @@ def predecessor_lists(successors: Sequence[Sequence[int]]) -> list[list[int]]:
     return predecessors
 
 
-def find_loops(blocks: Sequence[Block], role_of: RoleOf) -> tuple[Loop, ...]:
+def find_loops(blocks: Sequence[BasicBlock], role_of: RoleOf) -> tuple[Loop, ...]:
     """Find the natural loops and how they nest, outer before inner.
 
     A cycle that can be entered at two places has no header that dominates it and is no

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from asmtune.base.errors import ParseError
 from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
 from asmtune.ir.asm.nvptx import jump_of, loop_role
-from asmtune.ir.asm.program import Block, Instruction, LoopRole, Program
+from asmtune.ir.asm.program import AsmFunction, BasicBlock, Instruction, LoopRole
 
 _FUNCTION = re.compile(r"\.(entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$%]+)").search
 _FUNCTION_DIRECTIVES = re.compile(r"\.(\w+)\s*([\w,\s]*)").findall
@@ -63,7 +63,7 @@ class FunctionBuilder:
         self.instructions: list[Instruction] = []
         self.jumps: list[tuple[Instruction, Scope]] = []
 
-    def close(self, file_directives: Mapping[str, str]) -> Program:
+    def close(self, file_directives: Mapping[str, str]) -> AsmFunction:
         """Resolve labels, find blocks and loops; raise ParseError where a label is missing."""
         jumps: dict[int, Jump] = {}
         labels: dict[int, str] = {}
@@ -83,9 +83,9 @@ class FunctionBuilder:
         loops = find_loops(blocks, role_of)
         directives = {**file_directives, **self.directives}
         instructions = tuple(self.instructions)
-        return Program(self.name, self.is_entry, instructions, blocks, loops, directives)
+        return AsmFunction(self.name, self.is_entry, instructions, blocks, loops, directives)
 
-    def _instructions_in(self, blocks: Sequence[Block]) -> list[Instruction]:
+    def _instructions_in(self, blocks: Sequence[BasicBlock]) -> list[Instruction]:
         return [item for block in blocks for item in self.instructions[block.start : block.end]]
 
 

@@ -19,7 +19,7 @@ Direction = Literal["load", "store", "atomic"]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AsmAccess:
     """One memory access.
 
     Attributes:
@@ -57,21 +57,21 @@ _SPACES: dict[str, Space] = {
 }
 
 
-def access(instruction: Instruction) -> Access | None:
+def access(instruction: Instruction) -> AsmAccess | None:
     """Describe the memory access of an instruction; None if it makes none."""
     opcode = instruction.opcode
     kind = classify(opcode)
     if kind is OpClass.ASYNC_COPY:
         operands = instruction.operands
         size = literal_value(operands[2]) if len(operands) > 2 else None
-        return Access("global", "load", size, copies=True)
+        return AsmAccess("global", "load", size, copies=True)
     if kind is OpClass.BULK_COPY:
         return _bulk_copy(instruction)
     if opcode.startswith(("tcgen05.ld.", "tcgen05.st.")):
         # The shapes differ, but each register a thread names is 4 bytes.
         bytes_moved = 4 * len(re.findall(r"%\w+", _vector_of(instruction))) or None
         direction: Direction = "load" if opcode.startswith("tcgen05.ld.") else "store"
-        return Access("tensor", direction, bytes_moved)
+        return AsmAccess("tensor", direction, bytes_moved)
     return _plain_access(opcode)
 
 
@@ -79,7 +79,7 @@ def _vector_of(instruction: Instruction) -> str:
     return next((text for text in instruction.operands if text.startswith("{")), "")
 
 
-def _bulk_copy(instruction: Instruction) -> Access | None:
+def _bulk_copy(instruction: Instruction) -> AsmAccess | None:
     """Describe cp.async.bulk, whose name gives the destination's space, then the source's.
 
     The plain form has its size as third operand; a tensor copy moves its descriptor's box.
@@ -93,11 +93,11 @@ def _bulk_copy(instruction: Instruction) -> Access | None:
     if ".tensor" not in opcode and len(operands) > 2:
         size = literal_value(operands[2])
     direction: Direction = "load" if inner < outer else "store"
-    return Access("global", "atomic" if "reduce" in opcode else direction, size, copies=True)
+    return AsmAccess("global", "atomic" if "reduce" in opcode else direction, size, copies=True)
 
 
 @lru_cache(maxsize=1024)
-def _plain_access(opcode: str) -> Access | None:
+def _plain_access(opcode: str) -> AsmAccess | None:
     direction = _DIRECTIONS.get(opcode.partition(".")[0])
     if direction is None:
         return None
@@ -106,13 +106,13 @@ def _plain_access(opcode: str) -> Access | None:
     if opcode.startswith(("ldmatrix", "stmatrix")):
         # One 8 x 8 matrix of 16-bit elements is 128 bytes, 4 for each lane.
         matrices = _MATRICES.search(opcode)
-        return Access("shared", direction, 4 * int(matrices[1]) if matrices else None)
+        return AsmAccess("shared", direction, 4 * int(matrices[1]) if matrices else None)
     width = next(filter(None, map(_WIDTH.fullmatch, reversed(opcode.split(".")))), None)
     if width is None:
-        return Access(space, direction, None)
+        return AsmAccess(space, direction, None)
     vector = _VECTOR.search(opcode)
     bits = int(width[1]) * int(width[2] or 1) * (int(vector[1]) if vector else 1)
-    return Access(space, direction, bits // 8)
+    return AsmAccess(space, direction, bits // 8)
 
 
 def expected_bytes(instruction: Instruction) -> int | None:

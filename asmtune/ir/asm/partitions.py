@@ -12,13 +12,13 @@ from collections import Counter
 
 from asmtune.ir.asm.flow import Dominators
 from asmtune.ir.asm.nvptx import is_switch_barrier
-from asmtune.ir.asm.program import Program
+from asmtune.ir.asm.program import AsmFunction
 
 _NAMED_BARRIER = re.compile(r"\d+\s*,\s*(\d{1,4})")
 _WARP = 32
 
 
-def block_threads(program: Program) -> tuple[int | None, ...]:
+def block_threads(program: AsmFunction) -> tuple[int | None, ...]:
     """Return for each block how many threads of a CTA run it; None if not known.
 
     Without warp specialisation all threads run all blocks. With it, a part starts at a
@@ -39,7 +39,7 @@ def block_threads(program: Program) -> tuple[int | None, ...]:
     return tuple(threads)
 
 
-def _parts(program: Program, inside: set[int]) -> list[list[int]]:
+def _parts(program: AsmFunction, inside: set[int]) -> list[list[int]]:
     tree = Dominators([block.successors for block in program.blocks])
     headers = {loop.header for loop in program.loops if loop.role == "dispatch"}
     meets = sorted(
@@ -56,7 +56,7 @@ def _parts(program: Program, inside: set[int]) -> list[list[int]]:
     return [[block for block in inside if tree.dominates(start, block)] for start in starts]
 
 
-def _barrier_threads(program: Program, blocks: list[int]) -> int | None:
+def _barrier_threads(program: AsmFunction, blocks: list[int]) -> int | None:
     named: Counter[int] = Counter()
     by_warp = False
     for block in blocks:

@@ -58,7 +58,7 @@ class Instruction:
     0.18 us), and a kernel has thousands.
 
     Attributes:
-        index: position in `Program.instructions`.
+        index: position in `AsmFunction.instructions`.
         line: line of the text, from 1; of the statement's first line where it has several.
         opcode: mnemonic with its modifiers, such as `cp.async.cg.shared.global`.
         predicate: guard without its `@`, such as `%p1` or `!%p1`; None if always executed.
@@ -80,14 +80,14 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BasicBlock:
     """Instructions `start` to `end` (exclusive), entered at the top only.
 
     Attributes:
         label: the label that branches to it name, or None.
         start: index of its first instruction.
         end: index after its last instruction.
-        successors: blocks that may come next, by position in `Program.blocks`.
+        successors: blocks that may come next, by position in `AsmFunction.blocks`.
     """
 
     label: str | None
@@ -104,7 +104,7 @@ class Loop:
         header: the block through which the loop is entered.
         blocks: its blocks in order, those of inner loops included.
         latches: blocks with a back edge to the header.
-        parent: position of the enclosing loop in `Program.loops`, or None.
+        parent: position of the enclosing loop in `AsmFunction.loops`, or None.
         depth: how many `work` loops it is in, itself included: 1 for an outermost `work`
             loop; a `wait` or `dispatch` loop has the depth of what is around it.
         role: what its trips stand for.
@@ -119,7 +119,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Program:
+class AsmFunction:
     """One function with a body.
 
     Attributes:
@@ -136,7 +136,7 @@ class Program:
     name: str
     is_entry: bool
     instructions: tuple[Instruction, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[BasicBlock, ...]
     loops: tuple[Loop, ...]
     directives: Mapping[str, str] = field(default_factory=dict)
     addresses: tuple[int, ...] = ()
@@ -199,13 +199,13 @@ class Listing:
             of the pieces, in the same file; of PTX alone (see `ir/asm/inlined.py`).
     """
 
-    programs: tuple[Program, ...]
+    programs: tuple[AsmFunction, ...]
     directives: Mapping[str, str]
     files: Mapping[int, str]
     misplaced: Mapping[tuple[int, int], tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     @property
-    def entry(self) -> Program:
+    def entry(self) -> AsmFunction:
         """The kernel: the first entry function.
 
         Raises:

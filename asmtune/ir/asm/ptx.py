@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from asmtune.base.errors import ParseError
 from asmtune.ir.asm.function import FunctionBuilder, Scope, quoted
 from asmtune.ir.asm.nvptx import JUMPS
-from asmtune.ir.asm.program import Instruction, Listing, Program
+from asmtune.ir.asm.program import AsmFunction, Instruction, Listing
 
 _OPCODE = r"[a-z]\w*(?:\.\w+(?:::\w+)*)*"
 _WHOLE_LINE = re.compile(
@@ -61,7 +61,7 @@ class _Reader:
         self._number = 0
         self._directives: dict[str, str] = {}
         self._files: dict[int, str] = {}
-        self._programs: list[Program] = []
+        self._programs: list[AsmFunction] = []
         self._function: FunctionBuilder | None = None
         self._scope = Scope(None, 0)
         self._source: tuple[int, int] | None = None

@@ -16,7 +16,7 @@ from asmtune.base.errors import ParseError
 from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
 from asmtune.ir.asm.function import quoted
 from asmtune.ir.asm.nvsass import BRANCHES, ENDS, sass_loop_role
-from asmtune.ir.asm.program import Instruction, Listing, LoopRole, Program
+from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, LoopRole
 
 # Newer architectures have how an instruction is scheduled behind it: `&req={1} ?trans2;`.
 _INSTRUCTION: Final = re.compile(
@@ -60,7 +60,7 @@ class _Function:
         self.addresses: list[int] = []
         self.labels: dict[str, int] = {}
 
-    def close(self, is_entry: bool) -> Program:
+    def close(self, is_entry: bool) -> AsmFunction:
         count = len(self.instructions)
         names: dict[int, str] = {}
         for name, index in self.labels.items():
@@ -75,7 +75,7 @@ class _Function:
             return sass_loop_role([i for s in spans for i in self.instructions[s.start : s.end]])
 
         loops = find_loops(blocks, role_of)
-        return Program(
+        return AsmFunction(
             self.name,
             is_entry,
             tuple(self.instructions),

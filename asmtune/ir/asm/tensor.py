@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Literal
 
 from asmtune.ir.asm.nvptx import OpClass, classify
-from asmtune.ir.asm.program import Instruction, Program
+from asmtune.ir.asm.program import AsmFunction, Instruction
 
 TensorKind = Literal["mma.sync", "wmma", "wgmma", "tcgen05"]
 
@@ -116,7 +116,7 @@ def tensor_op(instruction: Instruction, descriptor: int | None = None) -> Tensor
     return _shaped(instruction.opcode)
 
 
-def tensor_ops(program: Program) -> dict[int, TensorOp]:
+def tensor_ops(program: AsmFunction) -> dict[int, TensorOp]:
     """Describe all tensor instructions of a program, by instruction index.
 
     A tcgen05.mma's descriptor is a constant that a mov has put into a register; where a
@@ -211,7 +211,7 @@ def literal_value(text: str) -> int | None:
     return -value if match[1] else value
 
 
-def constant_value(program: Program, operand: str) -> int | None:
+def constant_value(program: AsmFunction, operand: str) -> int | None:
     """Return the value of a literal, or of a register that only ever holds one literal."""
     value = literal_value(operand)
     if value is not None or not operand.startswith("%"):

@@ -10,26 +10,26 @@ from typing import Any, Final
 from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.arguments import Parameter, bind
 from asmtune.ir.ttir.costs import BARRIERS, Placement, class_of, element_count, read_dot
-from asmtune.ir.ttir.evaluate import Machine
-from asmtune.ir.ttir.execution_counts import DEFAULT_TRIPS, Launch, Tally
+from asmtune.ir.ttir.evaluate import ProgramEvaluator
+from asmtune.ir.ttir.execution_counts import DEFAULT_TRIPS, ExecutionCounts, ProgramArguments
 from asmtune.ir.ttir.expand import build_tree
 from asmtune.ir.ttir.loops import describe_doubts, describe_loops
 from asmtune.ir.ttir.memory import Touch, escapes, touches
 from asmtune.ir.ttir.persistent import PROCESSORS, Scene, judge
-from asmtune.ir.ttir.plan import Plan
+from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.program_sample import SAMPLE, SIMPLE_SAMPLE, sample
 from asmtune.ir.ttir.strides import Strides
 from asmtune.ir.ttir.tree import Node
 from asmtune.ir.ttir.ttir import parse_ttir
 from asmtune.ir.ttir.unknown_trips import correct, corrections
-from asmtune.ir.ttir.work import Access, ArgumentUse, DotWork, Work
+from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, Work
 
 TRIP_BUDGET: Final = 8192
 """Trips walked at most, over all programs, in loops whose trips differ; more are sampled."""
 
 
 @dataclass(frozen=True)
-class Call:
+class LaunchArguments:
     """One launch, as far as its work depends on it.
 
     Attributes:
@@ -65,12 +65,12 @@ class Kernel:
 
     def __init__(self, ttir: str) -> None:
         with _well_formed():
-            self._plan = Plan(build_tree(parse_ttir(ttir)))
+            self._plan = EvaluationPlan(build_tree(parse_ttir(ttir)))
             self._placement = Placement(self._plan.flow)
             self._touches = touches(self._plan.flow)
             self._escapes = escapes(self._plan.flow)
 
-    def work(self, call: Call) -> Work:
+    def work(self, call: LaunchArguments) -> Work:
         """What a launch asks for.
 
         Raises:
@@ -80,7 +80,7 @@ class Kernel:
             return _Count(self._plan, self._placement, self._touches, call).work(self._escapes)
 
 
-def analyse(ttir: str, call: Call) -> Work:
+def analyse(ttir: str, call: LaunchArguments) -> Work:
     """What a launch of a kernel asks for.
 
     Args:
@@ -109,7 +109,9 @@ def _well_formed() -> Iterator[None]:
 class _Count:
     """Counts of one launch."""
 
-    def __init__(self, plan: Plan, placement: Placement, found: list[Touch], call: Call) -> None:
+    def __init__(
+        self, plan: EvaluationPlan, placement: Placement, found: list[Touch], call: LaunchArguments
+    ) -> None:
         self._plan = plan
         self._placement = placement
         self._touches = found
@@ -117,13 +119,13 @@ class _Count:
         tree = plan.tree
         self._parameters = bind(tree.module, call.arguments, call.tensor_bytes, call.names)
         values = {place: bound.value for place, bound in enumerate(self._parameters)}
-        self._launch = Launch(values, call.grid, call.default_trips)
-        self._tally = Tally.of(plan)
+        self._launch = ProgramArguments(values, call.grid, call.default_trips)
+        self._tally = ExecutionCounts.of(plan)
         self._programs, corners = sample(
             call.grid, plan.axes, SIMPLE_SAMPLE if plan.is_simple else SAMPLE
         )
         self._sampled = bool(corners)
-        machine = Machine(plan, self._launch, self._tally)
+        machine = ProgramEvaluator(plan, self._launch, self._tally)
         room = max(16, TRIP_BUDGET // len(self._programs))
         for program in self._programs:
             machine.run(program, 1.0, room)
@@ -179,14 +181,14 @@ class _Count:
         line = position[1] if position else 0
         return self._plan.tree.enclosing_loop(home), line, self._runs[home.index]
 
-    def _accesses(self) -> tuple[Access, ...]:
+    def _accesses(self) -> tuple[MemoryAccess, ...]:
         strides = Strides(self._plan, self._launch)
         found = []
         for touch in self._touches:
             if self._placement.is_live(touch.node):
                 loop, line, runs = self._place(touch.node)
                 found.append(
-                    Access(
+                    MemoryAccess(
                         kind=touch.kind,
                         operation=touch.node.name,
                         arguments=touch.roots,
@@ -233,7 +235,7 @@ class _Count:
         return found, barriers
 
     def _arguments(
-        self, accesses: tuple[Access, ...], escaped: set[int]
+        self, accesses: tuple[MemoryAccess, ...], escaped: set[int]
     ) -> tuple[ArgumentUse, ...]:
         return tuple(
             self._argument(place, bound, accesses, place in escaped)
@@ -242,7 +244,7 @@ class _Count:
         )
 
     def _argument(
-        self, place: int, bound: Parameter, accesses: tuple[Access, ...], escapes_: bool
+        self, place: int, bound: Parameter, accesses: tuple[MemoryAccess, ...], escapes_: bool
     ) -> ArgumentUse:
         kinds = {touch.kind for touch in self._touches if place in touch.roots}
         moved = {"read": 0.0, "write": 0.0, "atomic": 0.0}

@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any, Final
 
-from asmtune.ir.ttir.execution_counts import DEFAULT_STEP, Launch, Tally
+from asmtune.ir.ttir.execution_counts import DEFAULT_STEP, ExecutionCounts, ProgramArguments
 from asmtune.ir.ttir.flow import terminator
-from asmtune.ir.ttir.plan import GRID, Plan
+from asmtune.ir.ttir.plan import GRID, EvaluationPlan
 from asmtune.ir.ttir.scalars import Unknown, Value, unsigned
 from asmtune.ir.ttir.tree import Body, Node
 
@@ -58,7 +58,7 @@ _MAX_BRANCHES: Final = 10_000
 _UNSET: Final = Unknown("not evaluated")
 
 
-class Machine:
+class ProgramEvaluator:
     """Evaluates one program.
 
     Args:
@@ -67,7 +67,9 @@ class Machine:
         tally: where runs are counted.
     """
 
-    def __init__(self, plan: Plan, launch: Launch, tally: Tally) -> None:
+    def __init__(
+        self, plan: EvaluationPlan, launch: ProgramArguments, tally: ExecutionCounts
+    ) -> None:
         self._plan = plan
         self._launch = launch
         self._tally = tally

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from asmtune.ir.ttir.plan import Plan
+from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.scalars import Unknown, Value
 from asmtune.ir.ttir.tree import Node
 
@@ -18,7 +18,7 @@ DEFAULT_STEP: Final = 64
 
 
 @dataclass(slots=True)
-class Tally:
+class ExecutionCounts:
     """What the programs evaluated so far add up to.
 
     Attributes:
@@ -38,7 +38,7 @@ class Tally:
     capped: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, plan: Plan) -> Tally:
+    def of(cls, plan: EvaluationPlan) -> ExecutionCounts:
         """An empty tally for a kernel."""
         bodies, loops = len(plan.tree.bodies), len(plan.tree.loops)
         return cls([0.0] * bodies, [0.0] * loops, [0.0] * loops, [-1] * loops, [-1] * loops)
@@ -52,7 +52,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class ProgramArguments:
     """What the programs of a launch are given.
 
     Attributes:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from asmtune.base.errors import ParseError
-from asmtune.ir.ttir.syntax import Argument, Block, Function, Module, Operation
+from asmtune.ir.ttir.syntax import Argument, Function, Module, OpBlock, Operation
 from asmtune.ir.ttir.tree import LOOPS, Body, Node, Tree
 
 # Expanding calls doubled a text at most in what was seen (tl.sort); a chain of calls that
@@ -49,7 +49,7 @@ class _Builder:
 
     def _region(
         self,
-        blocks: list[Block],
+        blocks: list[OpBlock],
         names: dict[str, int],
         owner: Node | None,
         arguments: list[Argument] | None = None,
@@ -82,7 +82,7 @@ class _Builder:
             self._tree.argument_types[body.index, place] = argument.type
         return tuple(range(first, len(sources)))
 
-    def _fill(self, body: Body, block: Block, names: dict[str, int]) -> None:
+    def _fill(self, body: Body, block: OpBlock, names: dict[str, int]) -> None:
         for operation in block.operations:
             if operation.name == "tt.call" and self._write_in(operation, body, names):
                 continue
@@ -133,7 +133,7 @@ class _Builder:
         inner = dict(zip(parameters, operands, strict=False))
         self._calls += 1
         *operations, last = blocks[0].operations
-        self._fill(body, Block("", [], operations), inner)
+        self._fill(body, OpBlock("", [], operations), inner)
         self._calls -= 1
         returned = _lookup(last.operands, inner, last)
         names.update(zip(operation.results, returned, strict=False))
@@ -163,12 +163,12 @@ def _lookup(names: tuple[str, ...], known: dict[str, int], operation: Operation)
         ) from None
 
 
-def _reverse_postorder(blocks: list[Block]) -> list[Block]:
+def _reverse_postorder(blocks: list[OpBlock]) -> list[OpBlock]:
     """Blocks that can be reached, each after those that dominate it."""
     if len(blocks) == 1:
         return blocks
     known = {block.label: block for block in blocks}
-    order: list[Block] = []
+    order: list[OpBlock] = []
     seen = {blocks[0].label}
     stack = [(blocks[0], iter(_successors(blocks[0])))]
     while stack:
@@ -185,7 +185,7 @@ def _reverse_postorder(blocks: list[Block]) -> list[Block]:
     return order[::-1]
 
 
-def _successors(block: Block) -> list[str]:
+def _successors(block: OpBlock) -> list[str]:
     if not block.operations or block.operations[-1].name in _YIELDING:
         return []
     return [label for label, _ in _SUCCESSOR(block.operations[-1].text)]

@@ -6,10 +6,10 @@ import re
 from typing import Final
 
 from asmtune.ir.ttir.assumptions import Doubt
-from asmtune.ir.ttir.execution_counts import Launch, Tally
+from asmtune.ir.ttir.execution_counts import ExecutionCounts, ProgramArguments
 from asmtune.ir.ttir.memory import KINDS
 from asmtune.ir.ttir.persistent import carried_tensors
-from asmtune.ir.ttir.plan import Plan
+from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.tree import LOOPS, Node
 from asmtune.ir.ttir.work import LoopWork
 
@@ -18,7 +18,9 @@ _STAGES: Final = re.compile(r"tt\.num_stages = (\d{1,4})").search
 _UNROLL: Final = re.compile(r"tt\.loop_unroll_factor = (\d{1,4})").search
 
 
-def describe_loops(plan: Plan, tally: Tally, evaluated: int) -> tuple[LoopWork, ...]:
+def describe_loops(
+    plan: EvaluationPlan, tally: ExecutionCounts, evaluated: int
+) -> tuple[LoopWork, ...]:
     """Every loop with its counts.
 
     Args:
@@ -60,7 +62,7 @@ def describe_loops(plan: Plan, tally: Tally, evaluated: int) -> tuple[LoopWork, 
     return tuple(found)
 
 
-def _containing(plan: Plan) -> tuple[set[int], set[int]]:
+def _containing(plan: EvaluationPlan) -> tuple[set[int], set[int]]:
     """Loops with matrix products in them, and loops that write memory."""
     dots: set[int] = set()
     stores: set[int] = set()
@@ -83,7 +85,9 @@ def _around(node: Node) -> set[int]:
     return found
 
 
-def describe_doubts(plan: Plan, tally: Tally, launch: Launch) -> tuple[Doubt, ...]:
+def describe_doubts(
+    plan: EvaluationPlan, tally: ExecutionCounts, launch: ProgramArguments
+) -> tuple[Doubt, ...]:
     """What decides about control and could not be evaluated."""
     found = []
     for node, reason in tally.unknown.values():

@@ -57,7 +57,7 @@ Evaluator = Callable[[list[Value]], Value]
 
 
 @dataclass(slots=True)
-class Step:
+class EvaluationStep:
     """A node to evaluate.
 
     Attributes:
@@ -73,7 +73,7 @@ class Step:
     run: Evaluator | None = None
 
 
-def evaluator(step: Step) -> Evaluator:
+def evaluator(step: EvaluationStep) -> Evaluator:
     """A function that computes a step's result.
 
     The common integer operations get one of their own, which hands over to `apply` where
@@ -147,7 +147,7 @@ def _copy(operand: int, slow: Evaluator, limit: int) -> Evaluator:
     return fast
 
 
-def apply(step: Step, operands: list[Value]) -> Value:
+def apply(step: EvaluationStep, operands: list[Value]) -> Value:
     """The result of one operation on known values."""
     node, kind = step.node, step.kind
     line = node.operation.line
@@ -169,7 +169,7 @@ def apply(step: Step, operands: list[Value]) -> Value:
         return Unknown(f"{node.name}: {error}", line)
 
 
-def _arithmetic(step: Step, operands: list[Value], bits: int, element: str) -> Value:
+def _arithmetic(step: EvaluationStep, operands: list[Value], bits: int, element: str) -> Value:
     node = step.node
     name = node.name
     a = operands[0]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.ir.ttir.costs import BARRIERS
-from asmtune.ir.ttir.evaluate import Machine
-from asmtune.ir.ttir.execution_counts import Launch, Tally
+from asmtune.ir.ttir.evaluate import ProgramEvaluator
+from asmtune.ir.ttir.execution_counts import ExecutionCounts, ProgramArguments
 from asmtune.ir.ttir.flow import terminator
 from asmtune.ir.ttir.memory import Touch
-from asmtune.ir.ttir.plan import Plan
+from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.scalars import Unknown
 from asmtune.ir.ttir.tree import Node, is_inside
 
@@ -32,10 +32,10 @@ class Scene:
         processors: multiprocessors of the machine.
     """
 
-    plan: Plan
-    launch: Launch
+    plan: EvaluationPlan
+    launch: ProgramArguments
     touches: list[Touch]
-    tally: Tally
+    tally: ExecutionCounts
     processors: int
 
     @property
@@ -198,7 +198,7 @@ def _feeds_back(scene: Scene, node: Node) -> str:
     return ""
 
 
-def carried_tensors(plan: Plan, node: Node) -> list[int]:
+def carried_tensors(plan: EvaluationPlan, node: Node) -> list[int]:
     """Block arguments of a loop that are tensors of numbers."""
     body = node.regions[0][0]
     arguments = body.arguments[1:] if node.name == "scf.for" else body.arguments
@@ -232,8 +232,8 @@ def _neighbours(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
     return [(0, 0, 0), (x, 0, 0), (0, y, 0), (0, 0, z)]
 
 
-def _machine(scene: Scene, program: tuple[int, int, int]) -> Machine:
+def _machine(scene: Scene, program: tuple[int, int, int]) -> ProgramEvaluator:
     """One program, evaluated."""
-    machine = Machine(scene.plan, scene.launch, Tally.of(scene.plan))
+    machine = ProgramEvaluator(scene.plan, scene.launch, ExecutionCounts.of(scene.plan))
     machine.run(program, 0.0, 4)
     return machine

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Final
 
 from asmtune.ir.ttir.flow import CONTROL, Flow, deciding
-from asmtune.ir.ttir.operations import Step, evaluator
+from asmtune.ir.ttir.operations import EvaluationStep, evaluator
 from asmtune.ir.ttir.scalars import constant
 from asmtune.ir.ttir.tree import Body, Node, Tree
 
@@ -27,7 +27,7 @@ _MEMORY: Final = ("tt.load", "tt.store", "tt.atomic", "tt.descriptor", "tt.dot")
 _LOOP_WEIGHT: Final = 16
 
 
-class Plan:
+class EvaluationPlan:
     """A kernel, ready to be evaluated for any program id.
 
     Attributes:
@@ -47,7 +47,7 @@ class Plan:
         self.constants: dict[int, float] = {}
         self.axes: set[int] = set()
         self.grid_values: list[tuple[str, int, int]] = []
-        self.steps: list[list[Step]] = [[] for _ in tree.bodies]
+        self.steps: list[list[EvaluationStep]] = [[] for _ in tree.bodies]
         for body in tree.bodies:
             for node in body.nodes:
                 self._plan(body, node)
@@ -89,7 +89,7 @@ class Plan:
 
     def _plan(self, body: Body, node: Node) -> None:
         if node.name in CONTROL and node.regions:
-            self.steps[body.index].append(Step(node))
+            self.steps[body.index].append(EvaluationStep(node))
             return
         if not any(value in self.needed for value in node.results):
             return
@@ -106,7 +106,7 @@ class Plan:
             return
         kind = self.tree.type_of(node.results[0])
         operand = self.tree.type_of(node.operands[0]) if node.operands else None
-        step = Step(node, kind, operand)
+        step = EvaluationStep(node, kind, operand)
         step.run = evaluator(step)
         self.steps[body.index].append(step)
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from asmtune.ir.ttir.execution_counts import Launch
+from asmtune.ir.ttir.execution_counts import ProgramArguments
 from asmtune.ir.ttir.memory import Touch
-from asmtune.ir.ttir.operations import Step, apply
-from asmtune.ir.ttir.plan import Plan
+from asmtune.ir.ttir.operations import EvaluationStep, apply
+from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.scalars import Unknown, Value, constant
 from asmtune.ir.ttir.tree import Body, Node
 
@@ -37,7 +37,7 @@ class Strides:
         launch: the arguments; a stride is a number only if they tell it.
     """
 
-    def __init__(self, plan: Plan, launch: Launch) -> None:
+    def __init__(self, plan: EvaluationPlan, launch: ProgramArguments) -> None:
         self._plan = plan
         self._launch = launch
         self._known: dict[int, Steps] = {}
@@ -159,7 +159,7 @@ class Strides:
         if not owner.operands or owner.regions or len(self._scalars) > _MAX_DEPTH:
             return Unknown("no number")
         tree = self._plan.tree
-        step = Step(owner, tree.type_of(value), tree.type_of(owner.operands[0]))
+        step = EvaluationStep(owner, tree.type_of(value), tree.type_of(owner.operands[0]))
         return apply(step, [self._scalar(operand) for operand in owner.operands])
 
 

@@ -48,11 +48,11 @@ class Operation:
     text: str
     location: str
     line: int
-    regions: list[list[Block]] = field(default_factory=list)
+    regions: list[list[OpBlock]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Block:
+class OpBlock:
     """Operations that run one after another.
 
     Attributes:
@@ -84,7 +84,7 @@ class Function:
     public: bool
     noinline: bool
     arguments: list[Argument]
-    blocks: list[Block]
+    blocks: list[OpBlock]
     line: int
     location: str = ""
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.mlir_types import split_list
-from asmtune.ir.ttir.syntax import Argument, Block, Function, Module, Operation
+from asmtune.ir.ttir.syntax import Argument, Function, Module, OpBlock, Operation
 
 # Nine digits at most: int() raises on text of more than 4,300.
 _VALUE: Final = r"%[\w$.\-]+"
@@ -57,7 +57,7 @@ class _Reader:
     """State while one module is read."""
 
     def __init__(self) -> None:
-        root = Operation("", (), (), "", "", 0, [[Block("")]])
+        root = Operation("", (), (), "", "", 0, [[OpBlock("")]])
         self._stack = [root]
         self._block = root.regions[0][0]
         self._functions: dict[str, Function] = {}
@@ -120,7 +120,7 @@ class _Reader:
     def _open(self, operation: Operation, arguments: list[Argument]) -> None:
         if len(self._stack) > _MAX_DEPTH:
             raise ParseError(f"line {operation.line}: regions nest deeper than {_MAX_DEPTH}")
-        self._block = Block("", arguments)
+        self._block = OpBlock("", arguments)
         operation.regions.append([self._block])
         self._stack.append(operation)
 
@@ -148,7 +148,7 @@ class _Reader:
         if len(region) == 1 and not region[0].operations and not region[0].label:
             # The first block is named only where it has arguments.
             region.clear()
-        self._block = Block(label, arguments)
+        self._block = OpBlock(label, arguments)
         region.append(self._block)
 
 

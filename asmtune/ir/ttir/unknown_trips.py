@@ -12,19 +12,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from asmtune.ir.ttir.execution_counts import Tally
-from asmtune.ir.ttir.plan import Plan
+from asmtune.ir.ttir.execution_counts import ExecutionCounts
+from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.tree import is_inside
-from asmtune.ir.ttir.work import Access
+from asmtune.ir.ttir.work import MemoryAccess
 
 _MOST: Final = 1e4
 """Bound on the correction, either way: beyond, the tensor's size has nothing to do with it."""
 
 
 def corrections(
-    plan: Plan,
-    tally: Tally,
-    accesses: Sequence[Access],
+    plan: EvaluationPlan,
+    tally: ExecutionCounts,
+    accesses: Sequence[MemoryAccess],
     sizes: Mapping[int, int | None],
     programs: int,
 ) -> dict[int, float]:
@@ -67,7 +67,9 @@ def corrections(
     return found
 
 
-def correct(plan: Plan, tally: Tally, runs: list[float], factors: Mapping[int, float]) -> None:
+def correct(
+    plan: EvaluationPlan, tally: ExecutionCounts, runs: list[float], factors: Mapping[int, float]
+) -> None:
     """Multiplies the runs of what is inside these loops, and the trips of the loops."""
     for loop, factor in factors.items():
         outer = plan.tree.loops[loop]
@@ -83,7 +85,7 @@ def correct(plan: Plan, tally: Tally, runs: list[float], factors: Mapping[int, f
                 runs[body.index] *= factor
 
 
-def _around(plan: Plan, loop: int) -> list[int]:
+def _around(plan: EvaluationPlan, loop: int) -> list[int]:
     """The loops around one, inner ones first."""
     found = []
     parent = plan.tree.enclosing_loop(plan.tree.loops[loop].body)

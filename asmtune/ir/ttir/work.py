@@ -86,7 +86,7 @@ class DotWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class MemoryAccess:
     """One operation that touches memory.
 
     Attributes:
@@ -213,7 +213,7 @@ class Work:
     grid: tuple[int, int, int]
     loops: tuple[LoopWork, ...]
     dots: tuple[DotWork, ...]
-    accesses: tuple[Access, ...]
+    accesses: tuple[MemoryAccess, ...]
     arguments: tuple[ArgumentUse, ...]
     elements: Mapping[str, float]
     doubts: tuple[Doubt, ...]

@@ -29,7 +29,7 @@ class Opaque:
 
 
 @dataclass
-class Region:
+class StorageRange:
     """The part of a storage that views of it cover, in absolute addresses.
 
     Attributes:
@@ -49,7 +49,7 @@ class Region:
 class Packing:
     """Describes values as JSON and collects the memory under their tensors."""
 
-    regions: dict[tuple[str, int], Region] = field(default_factory=dict)
+    regions: dict[tuple[str, int], StorageRange] = field(default_factory=dict)
 
     def describe(self, value: Any, where: str) -> Any:
         """A value as JSON.
@@ -132,7 +132,7 @@ class Packing:
         reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
         end = first + (reach + 1) * tensor.element_size()
         key = (str(tensor.device), storage.data_ptr())
-        region = self.regions.setdefault(key, Region(first, end, None, tensor.is_pinned()))
+        region = self.regions.setdefault(key, StorageRange(first, end, None, tensor.is_pinned()))
         region.first, region.end = min(region.first, first), max(region.end, end)
         if region.whole is None or region.whole.numel() < storage.nbytes():
             whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
@@ -160,7 +160,7 @@ def describe_all(
 
 
 @dataclass(frozen=True)
-class Memory:
+class SharedRegion:
     """A region's bytes in this process.
 
     Attributes:
@@ -172,7 +172,7 @@ class Memory:
     shift: int
 
 
-def restore(value: Any, memory: Sequence[Memory]) -> Any:
+def restore(value: Any, memory: Sequence[SharedRegion]) -> Any:
     """A value from its JSON."""
     if isinstance(value, list):
         return [restore(item, memory) for item in value]
@@ -183,7 +183,7 @@ def restore(value: Any, memory: Sequence[Memory]) -> Any:
     return restored
 
 
-def _restore_tensor(inner: Mapping[str, Any], memory: Sequence[Memory]) -> Any:
+def _restore_tensor(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> Any:
     import torch
 
     dtype, layout = getattr(torch, inner["dtype"]), (inner["shape"], inner["strides"])
@@ -195,31 +195,31 @@ def _restore_tensor(inner: Mapping[str, Any], memory: Sequence[Memory]) -> Any:
     return torch.empty(0, dtype=dtype, device=inner["device"]).set_(storage, offset, *layout)
 
 
-def _restore_wrapper(inner: Mapping[str, Any], memory: Sequence[Memory]) -> Any:
+def _restore_wrapper(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> Any:
     from triton import TensorWrapper
 
     return TensorWrapper(restore(inner["base"], memory), restore(inner["dtype"], memory))
 
 
-def _restore_descriptor(inner: Mapping[str, Any], memory: Sequence[Memory]) -> Any:
+def _restore_descriptor(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> Any:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     return TensorDescriptor(**{name: restore(part, memory) for name, part in inner.items()})
 
 
-def _restore_constexpr(inner: Any, memory: Sequence[Memory]) -> Any:
+def _restore_constexpr(inner: Any, memory: Sequence[SharedRegion]) -> Any:
     import triton.language as tl
 
     return tl.constexpr(restore(inner, memory))
 
 
-def _restore_dtype(inner: str, memory: Sequence[Memory]) -> Any:  # noqa: ARG001 - as the others
+def _restore_dtype(inner: str, memory: Sequence[SharedRegion]) -> Any:  # noqa: ARG001 - as the others
     import triton.language as tl
 
     return tl.dtype(inner)
 
 
-_RESTORE: Final[Mapping[str, Callable[[Any, Sequence[Memory]], Any]]] = {
+_RESTORE: Final[Mapping[str, Callable[[Any, Sequence[SharedRegion]], Any]]] = {
     "tuple": lambda inner, memory: tuple(restore(item, memory) for item in inner),
     "scalar": lambda inner, _: inner,
     "opaque": lambda inner, _: Opaque(inner),

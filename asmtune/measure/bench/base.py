@@ -12,8 +12,8 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Outcome
 from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.bench.user_timer import DoBench
-from asmtune.measure.checks.checker import CheckOptions
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
 __all__ = ["Bench", "BenchSetup", "Entrant", "Outcome", "TimingPlan"]

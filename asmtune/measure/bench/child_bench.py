@@ -12,9 +12,9 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.measure.bench.child_supervisor import COMMAND, Succession
-from asmtune.measure.bench.process import Death
-from asmtune.measure.bench.shared_arguments import Parcel
+from asmtune.measure.bench.child_supervisor import COMMAND, ChildSupervisor
+from asmtune.measure.bench.process import ChildCrash
+from asmtune.measure.bench.shared_arguments import SharedArguments
 from asmtune.measure.checks.effects import tensor_parts
 
 
@@ -41,7 +41,7 @@ class ChildBench:
         setup: BenchSetup,
         index: int | None = None,
         *,
-        parcel: Parcel | None = None,
+        parcel: SharedArguments | None = None,
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._notes: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class ChildBench:
         with ExitStack() as undo:
             undo.callback(self.close)
             home = _home(setup) if index is None else index
-            self._children = Succession(setup, home, self._parcel, command)
+            self._children = ChildSupervisor(setup, home, self._parcel, command)
             self._children.ready()
             undo.pop_all()
 
@@ -110,7 +110,7 @@ class ChildBench:
         with self._turn:
             while not isinstance(described, Failure):
                 answer = self._children.ask("energy", [described])
-                if not isinstance(answer, Death):
+                if not isinstance(answer, ChildCrash):
                     found: float | None = answer["energy_mj"]
                     return found
                 if answer.culprit == number:
@@ -143,7 +143,7 @@ class ChildBench:
         with self._turn:
             while waiting := [number for number in described if number not in results]:
                 answer = children.ask(verb, [described[number] for number in waiting])
-                if not isinstance(answer, Death):
+                if not isinstance(answer, ChildCrash):
                     results |= self._learnt(answer, waiting)
                 elif answer.culprit in waiting:
                     results[answer.culprit] = answer.failure
@@ -167,7 +167,7 @@ class ChildBench:
         return results
 
 
-def pack(setup: BenchSetup) -> Parcel:
+def pack(setup: BenchSetup) -> SharedArguments:
     """The arguments of a setup's problem, as they are now.
 
     Raises:
@@ -178,7 +178,7 @@ def pack(setup: BenchSetup) -> Parcel:
 
     problem = setup.lowering.problem
     with HOOKS:
-        parcel = Parcel(problem.arguments, frozenset(messages.constexpr_names(problem)))
+        parcel = SharedArguments(problem.arguments, frozenset(messages.constexpr_names(problem)))
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.empty_cache()  # what this process keeps for later, a child cannot have
     return parcel

@@ -15,16 +15,16 @@ from typing import Any, TextIO
 
 from asmtune.base.errors import AsmtuneError, InputError
 from asmtune.base.processes import die_with_parent, own_stdout
-from asmtune.compile.load import Launch
+from asmtune.compile.load import LoadedLaunch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
-from asmtune.measure.bench.gpu import CudaMachine, DeviceLostError, Machine
+from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError
 from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.bench.shared_arguments import unpack
-from asmtune.measure.bench.trials import Candidate, Trials, trials_on
-from asmtune.measure.checks.checker import Rehearsal
+from asmtune.measure.bench.trials import LoadableConfig, Trials, trials_on
+from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.timing.scratch_memory import allocating
 from asmtune.measure.timing.statistics import prepare
 
@@ -37,10 +37,10 @@ class Service:
         out: where answers go.
     """
 
-    def __init__(self, make_machine: Callable[[], Machine], out: TextIO) -> None:
+    def __init__(self, make_machine: Callable[[], BenchGpu], out: TextIO) -> None:
         self._make_machine = make_machine
         self._out = out
-        self._machine: Machine
+        self._machine: BenchGpu
         self._trials: Trials
         self._tuner_hooks = TunerHooks()
         self._arguments: dict[str, Any] = {}
@@ -70,7 +70,7 @@ class Service:
         told = messages.setup_of(request)
         self._machine = self._make_machine()
         self._arguments = unpack(request["parcel"])
-        rehearsal = Rehearsal(self._arguments, told.effects, told.checks)
+        rehearsal = OutputChecker(self._arguments, told.effects, told.checks)
         self._tuner_hooks = told.hooks
         self._trials = trials_on(self._machine, rehearsal, told.plan, self._announce)
         return {"device": self._machine.name}
@@ -93,17 +93,17 @@ class Service:
             "notes": list(self._trials.notes),
         }
 
-    def _candidate(self, entrant: Mapping[str, Any]) -> Candidate:
+    def _candidate(self, entrant: Mapping[str, Any]) -> LoadableConfig:
         hook = None if entrant["hook"] is None else self._hooks[entrant["hook"]]
         config = messages.config_of(entrant["config"], hook)
         self._numbers[config] = entrant["number"]
         values = {**self._arguments, **messages.own_values(entrant["config"])}
 
-        def load() -> Launch:
+        def load() -> LoadedLaunch:
             launch = self._machine.launch(messages.binary_of(entrant["binary"]), values, hook)
             return self._tuner_hooks.around(launch, values)
 
-        return Candidate(config, load)
+        return LoadableConfig(config, load)
 
     def _announce(self, config: Config) -> None:
         self._say({"running": self._numbers[config]})
@@ -120,7 +120,7 @@ def _refusal(verb: str, failure: Failure) -> str:
     return f"the process that times failed at {verb!r} ({said}): {hint}, or tune with isolate=False"
 
 
-def run(make_machine: Callable[[], Machine]) -> None:
+def run(make_machine: Callable[[], BenchGpu]) -> None:
     """Serves a bench over this process's pipes until it hangs up.
 
     What kernels print goes nowhere, and errors to the parent's log.

@@ -15,11 +15,11 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.base import BenchSetup, Entrant
-from asmtune.measure.bench.process import Conversation, Death, Started
-from asmtune.measure.bench.shared_arguments import Parcel
+from asmtune.measure.bench.process import ChildCrash, ChildSession, Started
+from asmtune.measure.bench.shared_arguments import SharedArguments
 
 
-class Roster:
+class ConfigTable:
     """Who was sent to the children of a bench; a config keeps its number.
 
     Attributes:
@@ -30,7 +30,7 @@ class Roster:
         parcel: its arguments.
     """
 
-    def __init__(self, lowering: Lowering, parcel: Parcel) -> None:
+    def __init__(self, lowering: Lowering, parcel: SharedArguments) -> None:
         self.entrants: list[Entrant] = []
         self._lowering = lowering
         self._parcel = parcel
@@ -86,7 +86,7 @@ _MOST_DEATHS: Final = 3
 
 
 @dataclass
-class Known:
+class ChildState:
     """What a child must know of those before it; configs by their numbers.
 
     Attributes:
@@ -109,7 +109,7 @@ class Known:
         ]
 
 
-class Succession:
+class ChildSupervisor:
     """Keeps a child at hand that can be asked to time.
 
     Attributes:
@@ -129,23 +129,23 @@ class Succession:
     """
 
     def __init__(
-        self, setup: BenchSetup, index: int | None, parcel: Parcel, command: Sequence[str]
+        self, setup: BenchSetup, index: int | None, parcel: SharedArguments, command: Sequence[str]
     ) -> None:
         self.device = ""
-        self.known = Known()
+        self.known = ChildState()
         self.restarts = 0
-        self.roster = Roster(setup.lowering, parcel)
+        self.roster = ConfigTable(setup.lowering, parcel)
         self.command = command
         self._setup = setup
         self._index = index
         self._parcel = parcel
         self._settings = messages.describe_setup(setup)
-        self._talk: Conversation | None = None
-        self._spare: Conversation | None = None
+        self._talk: ChildSession | None = None
+        self._spare: ChildSession | None = None
         self._deaths = 0
         self._closed = False
 
-    def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | Death:
+    def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | ChildCrash:
         """The answer of a child to a request, or how it died of it.
 
         Args:
@@ -157,13 +157,13 @@ class Succession:
             MeasureError: no child stays alive.
         """
         answer = self._asked(self.ready(), verb, described)
-        if isinstance(answer, Death):
+        if isinstance(answer, ChildCrash):
             self._talk = None
         else:
             self._deaths = 0
         return answer
 
-    def ready(self) -> Conversation:
+    def ready(self) -> ChildSession:
         """A child that knows what those before it knew.
 
         Raises:
@@ -183,7 +183,7 @@ class Succession:
                 self._spare = self._started()
         return self._talk
 
-    def mourn(self, death: Death) -> None:
+    def mourn(self, death: ChildCrash) -> None:
         """Counts a death that no entrant is charged with.
 
         Raises:
@@ -212,8 +212,8 @@ class Succession:
                 started.close()
 
     def _asked(
-        self, talk: Conversation, verb: str, described: Sequence[Any]
-    ) -> dict[str, Any] | Death:
+        self, talk: ChildSession, verb: str, described: Sequence[Any]
+    ) -> dict[str, Any] | ChildCrash:
         limit_s = self._setup.run_timeout_s + self._parcel.nbytes / _COMPARED_BYTES_PER_S
         limit_s += self._setup.policy.warmup_us * 1e-6
         if talk.fresh:
@@ -224,7 +224,7 @@ class Succession:
             limit_s = max(limit_s, _USER_S)
         return talk.ask(self.roster.request(verb, described), limit_s)
 
-    def _taught(self, talk: Conversation) -> Death | None:
+    def _taught(self, talk: ChildSession) -> ChildCrash | None:
         """Opens a child and teaches it what is known; how it died of that, if it did."""
         opening = {"do": "open", "path": sys.path, "parcel": self._parcel.to_json()}
         death = talk.open({**opening, **self._settings}, self._parcel.nbytes / _COPY_BYTES_PER_S)
@@ -235,13 +235,13 @@ class Succession:
             described = self.roster.describe(number)
             if not isinstance(described, Failure):
                 answer = self._asked(talk, verb, [described])
-                if isinstance(answer, Death):
+                if isinstance(answer, ChildCrash):
                     return answer
         return None
 
-    def _started(self) -> Conversation:
+    def _started(self) -> ChildSession:
         variables = environment(self._index)
-        return Conversation(Started(self.command, variables, (self._parcel.file,)))
+        return ChildSession(Started(self.command, variables, (self._parcel.file,)))
 
 
 def environment(index: int | None) -> Mapping[str, str]:

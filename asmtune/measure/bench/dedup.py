@@ -31,7 +31,7 @@ _LAUNCH: Final = (
 Key = tuple[str, object]
 
 
-class Distinct:
+class DedupBench:
     """A bench that hands another one each distinct binary once.
 
     What that one finds holds for every config of the same binary, also in later

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from asmtune.base.errors import MeasureError
-from asmtune.compile.load import Binary, Launch, launch_of
+from asmtune.compile.load import Binary, LoadedLaunch, launch_of
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
@@ -16,7 +16,7 @@ from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 
 
-class Machine(Protocol):
+class BenchGpu(Protocol):
     """A GPU in whose process a bench runs."""
 
     @property
@@ -30,7 +30,7 @@ class Machine(Protocol):
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
-    ) -> Launch:
+    ) -> LoadedLaunch:
         """A launch of a binary on arguments in this process."""
         ...
 
@@ -63,7 +63,7 @@ class CudaMachine:
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
-    ) -> Launch:
+    ) -> LoadedLaunch:
         """Triton's own launcher; the GPU loads the binary at the first launch."""
         return launch_of(binary, values, pre_hook)
 
@@ -102,7 +102,7 @@ class DeviceLostError(MeasureError):
         )
 
 
-class Survival:
+class DeviceLossCheck:
     """Tells an error that costs one config from one that breaks the context.
 
     A context for code that runs `configs`.
@@ -111,7 +111,7 @@ class Survival:
         DeviceLostError: instead of the error, where nothing can run any more.
     """
 
-    def __init__(self, machine: Machine, configs: Sequence[Config]) -> None:
+    def __init__(self, machine: BenchGpu, configs: Sequence[Config]) -> None:
         self._machine = machine
         self._configs = configs
 
@@ -144,7 +144,7 @@ class WatchedClock:
     """
 
     def __init__(
-        self, clock: Clock, machine: Machine, announce: Callable[[Config], None] | None = None
+        self, clock: Clock, machine: BenchGpu, announce: Callable[[Config], None] | None = None
     ) -> None:
         self._clock = clock
         self._machine = machine
@@ -156,7 +156,7 @@ class WatchedClock:
             self._announce(subject.config)
         failure = self._clock.warm_up(subject)
         if failure is not None:
-            Survival(self._machine, [subject.config]).confirm(failure.detail)
+            DeviceLossCheck(self._machine, [subject.config]).confirm(failure.detail)
         return failure
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
@@ -170,5 +170,5 @@ class WatchedClock:
         return samples
 
     def _sampled(self, subjects: Sequence[Subject]) -> list[float]:
-        with Survival(self._machine, [subject.config for subject in subjects]):
+        with DeviceLossCheck(self._machine, [subject.config for subject in subjects]):
             return self._clock.round(subjects)

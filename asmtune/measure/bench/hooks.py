@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from asmtune.core.failures import required
 
 if TYPE_CHECKING:
-    from asmtune.compile.load import Launch
+    from asmtune.compile.load import LoadedLaunch
 
 PreHook = Callable[..., Any]
 """Called as `pre_hook(kwargs)` before a launch, and once as `pre_hook(kwargs, reset_only=True)`."""
@@ -44,7 +44,7 @@ class TunerHooks:
         if pre is not None:
             required("pre_hook(reset_only=True)", lambda: pre(values, reset_only=True))
 
-    def around(self, launch: Launch, values: dict[str, Any]) -> Launch:
+    def around(self, launch: LoadedLaunch, values: dict[str, Any]) -> LoadedLaunch:
         """A launch with the hooks around it.
 
         Args:

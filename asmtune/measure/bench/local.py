@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from asmtune.compile.load import Binary, Launch, launch_values
+from asmtune.compile.load import Binary, LoadedLaunch, launch_values
 from asmtune.compile.lower import HOOKS
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.measure.bench.gpu import CudaMachine, DeviceLostError, Machine
-from asmtune.measure.bench.trials import Candidate, trials_on
-from asmtune.measure.checks.checker import Rehearsal
+from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError
+from asmtune.measure.bench.trials import LoadableConfig, trials_on
+from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.timing.scratch_memory import allocating
 
 T = TypeVar("T")
@@ -31,11 +31,11 @@ class LocalBench:
         MeasureError: there is no GPU.
     """
 
-    def __init__(self, setup: BenchSetup, machine: Machine | None = None) -> None:
+    def __init__(self, setup: BenchSetup, machine: BenchGpu | None = None) -> None:
         self._machine = CudaMachine() if machine is None else machine
         self._lowering = setup.lowering
         arguments = setup.lowering.problem.arguments
-        self._rehearsal = Rehearsal(arguments, setup.effects, setup.checks)
+        self._rehearsal = OutputChecker(arguments, setup.effects, setup.checks)
         self._trials = trials_on(self._machine, self._rehearsal, setup.plan)
         self._hooks = setup.hooks
         self._lost: DeviceLostError | None = None
@@ -99,10 +99,10 @@ class LocalBench:
             self._lost = error
             raise
 
-    def _candidate(self, entrant: Entrant) -> Candidate:
+    def _candidate(self, entrant: Entrant) -> LoadableConfig:
         config = entrant.config
 
-        def load() -> Launch | Failure:
+        def load() -> LoadedLaunch | Failure:
             binary = Binary.of(self._lowering, config, entrant.artifact)
             if isinstance(binary, Failure):
                 return binary
@@ -110,4 +110,4 @@ class LocalBench:
             launch = self._machine.launch(binary, values, config.pre_hook)
             return self._hooks.around(launch, values)
 
-        return Candidate(config, load)
+        return LoadableConfig(config, load)

@@ -23,8 +23,8 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.argument_codec import Packing, describe_all, restore
 from asmtune.measure.bench.base import BenchSetup, TimingPlan
 from asmtune.measure.bench.hooks import TunerHooks
-from asmtune.measure.checks.checker import CheckOptions
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")

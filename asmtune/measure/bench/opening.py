@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from asmtune.base.errors import InputError
 from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.child_bench import ChildBench
-from asmtune.measure.bench.dedup import Distinct
+from asmtune.measure.bench.dedup import DedupBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.bench.team import Team
 
@@ -37,4 +37,4 @@ def open_bench(
         bench = ChildBench(setup, None if devices is None else devices[0])
     else:
         bench = LocalBench(setup)
-    return Distinct(setup.lowering.problem, bench)
+    return DedupBench(setup.lowering.problem, bench)

@@ -145,7 +145,7 @@ _PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Death:
+class ChildCrash:
     """How a child ended.
 
     Attributes:
@@ -157,7 +157,7 @@ class Death:
     failure: Failure
 
 
-class Conversation:
+class ChildSession:
     """Asks one child, until it dies.
 
     Attributes:
@@ -173,7 +173,7 @@ class Conversation:
         self.fresh = True
         self._child = Child(how)
 
-    def open(self, opening: Mapping[str, Any], copy_s: float) -> Death | None:
+    def open(self, opening: Mapping[str, Any], copy_s: float) -> ChildCrash | None:
         """Gives the child what it times; how it died, if it did.
 
         Args:
@@ -185,14 +185,14 @@ class Conversation:
             MeasureError: it finds no GPU, or no room on it.
         """
         answer = self._answer(None, _START_S)
-        if not isinstance(answer, Death):
+        if not isinstance(answer, ChildCrash):
             answer = self.ask(opening, _START_S + copy_s)
-        if isinstance(answer, Death):
+        if isinstance(answer, ChildCrash):
             return answer
         self.device = answer["device"]
         return None
 
-    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | Death:
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | ChildCrash:
         """The answer to a request, or how the child died of it.
 
         Args:
@@ -208,7 +208,7 @@ class Conversation:
         except ChildGoneError:
             return self._gone(None)
         answer = self._answer(None, limit_s)
-        if isinstance(answer, Death):
+        if isinstance(answer, ChildCrash):
             return answer
         if "refused" in answer:
             kind = InputError if answer["input"] else MeasureError
@@ -225,23 +225,23 @@ class Conversation:
         """Ends the child and gives its pipes back."""
         self._child.kill()
 
-    def _answer(self, running: int | None, limit_s: float) -> dict[str, Any] | Death:
+    def _answer(self, running: int | None, limit_s: float) -> dict[str, Any] | ChildCrash:
         while True:
             try:
                 message = self._child.receive(limit_s)
             except TimeoutError:
                 self._child.kill()
                 detail = f"no end after {limit_s:.3g} s: the process that timed it was ended"
-                return Death(running, Failure("launch", "timeout", detail))
+                return ChildCrash(running, Failure("launch", "timeout", detail))
             except ChildGoneError:
                 return self._gone(running)
             if "lost" in message:
                 self._child.kill()
-                return Death(message["lost"], Failure("launch", "fault", message["detail"]))
+                return ChildCrash(message["lost"], Failure("launch", "fault", message["detail"]))
             if "running" not in message:
                 return message
             running = message["running"]
 
-    def _gone(self, running: int | None) -> Death:
+    def _gone(self, running: int | None) -> ChildCrash:
         detail = f"the process that timed it {self._child.kill(_PATIENCE_S)}"
-        return Death(running, Failure("launch", "crash", detail))
+        return ChildCrash(running, Failure("launch", "crash", detail))

@@ -13,12 +13,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.errors import MeasureError
-from asmtune.measure.bench.argument_codec import Memory, Packing, Region, describe_all, restore
+from asmtune.measure.bench.argument_codec import (
+    Packing,
+    SharedRegion,
+    StorageRange,
+    describe_all,
+    restore,
+)
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
 
 
-class Parcel:
+class SharedArguments:
     """Arguments as they are now, ready for any number of children.
 
     Attributes:
@@ -87,7 +93,7 @@ class Parcel:
 class _Placed:
     """A region of this process's memory, and where in the file its bytes lie."""
 
-    region: Region
+    region: StorageRange
     device: str
     at: int = 0
 
@@ -154,7 +160,7 @@ def unpack(parcel: Mapping[str, Any]) -> dict[str, Any]:
     return {name: restore(value, memory) for name, value in parcel["described"].items()}
 
 
-def _place(region: Mapping[str, Any], source: Any) -> Memory:
+def _place(region: Mapping[str, Any], source: Any) -> SharedRegion:
     """Copies a region to where addresses are what they were, modulo the alignment."""
     import torch
 
@@ -163,4 +169,4 @@ def _place(region: Mapping[str, Any], source: Any) -> Memory:
     lead = (region["first"] - buffer.data_ptr()) % _ALIGNMENT
     held = source[region["at"] : region["at"] + region["bytes"]]
     buffer[lead : lead + region["bytes"]].copy_(held)
-    return Memory(buffer, lead - region["first"])
+    return SharedRegion(buffer, lead - region["first"])

@@ -6,27 +6,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from asmtune.compile.load import Launch
+from asmtune.compile.load import LoadedLaunch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.base import Outcome, TimingPlan
-from asmtune.measure.bench.gpu import Machine, Survival, WatchedClock
-from asmtune.measure.bench.user_timer import GivenClock
-from asmtune.measure.checks.checker import Rehearsal
+from asmtune.measure.bench.gpu import BenchGpu, DeviceLossCheck, WatchedClock
+from asmtune.measure.bench.user_timer import UserTimer
+from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.timing.clock import Subject
 from asmtune.measure.timing.race import Race
 
 
 @dataclass(frozen=True)
-class Candidate:
+class LoadableConfig:
     """A config that can be loaded in this process."""
 
     config: Config
-    load: Callable[[], Launch | Failure]
+    load: Callable[[], LoadedLaunch | Failure]
 
 
-class Contest(Protocol):
+class Timer(Protocol):
     """What times subjects: a race, or the user's function."""
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
@@ -53,9 +53,9 @@ class Trials:
 
     def __init__(
         self,
-        machine: Machine,
-        rehearsal: Rehearsal,
-        contest: Contest,
+        machine: BenchGpu,
+        rehearsal: OutputChecker,
+        contest: Timer,
         announce: Callable[[Config], None] | None = None,
     ) -> None:
         self.reference: Config | None = None
@@ -72,13 +72,13 @@ class Trials:
         """What a reader must know of how outputs were checked."""
         return (*self._notes, *self._rehearsal.notes)
 
-    def begin(self, default: Candidate) -> Outcome:
+    def begin(self, default: LoadableConfig) -> Outcome:
         """Makes the default's output the reference, and times it."""
         self._default = default.config
         (outcome,) = self.trial([default])
         return outcome
 
-    def trial(self, candidates: Sequence[Candidate]) -> list[Outcome]:
+    def trial(self, candidates: Sequence[LoadableConfig]) -> list[Outcome]:
         """Checks and races candidates; outcomes in their order.
 
         Raises:
@@ -86,7 +86,7 @@ class Trials:
         """
         return self._contest(candidates, self._contest_by.trial)
 
-    def final(self, candidates: Sequence[Candidate]) -> list[Outcome]:
+    def final(self, candidates: Sequence[LoadableConfig]) -> list[Outcome]:
         """Times candidates afresh, interleaved; outcomes in their order.
 
         Raises:
@@ -94,7 +94,7 @@ class Trials:
         """
         return self._contest(candidates, self._contest_by.final)
 
-    def energy(self, candidate: Candidate) -> float | None:
+    def energy(self, candidate: LoadableConfig) -> float | None:
         """Millijoules of one launch; None where there is no meter, or the candidate fails.
 
         Raises:
@@ -105,13 +105,13 @@ class Trials:
             return None
         found = guarded("launch", lambda: self._machine.energy(subject))
         if isinstance(found, Failure):
-            Survival(self._machine, [candidate.config]).confirm(found.detail)
+            DeviceLossCheck(self._machine, [candidate.config]).confirm(found.detail)
             return None
         return found
 
     def _contest(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[LoadableConfig],
         timed: Callable[[Sequence[Subject]], list[Outcome]],
     ) -> list[Outcome]:
         ready = [self._subject(candidate) for candidate in candidates]
@@ -121,7 +121,7 @@ class Trials:
             for candidate, made in zip(candidates, ready, strict=True)
         ]
 
-    def _subject(self, candidate: Candidate) -> Subject | Failure:
+    def _subject(self, candidate: LoadableConfig) -> Subject | Failure:
         """A candidate ready for the clock, if what it computes is right."""
         config = candidate.config
         if self._announce is not None:
@@ -131,7 +131,7 @@ class Trials:
             return launch
         failure = None if config in self._checked else self._examined(config, launch)
         if failure is not None:
-            Survival(self._machine, [config]).confirm(failure.detail)
+            DeviceLossCheck(self._machine, [config]).confirm(failure.detail)
             return failure
         self._checked.add(config)
 
@@ -141,7 +141,7 @@ class Trials:
 
         return Subject(config, launch.run, prepare, launch.finish, always=config == self._default)
 
-    def _examined(self, config: Config, launch: Launch) -> Failure | None:
+    def _examined(self, config: Config, launch: LoadedLaunch) -> Failure | None:
         """Why a config's output does not count; the first that has one is the reference."""
 
         def run() -> None:
@@ -160,14 +160,14 @@ class Trials:
 
 
 def trials_on(
-    machine: Machine,
-    rehearsal: Rehearsal,
+    machine: BenchGpu,
+    rehearsal: OutputChecker,
     plan: TimingPlan,
     announce: Callable[[Config], None] | None = None,
 ) -> Trials:
     """Trials on a device, timed by the user's function or in a race of their own."""
     if plan.do_bench is not None:
-        given = GivenClock(plan.do_bench, machine, announce)
+        given = UserTimer(plan.do_bench, machine, announce)
         return Trials(machine, rehearsal, given, announce)
     clock = WatchedClock(machine.clock(plan.policy), machine, announce)
     race = Race(clock, plan.policy, plan.seed)

@@ -11,9 +11,9 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
-from asmtune.measure.bench.gpu import Machine, Survival
+from asmtune.measure.bench.gpu import BenchGpu, DeviceLossCheck
 from asmtune.measure.timing.clock import Subject
-from asmtune.measure.timing.switch_interval import brisk_threads
+from asmtune.measure.timing.switch_interval import short_switch_interval
 
 DoBench = Callable[..., Any]
 """Called as `do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))`; gives milliseconds: the median,
@@ -24,7 +24,7 @@ _US: Final = 1e3
 _FORM: Final = "expected milliseconds above 0: [median, p20, p80] or one number"
 
 
-class GivenClock:
+class UserTimer:
     """Times subjects one after another by the user's function; in place of a race.
 
     What it is given to call does all that is done around a launch: puts back what the kernel
@@ -39,7 +39,7 @@ class GivenClock:
     def __init__(
         self,
         do_bench: DoBench,
-        machine: Machine,
+        machine: BenchGpu,
         announce: Callable[[Config], None] | None = None,
     ) -> None:
         self._do_bench = do_bench
@@ -76,10 +76,10 @@ class GivenClock:
             subject.run()
             subject.finish()
 
-        with brisk_threads():
+        with short_switch_interval():
             found = guarded("launch", lambda: self._do_bench(kernel_call, quantiles=QUANTILES))
         if isinstance(found, Failure):
-            Survival(self._machine, [subject.config]).confirm(found.detail)
+            DeviceLossCheck(self._machine, [subject.config]).confirm(found.detail)
             if not calls:
                 said = found.detail.strip().splitlines()[0]
                 raise InputError(f"do_bench failed before it launched anything: {said}")

@@ -11,20 +11,20 @@ from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.compare import fill_poison, tolerance_of
 from asmtune.measure.checks.effects import Effects
-from asmtune.measure.checks.expected import Expectation
+from asmtune.measure.checks.expected import ExpectedOutputs
 from asmtune.measure.checks.reference import ask
 from asmtune.measure.checks.regions import Copy, regions_of, settle
 from asmtune.measure.checks.roles import CheckOptions, Roles, check_names
 from asmtune.measure.checks.tensors import Slot, slots_of
 
-__all__ = ["CheckOptions", "Rehearsal"]
+__all__ = ["CheckOptions", "OutputChecker"]
 
 
 def _nothing() -> None:
     """What comes after a launch where nothing does."""
 
 
-class Rehearsal:
+class OutputChecker:
     """Holds the arguments' contents while configs run on them.
 
     Only memory that a config may write is copied: once for what it holds, once for what the
@@ -56,7 +56,7 @@ class Rehearsal:
             copy for copy in self._saved if copy in self._kept or copy.region.has_gaps
         ]
         self._on_host = any(slot.device.type == "cpu" for slot in roles.written)
-        self._expectation: Expectation | None = None
+        self._expectation: ExpectedOutputs | None = None
         self._notes = list(_out_of_reach(effects, strange))
         self._note_copies(self._saved)
 
@@ -146,7 +146,7 @@ class Rehearsal:
                 "make them anew, in a new process if the GPU faulted"
             )
 
-    def __enter__(self) -> Rehearsal:
+    def __enter__(self) -> OutputChecker:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -179,9 +179,9 @@ class Rehearsal:
         for slot in self._roles.zeroed:
             slot.view().zero_()
 
-    def _learn(self) -> Expectation:
+    def _learn(self) -> ExpectedOutputs:
         roles = self._roles
-        return Expectation(self._saved, roles, self._tolerance)
+        return ExpectedOutputs(self._saved, roles, self._tolerance)
 
     def _compared(self) -> Failure | None:
         """How the arguments differ from what is expected of them."""

@@ -17,7 +17,7 @@ _RUNS_APART: Final = 4.0
 _STRETCH: Final = 1 << 26  # bytes compared together between the elements of views
 
 
-class Expectation:
+class ExpectedOutputs:
     """What the written arguments hold right after the default config ran.
 
     Args:

@@ -13,7 +13,7 @@ _HEADROOM: Final = 1 << 30  # bytes of the device left free for kernels' and che
 
 
 @dataclass(eq=False)
-class Region:
+class SharedStorage:
     """A range of one storage that slots share, the gaps between their elements included.
 
     Attributes:
@@ -42,15 +42,15 @@ class Region:
         return not any(slot.elements * slot.dtype.itemsize == length for slot in self.slots)
 
 
-def regions_of(slots: Iterable[Slot]) -> list[Region]:
+def regions_of(slots: Iterable[Slot]) -> list[SharedStorage]:
     """The least ranges that cover all slots, those that meet made one."""
-    found: list[Region] = []
+    found: list[SharedStorage] = []
     ordered = sorted(slots, key=lambda slot: (slot.storage.data_ptr(), slot.start))
     for slot in ordered:
         last = found[-1] if found else None
         same = last is not None and last.storage.data_ptr() == slot.storage.data_ptr()
         if last is None or not same or slot.start >= last.stop:
-            last = Region(slot.storage, slot.device, slot.start, slot.stop)
+            last = SharedStorage(slot.storage, slot.device, slot.start, slot.stop)
             found.append(last)
         if slot.storage.nbytes() > last.storage.nbytes():
             last.storage = slot.storage  # the same memory, of which this one knows more
@@ -68,7 +68,7 @@ class Copy:
         on_host: whether they are kept in the host's memory for want of room.
     """
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: SharedStorage) -> None:
 
         self.region = region
         # Slots keep their alignment, whatever is the region's first byte.

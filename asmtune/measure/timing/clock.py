@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.timing.cuda import CudaDevice, Device, Mark
+from asmtune.measure.timing.cuda import CudaDevice, Device, TimingEvent
 from asmtune.measure.timing.nvml import read_clocks
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.measure.timing.switch_interval import brisk_threads
+from asmtune.measure.timing.switch_interval import short_switch_interval
 
 _RETAKES: Final = 3
 _BATCH: Final = 64
@@ -35,7 +35,7 @@ class Graph:
     """
 
     replay: Callable[[], None]
-    marks: tuple[Mark, Mark, Mark]
+    marks: tuple[TimingEvent, TimingEvent, TimingEvent]
 
 
 @dataclass(eq=False)
@@ -133,7 +133,7 @@ class GpuClock:
         A late sample is taken again after the others of its batch of 64.
         """
         take = self._replays if self._policy.mode == "graph" else self._launches
-        with brisk_threads():
+        with short_switch_interval():
             self._wake()
             samples = [
                 sample
@@ -211,7 +211,7 @@ class GpuClock:
 
     def _capture(self, subject: Subject) -> Graph:
         """What is done around each launch, several times; then again, each with its launch."""
-        device, marks = self._device, list[Mark]()
+        device, marks = self._device, list[TimingEvent]()
 
         def body() -> None:
             marks.append(device.mark(captured=True))

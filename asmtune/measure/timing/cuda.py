@@ -12,7 +12,7 @@ from asmtune.base.errors import MeasureError
 _CYCLES_PER_US: Final = 3000
 
 
-class Mark(Protocol):
+class TimingEvent(Protocol):
     """A point in the GPU's queue; `torch.cuda.Event` is one."""
 
     def query(self) -> bool:
@@ -31,7 +31,7 @@ class Device(Protocol):
         """The host's clock, in microseconds."""
         ...
 
-    def mark(self, *, captured: bool = False) -> Mark:
+    def mark(self, *, captured: bool = False) -> TimingEvent:
         """Queues a mark; `captured` where it belongs to a graph under capture."""
         ...
 
@@ -82,7 +82,7 @@ class CudaDevice:
         """The host's clock, in microseconds."""
         return time.perf_counter() * 1e6
 
-    def mark(self, *, captured: bool = False) -> Mark:
+    def mark(self, *, captured: bool = False) -> TimingEvent:
         """An event, recorded; an external one becomes a node of the graph."""
         event: Any = self._cuda.Event(enable_timing=True, external=captured)  # type: ignore[no-untyped-call]
         event.record()

@@ -16,7 +16,7 @@ _usual_interval_s = 0.0
 
 
 @contextmanager
-def brisk_threads() -> Iterator[None]:
+def short_switch_interval() -> Iterator[None]:
     """Python's threads take turns every 20 us meanwhile, not every 5 ms.
 
     Each call into CUDA gives up the interpreter; where another thread is busy, it

@@ -13,14 +13,20 @@ from asmtune.ir.asm.counts import Counts
 from asmtune.ir.asm.memory import Direction, Space
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.launch import LaunchReading
-from asmtune.predict.features.registry import FEATURES, Reading, register, register_launch, schema
+from asmtune.predict.features.registry import (
+    FEATURES,
+    ConfigReading,
+    register,
+    register_launch,
+    schema,
+)
 
 # Complete once this module is imported: take them from here.
 __all__ = ["FEATURES", "schema"]
 
 
 def _launch() -> None:
-    def option(name: str, default: float = 0.0) -> Callable[[Reading], float]:
+    def option(name: str, default: float = 0.0) -> Callable[[ConfigReading], float]:
         return lambda r: float(r.artifact.metadata.get(name) or default)
 
     group = "launch"
@@ -109,7 +115,7 @@ def _text() -> None:
         "ret": "ret",
     }
 
-    def occurrences(mnemonic: str) -> Callable[[Reading], float]:
+    def occurrences(mnemonic: str) -> Callable[[ConfigReading], float]:
         return lambda r: r.text[mnemonic]
 
     for name, mnemonic in names.items():
@@ -121,13 +127,13 @@ def _instructions() -> None:
     def every(counts: Counts) -> float:
         return sum(counts.instructions.values())
 
-    def in_loops(kind: OpClass) -> Callable[[Reading], float]:
+    def in_loops(kind: OpClass) -> Callable[[ConfigReading], float]:
         return lambda r: sum(n for d, n in r.counts.by_class.get(kind, {}).items() if d)
 
-    def total(kind: OpClass) -> Callable[[Reading], float]:
+    def total(kind: OpClass) -> Callable[[ConfigReading], float]:
         return lambda r: r.counts.total(kind)
 
-    def hot(kind: OpClass) -> Callable[[Reading], float]:
+    def hot(kind: OpClass) -> Callable[[ConfigReading], float]:
         return lambda r: r.hot.total(kind)
 
     group = "instructions"
@@ -146,11 +152,11 @@ def _instructions() -> None:
         register(f"{kind}_hot", "1", group, f"Of these, in the hot loop ({word}).", hot(kind))
 
 
-def _loops(reading: Reading) -> float:
+def _loops(reading: ConfigReading) -> float:
     return sum(loop.role == "work" for loop in reading.program.loops)
 
 
-def _depth(reading: Reading) -> float:
+def _depth(reading: ConfigReading) -> float:
     return max(reading.program.block_depths, default=0)
 
 
@@ -158,7 +164,7 @@ def _work() -> None:
     def flops(counts: Counts) -> float:
         return sum(sum(depths.values()) for depths in counts.cta_flops.values())
 
-    def moved(space: Space, direction: Direction) -> Callable[[Reading], float]:
+    def moved(space: Space, direction: Direction) -> Callable[[ConfigReading], float]:
         return lambda r: sum(r.hot.thread_bytes.get((space, direction), {}).values())
 
     group = "work"

@@ -18,7 +18,7 @@ from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE, tensor_rate
 from asmtune.ir.asm.memory import access
 from asmtune.ir.asm.nvptx import OpClass, classify
 from asmtune.ir.asm.partitions import block_threads
-from asmtune.ir.asm.program import Program
+from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.tensor import tensor_ops
 from asmtune.predict.features.steps import (
     ACCESSES,
@@ -27,7 +27,7 @@ from asmtune.predict.features.steps import (
     LINKED,
     PRODUCT_LATENCY,
     Action,
-    Step,
+    InstructionStep,
     steps_of,
 )
 
@@ -56,7 +56,7 @@ class _Walk:
         self.bulks: list[float] = []
         self.bulk = _NEVER
 
-    def trip(self, steps: Sequence[Step]) -> float:
+    def trip(self, steps: Sequence[InstructionStep]) -> float:
         """Walks once; returns when the last instruction starts."""
         self.bulk = _NEVER
         ready, last = self.ready, self.last
@@ -80,7 +80,7 @@ class _Walk:
         self.floor = self.last = last
         return last
 
-    def _take(self, step: Step, start: float) -> tuple[float, float]:
+    def _take(self, step: InstructionStep, start: float) -> tuple[float, float]:
         """When a step that is no plain arithmetic starts, and when its result is there."""
         action = step.action
         if action in ACCESSES:
@@ -106,7 +106,7 @@ class _Walk:
             self.floor = start
         return start, start
 
-    def _access(self, step: Step, start: float) -> tuple[float, float]:
+    def _access(self, step: InstructionStep, start: float) -> tuple[float, float]:
         action = step.action
         start = max(start, self.memory)
         self.issued = max(self.issued, start)
@@ -134,7 +134,7 @@ class _Walk:
         return latest
 
 
-def chain_cycles(steps: Sequence[Step], warps: int, stages: int, repeats: bool) -> float:
+def chain_cycles(steps: Sequence[InstructionStep], warps: int, stages: int, repeats: bool) -> float:
     """Cycles of one pass over a stretch by one warp, the SM being its own.
 
     Args:
@@ -153,7 +153,7 @@ def chain_cycles(steps: Sequence[Step], warps: int, stages: int, repeats: bool) 
 
 
 def program_chains(
-    program: Program, target: Target, warps: int, stages: int
+    program: AsmFunction, target: Target, warps: int, stages: int
 ) -> dict[int | None, float]:
     """Cycles of one pass over each loop's own code, by position; None for what is outside all.
 
@@ -181,7 +181,7 @@ def program_chains(
     }
 
 
-def _busy(program: Program, target: Target) -> dict[int, float]:
+def _busy(program: AsmFunction, target: Target) -> dict[int, float]:
     """Cycles of the tensor cores, or of the way to L2, that all warps of a program take."""
     threads = block_threads(program)
     found: dict[int, float] = {}

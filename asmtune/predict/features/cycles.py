@@ -17,7 +17,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.rates import tensor_rate
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.work import Work
-from asmtune.predict.features.execution import Run
+from asmtune.predict.features.execution import SegmentRun
 from asmtune.predict.features.locality import Locality
 from asmtune.predict.features.profile import Profile, Segment, Traffic
 
@@ -71,7 +71,9 @@ class Cycles:
     longest: float
 
 
-def program_cycles(profile: Profile, runs: Sequence[Run], work: Work, target: Target) -> Cycles:
+def program_cycles(
+    profile: Profile, runs: Sequence[SegmentRun], work: Work, target: Target
+) -> Cycles:
     """Demands of one program of a launch.
 
     Args:
@@ -97,7 +99,7 @@ class _Sums:
         self.flops = self.instructions = self.special = self.barriers = 0.0
         self.shared = self.l2_bytes = lines.unseen_bytes
 
-    def add(self, segment: Segment, run: Run) -> None:
+    def add(self, segment: Segment, run: SegmentRun) -> None:
         """Counts one segment, as often as it runs."""
         times = run.times
         issued = sum(n for kind, n in segment.classes.items() if kind not in _NOT_ISSUED)

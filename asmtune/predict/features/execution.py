@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.ir.ttir.work import Access, DotWork, LoopWork, Work
+from asmtune.ir.ttir.work import DotWork, LoopWork, MemoryAccess, Work
 from asmtune.predict.features.profile import Profile, Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SegmentRun:
     """How one program runs a segment.
 
     Attributes:
@@ -32,7 +32,7 @@ class Run:
     stages: int
 
 
-def executions(profile: Profile, work: Work) -> tuple[Run, ...]:
+def executions(profile: Profile, work: Work) -> tuple[SegmentRun, ...]:
     """How one program runs each segment of a profile."""
     matched = match_loops(profile.segments, work)
     times = _times(profile, work, matched)
@@ -41,7 +41,7 @@ def executions(profile: Profile, work: Work) -> tuple[Run, ...]:
         for loop in matched
     ]
     longest = [n * _stretch(loop, work) for n, loop in zip(times, matched, strict=True)]
-    return tuple(map(Run, times, longest, stages))
+    return tuple(map(SegmentRun, times, longest, stages))
 
 
 def _stretch(loop: LoopWork | None, work: Work) -> float:
@@ -196,7 +196,7 @@ def _share(segment: Segment, own: frozenset[int]) -> float:
 def _lines_of(work: Work) -> list[frozenset[int]]:
     """Source lines of what each loop does itself: its accesses, products and header."""
     found: list[set[int]] = [set() for _ in work.loops]
-    parts: tuple[Access | DotWork, ...] = (*work.accesses, *work.dots)
+    parts: tuple[MemoryAccess | DotWork, ...] = (*work.accesses, *work.dots)
     for part in parts:
         if part.loop is not None and part.line:
             found[part.loop].add(part.line)

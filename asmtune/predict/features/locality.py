@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from asmtune.core.hardware.model import Target
-from asmtune.ir.ttir.work import Access, Work
-from asmtune.predict.features.execution import Run
+from asmtune.ir.ttir.work import MemoryAccess, Work
+from asmtune.predict.features.execution import SegmentRun
 from asmtune.predict.features.profile import Profile
 
 
@@ -34,7 +34,9 @@ class Locality:
     unseen_bytes: float
 
     @classmethod
-    def of(cls, profile: Profile, runs: Sequence[Run], work: Work, target: Target) -> Locality:
+    def of(
+        cls, profile: Profile, runs: Sequence[SegmentRun], work: Work, target: Target
+    ) -> Locality:
         """Of a program's launch."""
         threads = profile.num_warps * target.warp_size
         found: dict[int, float] = {}
@@ -96,7 +98,7 @@ def _hits(profile: Profile, work: Work, target: Target) -> dict[int, float]:
     fits = max(1.0, profile.static["programs_per_sm"])
     resident = min(fits, math.ceil(work.programs / target.sms))
     capacity = target.shared_bytes_per_sm - resident * profile.static["shared_bytes"]
-    reads: dict[int, list[Access]] = {}
+    reads: dict[int, list[MemoryAccess]] = {}
     for item in work.accesses:
         if item.kind == "read" and len(item.arguments) == 1 and not item.foreign:
             reads.setdefault(item.arguments[0], []).append(item)

@@ -14,7 +14,7 @@ from typing import Final
 from asmtune.ir.asm.memory import access, expected_bytes
 from asmtune.ir.asm.nvptx import OpClass, classify
 from asmtune.ir.asm.partitions import block_threads
-from asmtune.ir.asm.program import Program
+from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.tensor import TensorOp, tensor_ops
 
 ROW_BYTES: Final = 32
@@ -90,7 +90,7 @@ class Profile:
     static: Mapping[str, float]
 
 
-def segments(program: Program, chains: Mapping[int | None, float]) -> tuple[Segment, ...]:
+def segments(program: AsmFunction, chains: Mapping[int | None, float]) -> tuple[Segment, ...]:
     """Cuts a kernel into segments.
 
     Args:
@@ -116,7 +116,7 @@ def segments(program: Program, chains: Mapping[int | None, float]) -> tuple[Segm
 
 
 def _segment(
-    program: Program,
+    program: AsmFunction,
     blocks: Iterable[int],
     place: tuple[int, bool, int] | None,
     ops: Mapping[int, TensorOp],

@@ -12,11 +12,10 @@ from asmtune.ir.asm.counts import count, hottest_loop, mnemonic_counts
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.ir.ttir.work import Work
-from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.chain import program_chains
 from asmtune.predict.features.launch import LaunchReading
 from asmtune.predict.features.profile import Profile, segments
-from asmtune.predict.features.registry import Reading
+from asmtune.predict.features.registry import FEATURES, ConfigReading
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,14 @@ class ProfileReader:
         chains = program_chains(reading.program, self.target, warps, stages)
         return Profile(segments(reading.program, chains), warps, stages, static)
 
-    def reading(self, artifact: Artifact) -> Reading:
+    def reading(self, artifact: Artifact) -> ConfigReading:
         """The parsed assembly that features are taken from."""
         resources = read_cubin(artifact.cubin)
         listing = parse_ptx(artifact.outputs["ptx"])
         program = listing.entry
         counts = count(program)
         loop = hottest_loop(program)
-        return Reading(
+        return ConfigReading(
             artifact=artifact,
             target=self.target,
             resources=resources,

@@ -17,12 +17,12 @@ from asmtune.core.occupancy import Occupancy
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.counts import Counts
 from asmtune.ir.asm.cubin import Resources
-from asmtune.ir.asm.program import Program
+from asmtune.ir.asm.program import AsmFunction
 from asmtune.predict.features.launch import LaunchReading
 
 
 @dataclass(frozen=True)
-class Reading:
+class ConfigReading:
     """All that is known of one compiled config, parsed once for all features.
 
     Attributes:
@@ -40,7 +40,7 @@ class Reading:
     target: Target
     resources: Resources
     occupancy: Occupancy
-    program: Program
+    program: AsmFunction
     counts: Counts
     hot: Counts
     text: dict[str, int]
@@ -60,7 +60,7 @@ class Feature:
         group: heading that listings put it under.
         meaning: one sentence.
         moment: whether it needs a launch, or the compiled config alone.
-        read: takes it from a `Reading` or a `LaunchReading`.
+        read: takes it from a `ConfigReading` or a `LaunchReading`.
     """
 
     name: str
@@ -76,7 +76,7 @@ FEATURES: Final[dict[str, Feature]] = {}
 
 
 def register(
-    name: str, unit: str, group: str, meaning: str, read: Callable[[Reading], float]
+    name: str, unit: str, group: str, meaning: str, read: Callable[[ConfigReading], float]
 ) -> None:
     """Adds a feature of the compiled config alone.
 

@@ -64,7 +64,7 @@ class Action(IntEnum):
     PRODUCT_WAIT = auto()
 
 
-class Step(NamedTuple):
+class InstructionStep(NamedTuple):
     """One instruction; a tuple, which is made in half of a frozen dataclass's time.
 
     Attributes:
@@ -84,7 +84,9 @@ class Step(NamedTuple):
     still: int = 0
 
 
-def steps_of(items: Iterable[Instruction], busy: Mapping[int, float]) -> tuple[Step, ...]:
+def steps_of(
+    items: Iterable[Instruction], busy: Mapping[int, float]
+) -> tuple[InstructionStep, ...]:
     """The steps of a stretch of code.
 
     Args:
@@ -99,7 +101,9 @@ def steps_of(items: Iterable[Instruction], busy: Mapping[int, float]) -> tuple[S
         action, latency = meaning
         read, written = registers(item)
         still = int(item.text) if action in _GROUP_WAITS and item.text.isdigit() else 0
-        made.append(Step(action, read, written, latency, busy.get(item.index, 0.0), still))
+        made.append(
+            InstructionStep(action, read, written, latency, busy.get(item.index, 0.0), still)
+        )
     return tuple(made)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Protocol
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
-from asmtune.compile.worker import Compiled
+from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -52,7 +52,7 @@ class NoProgress:
 Moment = Literal["sketch", "assembly"]
 """When a prediction is made: of what a compile has before LLVM, or of all of it."""
 
-Outcomes = MutableMapping[str, Compiled[Profile] | Failure]
+Outcomes = MutableMapping[str, CompiledConfig[Profile] | Failure]
 
 _TOLD: Final = {"sketch": "sketch", "assembly": "compile"}
 
@@ -131,7 +131,7 @@ class Front:
 
     def _outcomes(
         self, configs: Sequence[Config], moment: Moment, known: Outcomes
-    ) -> Generator[tuple[int, Compiled[Profile] | Failure], None, None]:
+    ) -> Generator[tuple[int, CompiledConfig[Profile] | Failure], None, None]:
         hooks = Hooks(self._reader(moment), self._judge.admit, known)
         made = sketch_configs if moment == "sketch" else compile_configs
         return made(self.lowering, configs, hooks, self.settings, self.workers)

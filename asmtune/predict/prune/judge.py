@@ -6,15 +6,15 @@ from collections.abc import MutableMapping
 from typing import Final
 
 from asmtune.base.errors import ParseError
-from asmtune.compile.lower import Request
-from asmtune.compile.worker import Compiled
+from asmtune.compile.lower import LowerRequest
+from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.ir.ttir.analysis import Call, Kernel
+from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
 from asmtune.ir.ttir.dots import Dot, find_dots
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.profile import Profile
@@ -47,7 +47,7 @@ class Judge:
         self._launches: dict[tuple[str, tuple[int, int, int]], Work] = {}
         self._tensor_bytes = problem.tensor_bytes
 
-    def admit(self, config: Config, request: Request) -> Failure | None:
+    def admit(self, config: Config, request: LowerRequest) -> Failure | None:
         """Applies the rules that need the IR, and weighs the launch."""
         if request.ttir not in self._dots:
             self._dots[request.ttir] = find_dots(request.ttir)
@@ -59,7 +59,7 @@ class Judge:
         return None
 
     def verdict(
-        self, config: Config, outcome: Compiled[Profile] | Failure, *, estimated: bool = False
+        self, config: Config, outcome: CompiledConfig[Profile] | Failure, *, estimated: bool = False
     ) -> Verdict:
         """What is known of a config once its compile, or if `estimated` its sketch, has ended."""
         if isinstance(outcome, Failure):
@@ -102,7 +102,7 @@ class Judge:
 
     def _analyse(self, config: Config, ttir: str, grid: tuple[int, int, int]) -> Work:
         kernels = self._kernels
-        call = Call(
+        call = LaunchArguments(
             arguments=self._problem.bind(config),
             grid=grid,
             tensor_bytes=self._tensor_bytes,

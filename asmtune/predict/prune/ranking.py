@@ -53,7 +53,7 @@ class Ranker:
 
 
 @dataclass(frozen=True)
-class Line:
+class RankedCut:
     """Verdicts best first, and where they are cut.
 
     Attributes:
@@ -78,7 +78,7 @@ class Line:
         return index < self.most or index in self.tied
 
 
-def line_up(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> Line:
+def line_up(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> RankedCut:
     """Scores what can run, and cuts.
 
     Raises:
@@ -96,7 +96,7 @@ def line_up(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> Li
     most = selection.ranks if selection else len(placed)
     near = NEAR_TIE if table_of(name, moment) else 0.0
     tied = _ties([verdict.config for verdict in placed], gaps, most, near)
-    return Line(placed, tuple(scores[index] for index in best_first), selection, tied)
+    return RankedCut(placed, tuple(scores[index] for index in best_first), selection, tied)
 
 
 def ranked(

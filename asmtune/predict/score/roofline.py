@@ -56,7 +56,7 @@ ADVICE: Final[Mapping[str, tuple[str, str]]] = {
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PredictedTime:
     """A predicted time.
 
     Attributes:
@@ -93,19 +93,19 @@ class Roofline:
         ]
 
 
-def predict(features: Features, target: Target) -> Prediction:
+def predict(features: Features, target: Target) -> PredictedTime:
     """Predicted time of one compiled config in one launch."""
     spent = _spent(features, target)
     inside, outside = spent.inside_us, spent.dram_us
     us = max(inside, outside) + OVERLAP_SHARE * min(inside, outside) + LAUNCH_US
     parts = _parts(features, target, spent.sm_us, spent.l2_us, spent.dram_us)
-    return Prediction(us, parts)
+    return PredictedTime(us, parts)
 
 
 def terms_us(features: Features, target: Target) -> dict[str, float]:
     """What each limit adds to the predicted time, by name; the sum is the prediction.
 
-    Unlike `Prediction.parts_us`, which a limit alone would take: here of what runs beside the
+    Unlike `PredictedTime.parts_us`, which a limit alone would take: here of what runs beside the
     longest only the share counts that it does not hide.
     """
     spent, units = _spent(features, target), _units(features, target)

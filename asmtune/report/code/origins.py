@@ -17,8 +17,8 @@ from typing import Final
 
 from asmtune.ir.asm.nvptx import OpClass, classify
 from asmtune.ir.asm.nvsass import classify_sass
-from asmtune.ir.asm.program import Program
-from asmtune.predict.features.execution import Run
+from asmtune.ir.asm.program import AsmFunction
+from asmtune.predict.features.execution import SegmentRun
 
 _KEPT: Final = (
     OpClass.TENSOR,
@@ -45,7 +45,7 @@ class Origin:
     times: float
 
 
-def origins(sass: Program, ptx: Program, runs: Sequence[Run]) -> tuple[Origin, ...]:
+def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> tuple[Origin, ...]:
     """For each loop of the SASS where it comes from.
 
     Args:
@@ -88,7 +88,7 @@ def _times(position: int, copies: dict[int, int], all_times: float, entries: flo
 class _Bodies:
     """What the loops of a program have of their own, without inner loops that work."""
 
-    def __init__(self, program: Program, class_of: Callable[[str], OpClass]) -> None:
+    def __init__(self, program: AsmFunction, class_of: Callable[[str], OpClass]) -> None:
         self.program = program
         self.lines: list[set[int]] = [set() for _ in program.loops]
         self.classes: list[Counter[OpClass]] = [Counter() for _ in program.loops]

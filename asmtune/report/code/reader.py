@@ -12,7 +12,7 @@ from asmtune.ir.asm.inlined import relocated
 from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.ir.asm.sass import parse_sass
 from asmtune.ir.ttir.work import Work
-from asmtune.predict.features.execution import Run, executions
+from asmtune.predict.features.execution import SegmentRun, executions
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.judge import Judge
 from asmtune.report.code.model import CodeView
@@ -59,7 +59,7 @@ class CodeReader:
         placed = relocated(listing, ptx)
         return sass_view(text, placed, ptx.entry, self.runs(config, artifact))
 
-    def runs(self, config: Config, artifact: Artifact) -> tuple[Run, ...]:
+    def runs(self, config: Config, artifact: Artifact) -> tuple[SegmentRun, ...]:
         """How often one program runs each segment of the PTX, as the features have it."""
         return executions(self._read(artifact), self._work(config, artifact))
 

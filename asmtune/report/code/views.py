@@ -13,13 +13,13 @@ from asmtune.ir.asm.flow import postorder
 from asmtune.ir.asm.groups import group_of
 from asmtune.ir.asm.nvptx import OpClass, classify
 from asmtune.ir.asm.nvsass import classify_sass
-from asmtune.ir.asm.program import Instruction, Listing, Loop, Program
-from asmtune.predict.features.execution import Run
+from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
+from asmtune.predict.features.execution import SegmentRun
 from asmtune.report.code.model import NO_SOURCES, ClassCount, CodeLine, CodeView, HotLoop, Language
 from asmtune.report.code.origins import origins
 
 
-def ptx_view(text: str, listing: Listing, runs: Sequence[Run]) -> CodeView:
+def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
     """PTX as a reader sees it.
 
     Args:
@@ -33,7 +33,9 @@ def ptx_view(text: str, listing: Listing, runs: Sequence[Run]) -> CodeView:
     return _view("PTX", text, listing, _Weights(entry, classify, times, hot))
 
 
-def sass_view(text: str, listing: Listing, ptx: Program, runs: Sequence[Run]) -> CodeView:
+def sass_view(
+    text: str, listing: Listing, ptx: AsmFunction, runs: Sequence[SegmentRun]
+) -> CodeView:
     """SASS as a reader sees it.
 
     Args:
@@ -59,7 +61,7 @@ class _Weights:
 
     def __init__(
         self,
-        entry: Program,
+        entry: AsmFunction,
         class_of: Callable[[str], OpClass],
         times: Sequence[float],
         hot: Loop | None,
@@ -139,7 +141,7 @@ def _line(
     number: int,
     text: str,
     item: Instruction,
-    program: Program,
+    program: AsmFunction,
     weights: _Weights,
     *,
     own: bool,

@@ -10,7 +10,7 @@ from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.explorer.code import CarriedCode
-from asmtune.report.explorer.timings import Launch, Timings
+from asmtune.report.explorer.timings import LaunchKey, Timings
 from asmtune.report.tables import worth
 
 OWN: Final = frozenset(
@@ -43,7 +43,7 @@ def page_model(
 def _measured(report: PruneReport, timings: Timings | None) -> Mapping[str, float]:
     if timings is None:
         return {}
-    return timings.of(Launch(report.kernel, report.shape, report.dtypes, report.target))
+    return timings.of(LaunchKey(report.kernel, report.shape, report.dtypes, report.target))
 
 
 def _labels(reports: Sequence[PruneReport]) -> list[str]:

@@ -15,11 +15,11 @@ from asmtune.report.cells import dtype_words, words
 from asmtune.store import interchange
 from asmtune.store.trace.folder import find_run, names_run
 from asmtune.store.trace.reader import read_trace
-from asmtune.store.trace.run import Run
+from asmtune.store.trace.run import TracedRun
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchKey:
     """What times are wanted of: a kernel on a shape, with its tensors' dtypes, on a target."""
 
     kernel: str
@@ -33,7 +33,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Timed:
+class KernelTimings:
     """Times of one kernel on one shape and device.
 
     Attributes:
@@ -50,7 +50,7 @@ class Timed:
     device: str
     times_us: Mapping[str, float]
 
-    def fits(self, launch: Launch) -> bool:
+    def fits(self, launch: LaunchKey) -> bool:
         """Whether it is of a launch's kernel, shape, dtypes and device.
 
         A key with buckets names no size, so that its times are nobody's.
@@ -83,13 +83,13 @@ class Timings:
     """
 
     source: str
-    parts: tuple[Timed, ...]
+    parts: tuple[KernelTimings, ...]
 
-    def of(self, launch: Launch) -> Mapping[str, float]:
+    def of(self, launch: LaunchKey) -> Mapping[str, float]:
         """Microseconds by config in words; empty where none were taken of the launch."""
         return next((part.times_us for part in self.parts if part.fits(launch)), {})
 
-    def check(self, launches: Sequence[Launch]) -> None:
+    def check(self, launches: Sequence[LaunchKey]) -> None:
         """Holds it to what is asked for, before any work.
 
         Raises:
@@ -132,19 +132,19 @@ def read_timings(text: str, runs: Path) -> Timings:
             raise InputError(f"--timings {not_recorded}; nor an export: {error}") from error
 
 
-def _of_run(run: Run) -> Timings:
+def _of_run(run: TracedRun) -> Timings:
     times = {str(config): timing.median_us for config, timing in run.timings().items()}
     if not times:
         raise InputError(f"--timings: run {run.run} timed no config")
     header = run.header
     dtypes = frozenset(header.key.dtypes.values())
-    timed = Timed(header.kernel, header.shape, dtypes, header.target, times)
+    timed = KernelTimings(header.kernel, header.shape, dtypes, header.target, times)
     return Timings(f"run {run.run}", (timed,))
 
 
 def _of_oracle(oracle: Oracle, path: Path) -> Timings:
     parts = tuple(
-        Timed(
+        KernelTimings(
             task.kernel,
             task.shape,
             frozenset({_canonical(task.dtype)}),
@@ -158,7 +158,7 @@ def _of_oracle(oracle: Oracle, path: Path) -> Timings:
 
 def _of_records(path: Path) -> Timings:
     parts = tuple(
-        Timed(
+        KernelTimings(
             record.key.kernel,
             record.key.shape,
             frozenset(record.key.dtypes.values()),

@@ -27,7 +27,7 @@ class Kinds(NamedTuple):
     get_device: Callable[[Any], int]
 
 
-class Machine(NamedTuple):
+class CurrentStream(NamedTuple):
     """Where launches go now.
 
     Attributes:
@@ -48,11 +48,11 @@ def kinds() -> Kinds:
     )
 
 
-def machine() -> Machine:
+def machine() -> CurrentStream:
     """PyTorch's current device and stream, below its Python: 0.1 us in place of 3.
 
     Without a GPU, or a PyTorch without CUDA, tensors are on "device" -1.
     """
     if not torch.cuda.is_available():
-        return Machine(lambda: -1, lambda _: 0)
-    return Machine(torch._C._cuda_getDevice, torch._C._cuda_getCurrentRawStream)
+        return CurrentStream(lambda: -1, lambda _: 0)
+    return CurrentStream(torch._C._cuda_getDevice, torch._C._cuda_getCurrentRawStream)

@@ -18,7 +18,7 @@ MOST_FUNCTIONS: Final = 16
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParameterLayout:
     """A function's parameters as a launcher takes them.
 
     Attributes:
@@ -41,7 +41,7 @@ def layout_of(
     params: Sequence[Any],
     keyed: Iterable[str] = (),
     functions: Iterable[tuple[Callable[..., Any], Sequence[str]]] = (),
-) -> Layout:
+) -> ParameterLayout:
     """The layout of a `JITFunction`'s `params`.
 
     Args:
@@ -57,4 +57,4 @@ def layout_of(
     )
     places = {name: index for index, name in enumerate(names)}
     made = tuple((function, tuple(places[name] for name in needs)) for function, needs in functions)
-    return Layout(names, modes, made)
+    return ParameterLayout(names, modes, made)

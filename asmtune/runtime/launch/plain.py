@@ -1,6 +1,6 @@
 """The launcher in Python, for machines without a C compiler; the C part does the same.
 
-Names, arguments and meaning are those of `native/`: `Launcher`, `Plan`, `GIVEN`.
+Names, arguments and meaning are those of `native/`: `PythonLauncher`, `LaunchPlan`, `GIVEN`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from asmtune.base.errors import AsmtuneError
 from asmtune.core.failures import guarded
 from asmtune.core.problem import GRID_LIMITS
 from asmtune.core.records.artifacts import Failure
-from asmtune.runtime.launch.kinds import Kinds, Machine
+from asmtune.runtime.launch.kinds import CurrentStream, Kinds
 from asmtune.runtime.launch.layout import CONSTEXPR, KEYED
 
 GIVEN: Final = object()
@@ -24,7 +24,7 @@ _INT32: Final = range(-(1 << 31), 1 << 31)
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """A compiled kernel on one device; see `native/plan.c`."""
 
     function: int
@@ -45,7 +45,7 @@ class _Unusual(Exception):  # noqa: N818 - no error: the slow path takes over
     """An argument without words."""
 
 
-class Launcher:
+class PythonLauncher:
     """The way of a launch; see `native/launcher.c`."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Launcher:
         modes: bytes,
         functions: tuple[tuple[Callable[..., Any], tuple[int, ...]], ...],
         kinds: Kinds,
-        machine: Machine,
+        machine: CurrentStream,
         *rest: Any,
     ) -> None:
         self._names = names
@@ -64,8 +64,8 @@ class Launcher:
         self._kinds = kinds
         self._machine = machine
         self._quiet, self._slow = rest
-        self._plans: dict[Any, Plan] = {}
-        self.last: Plan | None = None
+        self._plans: dict[Any, LaunchPlan] = {}
+        self.last: LaunchPlan | None = None
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -73,7 +73,7 @@ class Launcher:
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return functools.partial(self._launch, grid)
 
-    def keep(self, key: Any, plan: Plan, held: tuple[Any, ...]) -> None:  # noqa: ARG002 - C's
+    def keep(self, key: Any, plan: LaunchPlan, held: tuple[Any, ...]) -> None:  # noqa: ARG002 - C's
         """Remembers the plan of a key; keys hold what they are made of."""
         if len(self._plans) >= MOST_ENTRIES:
             self._plans = {}
@@ -168,7 +168,7 @@ class Launcher:
             return kind, value
         raise _Unusual
 
-    def _holds(self, plan: Plan) -> bool:
+    def _holds(self, plan: LaunchPlan) -> bool:
         return not any(self._quiet) and all(
             owner.get(name, GIVEN) is expected for owner, name, expected in plan.guards
         )

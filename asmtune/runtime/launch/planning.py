@@ -46,7 +46,7 @@ _COMPILATION_KNOBS: Final = ("instrumentation_mode", "fpsan_homomorphic_casts")
 
 
 @dataclass(frozen=True)
-class Launched:
+class TritonLaunch:
     """A launch that Triton made.
 
     Attributes:
@@ -64,7 +64,7 @@ class Launched:
     config: Any
 
 
-def plan_of(backend: Backend, launched: Launched, tensors: tuple[type, ...]) -> Any | None:
+def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...]) -> Any | None:
     """The plan of a launch; None where Triton must see each: hooks, instrumentation.
 
     Args:
@@ -105,7 +105,7 @@ def quiet_lists(function: Any) -> tuple[list[Any], ...]:
     return (*chains, function.pre_run_hooks)
 
 
-def _value(backend: Backend, param: Any, launched: Launched) -> Any:
+def _value(backend: Backend, param: Any, launched: TritonLaunch) -> Any:
     """What a parameter has where the launch gives nothing; GIVEN where it does."""
     if param.name in launched.given:
         return backend.GIVEN
@@ -133,7 +133,7 @@ def _guards(backend: Backend, function: Any) -> tuple[tuple[dict[str, Any], str,
 
 
 def _slots(
-    launched: Launched, values: tuple[Any, ...], tensors: tuple[type, ...]
+    launched: TritonLaunch, values: tuple[Any, ...], tensors: tuple[type, ...]
 ) -> tuple[tuple[int, int, Any], ...] | None:
     """How each of the kernel's parameters is filled; None where Triton's launcher must."""
     signature = launched.compiled.src.signature

@@ -40,7 +40,7 @@ class StoppedError(BaseException):
     """The program ends, and what is tuned in the background with it; no `Exception`."""
 
 
-class Leaving:
+class ShutdownSignal:
     """Audience and progress of what runs in the background: ends it where the program ends."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Leaving:
     begin = waiting = stage = progress = end = start = advance = check
 
 
-class Line:
+class BackgroundQueue:
     """Pieces of work for one device, done one after another by a daemon thread.
 
     The thread ends when nothing is left: one that something unforeseen has ended does not
@@ -73,7 +73,7 @@ class Line:
     """
 
     def __init__(self) -> None:
-        self.leaving = Leaving()
+        self.leaving = ShutdownSignal()
         self._left: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -119,14 +119,14 @@ class Line:
             return None
 
 
-def line_of(device: str) -> Line:
+def line_of(device: str) -> BackgroundQueue:
     """The line of a device, by its name; a forked process has its own."""
     return _line(device, os.getpid())
 
 
 @cache
-def _line(device: str, pid: int) -> Line:  # noqa: ARG001 - a fork has no threads
-    line = Line()
+def _line(device: str, pid: int) -> BackgroundQueue:  # noqa: ARG001 - a fork has no threads
+    line = BackgroundQueue()
     # What Python does not document, and its pools of threads and joblib's of processes use:
     # they wait at the end of the program for the compiles that they run, before `atexit` has
     # its turn. The last that is registered comes first, so that theirs must be by now.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.measure.bench.argument_codec import Memory, Packing, Region, restore
+from asmtune.measure.bench.argument_codec import Packing, SharedRegion, StorageRange, restore
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
 _MEMORY: Final = frozenset({"tensor", "wrapper", "descriptor"})
@@ -41,7 +41,7 @@ def _has_memory(form: Any) -> bool:
     return any(kind in _MEMORY or _has_memory(inner) for kind, inner in form.items())
 
 
-def _copy(region: Region) -> Memory:
+def _copy(region: StorageRange) -> SharedRegion:
     import torch
 
     whole, size = region.whole, region.end - region.first
@@ -51,4 +51,4 @@ def _copy(region: Region) -> Memory:
     )
     lead = (region.first - buffer.data_ptr()) % _ALIGNMENT
     buffer[lead : lead + size].copy_(whole[skipped : skipped + size])
-    return Memory(buffer, lead - region.first)
+    return SharedRegion(buffer, lead - region.first)

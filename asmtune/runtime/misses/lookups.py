@@ -14,12 +14,12 @@ from asmtune.core.records.tuned import Provenance
 from asmtune.core.space.space import own_config
 from asmtune.runtime.misses.answers import Choice, Miss
 from asmtune.runtime.misses.nearest import nearest
-from asmtune.store.fast_lookup import Glimpse, Seen, glance
+from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
 from asmtune.store.shipped import find_tuned, shipped_lookup, shipped_of
 
 
 @dataclass(frozen=True)
-class Lookup:
+class MissLookup:
     """Answers of the stores for one miss.
 
     Attributes:
@@ -48,17 +48,19 @@ class Lookup:
         return Choice(self.own(found.record.winner), True, "known", found.record)
 
     @functools.cached_property
-    def predicted(self) -> Seen | None:
+    def predicted(self) -> StoredConfig | None:
         """What an earlier process predicted for the key; with the space's own config."""
         seen = self._glimpse.seen
         if not self._glimpse.sure:
             from asmtune.store.safe_store import open_user_store
 
             made = open_user_store(self.settings).predicted(self.miss.key, self.expected)
-            seen = None if made is None else Seen(made.config, "predicted", made.predicted_us)
+            seen = (
+                None if made is None else StoredConfig(made.config, "predicted", made.predicted_us)
+            )
         if seen is None or seen.how != "predicted":
             return None
-        return Seen(self.own(seen.config), "predicted", seen.predicted_us)
+        return StoredConfig(self.own(seen.config), "predicted", seen.predicted_us)
 
     def nearest(self) -> Config | None:
         """The config of the nearest neighbour, of the user's store or among what is shipped."""
@@ -74,5 +76,5 @@ class Lookup:
         return own_config(config, miss.space, miss.problem.shape) or config
 
     @functools.cached_property
-    def _glimpse(self) -> Glimpse:
-        return glance(self.settings.store_where, self.miss.key, self.expected)
+    def _glimpse(self) -> FastAnswer:
+        return fast_lookup(self.settings.store_where, self.miss.key, self.expected)

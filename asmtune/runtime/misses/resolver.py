@@ -23,11 +23,11 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Provenance
 from asmtune.runtime.events import spoken_key
 from asmtune.runtime.misses.answers import Choice, How, Miss
-from asmtune.runtime.misses.lookups import Lookup
-from asmtune.runtime.misses.tuners import Workshops
+from asmtune.runtime.misses.lookups import MissLookup
+from asmtune.runtime.misses.tuners import TunersByDevice
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
-from asmtune.store.fast_lookup import Seen
+from asmtune.store.fast_lookup import StoredConfig
 
 if TYPE_CHECKING:
     from asmtune.tuning.options import TuneJob
@@ -39,7 +39,7 @@ HOST_LAUNCH_US: Final = 6.8
 less time waits for the host, whatever its config, unless a CUDA graph launches it."""
 
 
-def is_small(options: DecoratorOptions, miss: Miss, seen: Seen) -> bool:
+def is_small(options: DecoratorOptions, miss: Miss, seen: StoredConfig) -> bool:
     """Whether a launch is small, by what was predicted for its key."""
     if options.small == "auto":
         return seen.predicted_us is not None and seen.predicted_us < HOST_LAUNCH_US
@@ -80,7 +80,7 @@ class Resolver:
     ) -> None:
         self.options = options
         self._on_tuned = on_tuned
-        self._workshops = Workshops(options.choices)
+        self._workshops = TunersByDevice(options.choices)
         self._later: dict[str, Choice] = {}
         self._lock = threading.Lock()
 
@@ -102,7 +102,7 @@ class Resolver:
             begun = self._later.get(key_digest(miss.key))
             if begun is not None:  # before all that takes milliseconds, at each launch meanwhile
                 return begun
-        lookup = Lookup(miss, self._expected(miss), Settings.from_environment())
+        lookup = MissLookup(miss, self._expected(miss), Settings.from_environment())
         known = lookup.tuned() if capturing or not self.options.choices.get("force") else None
         if known is not None:
             return known
@@ -113,7 +113,7 @@ class Resolver:
             return self._provisional(lookup)
         return self._small(miss) or self._missed(lookup)
 
-    def _missed(self, lookup: Lookup) -> Choice:
+    def _missed(self, lookup: MissLookup) -> Choice:
         on_miss = self.options.on_miss
         if on_miss == "raise":
             raise MissError(_how_to_fill(lookup.miss))
@@ -123,7 +123,7 @@ class Resolver:
             return self._in_background(lookup)
         return self._tuned(lookup)
 
-    def _stored_pick(self, lookup: Lookup) -> Choice | None:
+    def _stored_pick(self, lookup: MissLookup) -> Choice | None:
         """An earlier process's prediction, where nothing better is wanted."""
         predicts = self.options.on_miss == "predict"
         if not predicts and self.options.small is None:
@@ -162,7 +162,7 @@ class Resolver:
             return self._heuristic(miss)
         return Choice(made.config, True, "predicted")
 
-    def _predicted(self, lookup: Lookup) -> Choice:
+    def _predicted(self, lookup: MissLookup) -> Choice:
         """The nearest neighbour's config where it may be, or the model's first pick."""
         from asmtune.tuning.predicting import predict
 
@@ -179,7 +179,7 @@ class Resolver:
             return choice
         return Choice(made.config, True, "predicted")
 
-    def _provisional(self, lookup: Lookup) -> Choice:
+    def _provisional(self, lookup: MissLookup) -> Choice:
         """The best that is known at once: of the nearest, of a prediction, or the heuristic."""
         near = self._nearest(lookup)
         if near is not None:
@@ -188,7 +188,7 @@ class Resolver:
             return Choice(lookup.predicted.config, False, "predicted")
         return replace(self._heuristic(lookup.miss), final=False)
 
-    def _nearest(self, lookup: Lookup) -> Choice | None:
+    def _nearest(self, lookup: MissLookup) -> Choice | None:
         config = lookup.nearest() if self.options.nearest else None
         return None if config is None else Choice(config, False, "nearest")
 
@@ -196,7 +196,7 @@ class Resolver:
         config = self.options.heuristic_config(miss.space, miss.problem.arguments)
         return Choice(config, True, "heuristic")
 
-    def _tuned(self, lookup: Lookup, *, later: bool = False) -> Choice:
+    def _tuned(self, lookup: MissLookup, *, later: bool = False) -> Choice:
         miss = lookup.miss
         result = self._workshops.of(miss.key.device, later=later).resolve(_job(miss), miss.space)
         if result.record is None:  # another process tunes it
@@ -205,7 +205,7 @@ class Resolver:
         own, spent = lookup.own(result.record.winner), (result.compiled, result.timed)
         return Choice(own, True, how, result.record, *spent)
 
-    def _in_background(self, lookup: Lookup) -> Choice:
+    def _in_background(self, lookup: MissLookup) -> Choice:
         from asmtune.runtime.misses.background import tune_later
 
         digest = key_digest(lookup.miss.key)
@@ -217,13 +217,13 @@ class Resolver:
             expected, settings = lookup.expected, lookup.settings
 
             def settle(copy: Miss) -> None:
-                self._settle(Lookup(copy, expected, settings), pick)
+                self._settle(MissLookup(copy, expected, settings), pick)
 
             if not tune_later(lookup.miss, settle):
                 self._later[digest] = replace(pick, final=True)
             return self._later[digest]
 
-    def _settle(self, lookup: Lookup, pick: Choice) -> None:
+    def _settle(self, lookup: MissLookup, pick: Choice) -> None:
         """Finds the final choice of a key, in the background; what goes wrong is a warning."""
         made = self._tried(lookup)
         if isinstance(made, str):
@@ -237,7 +237,7 @@ class Resolver:
             self._later[key_digest(lookup.miss.key)] = made
         self._on_tuned(lookup.miss, made)
 
-    def _tried(self, lookup: Lookup) -> Choice | str:
+    def _tried(self, lookup: MissLookup) -> Choice | str:
         """The choice of a tuning, or why there is none."""
 
         def work() -> Choice:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from asmtune.tuning.tuner import Workshop
+    from asmtune.tuning.tuner import Tuner
 
 
-class Workshops:
+class TunersByDevice:
     """Workshops by device, each opened when it is first needed: that loads all that tunes.
 
     Args:
@@ -20,10 +20,10 @@ class Workshops:
 
     def __init__(self, choices: Mapping[str, Any]) -> None:
         self._choices: Any = choices
-        self._opened: dict[tuple[str, bool], Workshop] = {}
+        self._opened: dict[tuple[str, bool], Tuner] = {}
         self._lock = threading.Lock()
 
-    def of(self, device: str, *, later: bool = False) -> Workshop:
+    def of(self, device: str, *, later: bool = False) -> Tuner:
         """The workshop of a device.
 
         Args:
@@ -39,15 +39,15 @@ class Workshops:
                 self._opened[device, later] = self._open(device, later)
             return self._opened[device, later]
 
-    def _open(self, device: str, later: bool) -> Workshop:
+    def _open(self, device: str, later: bool) -> Tuner:
         from asmtune.tuning.options import TuneOptions
-        from asmtune.tuning.tuner import Workshop
+        from asmtune.tuning.tuner import Tuner
 
         options = TuneOptions.of(self._choices)
         if not later:
-            return Workshop.open(device, options)
+            return Tuner.open(device, options)
         from asmtune.runtime.misses.background import line_of
 
         leaving = line_of(device).leaving
-        made = Workshop.open(device, replace(options, isolate=True))
+        made = Tuner.open(device, replace(options, isolate=True))
         return replace(made, audience=leaving, funnel=replace(made.funnel, progress=leaving))

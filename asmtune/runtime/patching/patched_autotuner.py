@@ -45,7 +45,7 @@ def pinned_before(instance: Any, base: type) -> Pinned:
     return {}
 
 
-class Twin:
+class PatchedAutotuner:
     """Launches for one autotuner of Triton's, as long as a patch holds.
 
     Attributes:

@@ -19,7 +19,7 @@ from asmtune.runtime.patching.options import check_options
 
 if TYPE_CHECKING:
     from asmtune.runtime.patching.options import PatchOptions
-    from asmtune.runtime.patching.patched_autotuner import Twin
+    from asmtune.runtime.patching.patched_autotuner import PatchedAutotuner
 
 _TWIN: Final = "_asmtune_twin"
 
@@ -69,7 +69,7 @@ class _Patch:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
-        self.twins: weakref.WeakKeyDictionary[Any, Twin] = weakref.WeakKeyDictionary()
+        self.twins: weakref.WeakKeyDictionary[Any, PatchedAutotuner] = weakref.WeakKeyDictionary()
 
 
 class _Redirect:
@@ -101,7 +101,7 @@ class _Redirect:
             if vars(self._base)[name] is launch:
                 setattr(self._base, name, self._methods[name])
 
-    def lend(self, instance: Any, twin: Twin) -> None:
+    def lend(self, instance: Any, twin: PatchedAutotuner) -> None:
         """Lets an autotuner launch by a twin, and show the twin's cache."""
         self._caches.setdefault(instance, instance.cache)
         setattr(instance, _TWIN, twin)
@@ -113,10 +113,14 @@ class _Redirect:
         instance.cache = self._caches.pop(instance)
         delattr(instance, _TWIN)
 
-    def _twin(self, instance: Any) -> Twin | None:
+    def _twin(self, instance: Any) -> PatchedAutotuner | None:
         """The one of the innermost patch; None where Triton itself launches."""
         from asmtune.runtime.patching.converting import convert
-        from asmtune.runtime.patching.patched_autotuner import Twin, has_own_parts, pinned_before
+        from asmtune.runtime.patching.patched_autotuner import (
+            PatchedAutotuner,
+            has_own_parts,
+            pinned_before,
+        )
 
         if isinstance(instance, self._own):
             return None  # it asks for what it inherits
@@ -129,7 +133,7 @@ class _Redirect:
                 kept = has_own_parts(instance, self._base)
                 tuner = None if kept else convert(instance, held.options)
                 pinned = made.pinned(instance) if made else pinned_before(instance, self._base)
-                made = held.twins[instance] = Twin(held, instance, tuner, pinned)
+                made = held.twins[instance] = PatchedAutotuner(held, instance, tuner, pinned)
             self.lend(instance, made)
             return made
 

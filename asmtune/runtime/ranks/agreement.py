@@ -39,7 +39,7 @@ class RankWarning(UserWarning):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ways:
+class Resolvers:
     """How one rank would find a key's config.
 
     Attributes:
@@ -73,7 +73,7 @@ class RankPace:
 
 
 @dataclass(frozen=True)
-class Matter:
+class AgreementKey:
     """What is to be agreed on.
 
     Attributes:
@@ -96,7 +96,7 @@ class Matter:
 
 
 @dataclass(frozen=True)
-class Job:
+class RankGroup:
     """The ranks of a job, as one of them sees them.
 
     Attributes:
@@ -107,13 +107,13 @@ class Job:
     store: GroupStore
     rank: int
 
-    def agreed(self, matter: Matter, ways: Ways, pace: RankPace) -> Config:
+    def agreed(self, matter: AgreementKey, ways: Resolvers, pace: RankPace) -> Config:
         """The config that all ranks of the job use.
 
         Raises:
             AsmtuneError: `ways.resolve` failed in this rank; another one tries then.
         """
-        talk = _Talk(self, matter, pace)
+        talk = _Negotiation(self, matter, pace)
         try:
             config = talk.listen(ways)
             if config is not None:
@@ -126,7 +126,7 @@ class Job:
             found = ways.resolve()
         return self.offered(matter, found)
 
-    def offered(self, matter: Matter, config: Config) -> Config:
+    def offered(self, matter: AgreementKey, config: Config) -> Config:
         """The config that all ranks of the job use: this one where none was told; never waits."""
         words = Words(self.store, matter.place)
         try:
@@ -135,7 +135,7 @@ class Job:
             return self._alone(matter, error, config)
         return config if first == written(config) else read_config(first, matter.configs())
 
-    def _untuned(self, matter: Matter, ways: Ways, talk: _Talk) -> Config:
+    def _untuned(self, matter: AgreementKey, ways: Resolvers, talk: _Negotiation) -> Config:
         fallback = ways.fallback()
         config = self.offered(matter, fallback)
         if config is fallback:
@@ -146,7 +146,7 @@ class Job:
             )
         return config
 
-    def _alone(self, matter: Matter, error: GroupStoreError, config: Config) -> Config:
+    def _alone(self, matter: AgreementKey, error: GroupStoreError, config: Config) -> Config:
         _warn(
             f"rank {self.rank}: {spoken_key(matter.key)}: the default process group's store "
             f"failed ({error}); this rank goes on with {config}, and others may have another "
@@ -155,7 +155,7 @@ class Job:
         return config
 
 
-class _Talk:
+class _Negotiation:
     """One rank's words with the others about one key.
 
     Attributes:
@@ -164,7 +164,7 @@ class _Talk:
         holder: who resolves it otherwise, for messages.
     """
 
-    def __init__(self, job: Job, matter: Matter, pace: RankPace) -> None:
+    def __init__(self, job: RankGroup, matter: AgreementKey, pace: RankPace) -> None:
         self._job, self._matter = job, matter
         self._words = Words(job.store, matter.place)
         # One process may meet a key in two threads, on two GPUs of one kind.
@@ -176,7 +176,7 @@ class _Talk:
         self.mine = False
         self.holder = "another rank"
 
-    def listen(self, ways: Ways) -> Config | None:
+    def listen(self, ways: Resolvers) -> Config | None:
         """The config that was told, or None: then it is this rank's turn, or time is over."""
         told = self._told()
         if told is not None:

@@ -12,10 +12,10 @@ from asmtune.runtime.misses.answers import Choice, Miss
 from asmtune.runtime.misses.resolver import Resolver
 
 if TYPE_CHECKING:
-    from asmtune.runtime.ranks.agreement import Job
+    from asmtune.runtime.ranks.agreement import RankGroup
 
 
-def current_job() -> Job | None:
+def current_job() -> RankGroup | None:
     """The job that this process is a rank of; None without one, or where it is the only rank.
 
     Imports no PyTorch: who has not loaded `torch.distributed` is no rank.
@@ -23,10 +23,10 @@ def current_job() -> Job | None:
     group: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if group is None or not group.is_initialized() or group.get_world_size() < 2:
         return None
-    from asmtune.runtime.ranks.agreement import Job
+    from asmtune.runtime.ranks.agreement import RankGroup
 
     store = group._get_default_store()
-    return None if store is None else Job(store, group.get_rank())
+    return None if store is None else RankGroup(store, group.get_rank())
 
 
 def resolve(resolver: Resolver, miss: Miss, *, capturing: bool = False) -> Choice:
@@ -38,7 +38,7 @@ def resolve(resolver: Resolver, miss: Miss, *, capturing: bool = False) -> Choic
     job = current_job()
     if job is None:
         return resolver.resolve(miss, capturing=capturing)
-    from asmtune.runtime.ranks.agreement import Matter, RankPace, Ways
+    from asmtune.runtime.ranks.agreement import AgreementKey, RankPace, Resolvers
     from asmtune.tuning.identity import expected_of
 
     made: list[Choice] = []
@@ -55,11 +55,11 @@ def resolve(resolver: Resolver, miss: Miss, *, capturing: bool = False) -> Choic
         return chosen(resolver.resolve(miss, capturing=True))
 
     expected = expected_of(miss.problem, miss.space, resolver.options.choices)
-    matter = Matter(miss.key, expected, lambda: miss.space.configs(**miss.problem.shape))
+    matter = AgreementKey(miss.key, expected, lambda: miss.space.configs(**miss.problem.shape))
     if capturing:
         config = job.offered(matter, pick())
     else:
-        ways = Ways(known=known, resolve=lambda: chosen(resolver.resolve(miss)), fallback=pick)
+        ways = Resolvers(known=known, resolve=lambda: chosen(resolver.resolve(miss)), fallback=pick)
         config = job.agreed(matter, ways, RankPace(wait_s=Settings.from_environment().wait_s))
     own = next((choice for choice in made if choice.config is config), None)
     if own is None:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 from asmtune.base.errors import InputError
 from asmtune.core.config import OPTION_DEFAULTS, Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.store.trace.rows import Timed, Timing
+from asmtune.store.trace.rows import TimedRow, Timing
 from asmtune.store.trace.run import Header
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def encoded(record: Any) -> Any:
 
     Numbers keep 6 significant digits, and those that JSON does not have become null.
     """
-    if isinstance(record, Timed):
+    if isinstance(record, TimedRow):
         name = "failure" if isinstance(record.outcome, Failure) else None
         outcome = encoded(record.outcome)
         return {"config": encoded(record.config)} | ({name: outcome} if name else outcome)
@@ -120,13 +120,13 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _timed(value: Any, where: str) -> Timed:
+def _timed(value: Any, where: str) -> TimedRow:
     if not isinstance(value, dict):
         raise _expected("an object", value, where)
     config = _config(value.get("config"), f"{where}, config")
     if "failure" in value:
-        return Timed(config, decoded(Failure, value["failure"], f"{where}, failure"))
-    return Timed(config, decoded(Timing, value, where))
+        return TimedRow(config, decoded(Failure, value["failure"], f"{where}, failure"))
+    return TimedRow(config, decoded(Timing, value, where))
 
 
 def _config(value: Any, where: str) -> Config:
@@ -169,7 +169,7 @@ _SPECIAL: Final[Mapping[Any, Callable[[Any, str], Any]]] = {
     bool: _exactly(bool, "true or false"),
     str: _exactly(str, "a text"),
     Config: _config,
-    Timed: _timed,
+    TimedRow: _timed,
 }
 
 

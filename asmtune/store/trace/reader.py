@@ -10,8 +10,8 @@ from typing import Any, Final, NoReturn
 
 from asmtune.base.errors import InputError
 from asmtune.store.trace.json_codec import decoded, decoded_header
-from asmtune.store.trace.rows import Batch, Cost, Foreseen, Timed, Trial
-from asmtune.store.trace.run import Ending, Run, Summary
+from asmtune.store.trace.rows import BatchRow, CostRow, InitialRanking, TimedRow, TrialRow
+from asmtune.store.trace.run import Ending, Summary, TracedRun
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class _Line:
 class _Parts:
     """What the lines read so far add up to."""
 
-    run: Run
+    run: TracedRun
     stages: list[tuple[str, float]] = field(default_factory=list)
-    batches: list[Batch] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
+    batches: list[BatchRow] = field(default_factory=list)
+    trials: list[TrialRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def whole(self) -> Run:
+    def whole(self) -> TracedRun:
         return replace(
             self.run,
             stages=tuple(self.stages),
@@ -41,7 +41,7 @@ class _Parts:
         )
 
 
-def read_trace(path: Path) -> Run:
+def read_trace(path: Path) -> TracedRun:
     """All that a trace holds; a half last line, as a kill leaves it, is ignored.
 
     Raises:
@@ -112,13 +112,13 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _begun(path: Path, line: _Line | None) -> Run:
+def _begun(path: Path, line: _Line | None) -> TracedRun:
     if line is None:
         raise InputError(f"trace {path}: it is empty: its run was ended before it began")
     if line.event != "start":
         raise InputError(f"{line.where}: expected the start of a trace that asmtune has written")
     run, header = decoded_header(line.values, line.where)
-    return Run(path, run, header)
+    return TracedRun(path, run, header)
 
 
 def _short(text: str) -> str:
@@ -133,11 +133,11 @@ def _stage(parts: _Parts, line: _Line) -> None:
 
 
 def _batch(parts: _Parts, line: _Line) -> None:
-    parts.batches.append(decoded(Batch, line.values, line.where))
+    parts.batches.append(decoded(BatchRow, line.values, line.where))
 
 
 def _trial(parts: _Parts, line: _Line) -> None:
-    parts.trials.append(decoded(Trial, line.values, line.where))
+    parts.trials.append(decoded(TrialRow, line.values, line.where))
 
 
 def _note(parts: _Parts, line: _Line) -> None:
@@ -145,16 +145,16 @@ def _note(parts: _Parts, line: _Line) -> None:
 
 
 def _foreseen(parts: _Parts, line: _Line) -> None:
-    parts.run = replace(parts.run, foreseen=decoded(Foreseen, line.values, line.where))
+    parts.run = replace(parts.run, foreseen=decoded(InitialRanking, line.values, line.where))
 
 
 def _final(parts: _Parts, line: _Line) -> None:
-    rows = decoded(tuple[Timed, ...], line.values.get("rows"), f"{line.where}, rows")
+    rows = decoded(tuple[TimedRow, ...], line.values.get("rows"), f"{line.where}, rows")
     parts.run = replace(parts.run, finals=(*parts.run.finals, *rows))
 
 
 def _costs(parts: _Parts, line: _Line) -> None:
-    rows = decoded(tuple[Cost, ...], line.values.get("rows"), f"{line.where}, rows")
+    rows = decoded(tuple[CostRow, ...], line.values.get("rows"), f"{line.where}, rows")
     parts.run = replace(parts.run, costs=rows)
 
 

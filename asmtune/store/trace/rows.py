@@ -9,7 +9,7 @@ from asmtune.core.records.artifacts import Failure
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PredictionRow:
     """What was foreseen of one config before compiling; `dropped_at` as in `Verdict`."""
 
     config: Config
@@ -21,7 +21,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedRow:
     """How many configs fell at a stage for one reason, and what it said of the first."""
 
     stage: str
@@ -31,7 +31,7 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class InitialRanking:
     """The space before compiling.
 
     Attributes:
@@ -41,8 +41,8 @@ class Foreseen:
     """
 
     count: int
-    configs: tuple[Prediction, ...]
-    dropped: tuple[Dropped, ...]
+    configs: tuple[PredictionRow, ...]
+    dropped: tuple[DroppedRow, ...]
 
     @property
     def left_out(self) -> int:
@@ -51,7 +51,7 @@ class Foreseen:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledRow:
     """One config that was sent to the compiler; `spills` in words a thread, `shared` in bytes."""
 
     config: Config
@@ -66,13 +66,13 @@ class Compiled:
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchRow:
     """Configs compiled together, `t` seconds after the start."""
 
     t: float
     number: int
     seconds: float
-    rows: tuple[Compiled, ...]
+    rows: tuple[CompiledRow, ...]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedRow:
     """One config that was launched, and what came of it."""
 
     config: Config
@@ -99,7 +99,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRow:
     """Configs timed together, `t` seconds after the start.
 
     Attributes:
@@ -112,11 +112,11 @@ class Trial:
     seconds: float
     expected_gain: float | None
     best_us: float | None
-    rows: tuple[Timed, ...]
+    rows: tuple[TimedRow, ...]
 
 
 @dataclass(frozen=True)
-class Cost:
+class CostRow:
     """What a launch of a config costs; `on_front` where no other is better in everything."""
 
     config: Config

@@ -12,7 +12,15 @@ from asmtune.base.fingerprint import versions
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
-from asmtune.store.trace.rows import Batch, Compiled, Cost, Foreseen, Timed, Timing, Trial
+from asmtune.store.trace.rows import (
+    BatchRow,
+    CompiledRow,
+    CostRow,
+    InitialRanking,
+    TimedRow,
+    Timing,
+    TrialRow,
+)
 
 
 def _now() -> str:
@@ -96,7 +104,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Run:
+class TracedRun:
     """All that the trace of a run holds.
 
     Attributes:
@@ -117,16 +125,16 @@ class Run:
     run: str
     header: Header
     stages: tuple[tuple[str, float], ...] = ()
-    foreseen: Foreseen | None = None
-    batches: tuple[Batch, ...] = ()
-    trials: tuple[Trial, ...] = ()
-    finals: tuple[Timed, ...] = ()
-    costs: tuple[Cost, ...] = ()
+    foreseen: InitialRanking | None = None
+    batches: tuple[BatchRow, ...] = ()
+    trials: tuple[TrialRow, ...] = ()
+    finals: tuple[TimedRow, ...] = ()
+    costs: tuple[CostRow, ...] = ()
     notes: tuple[str, ...] = ()
     ending: Ending | None = None
     seconds: float = 0.0
 
-    def compiled(self) -> dict[Config, Compiled]:
+    def compiled(self) -> dict[Config, CompiledRow]:
         """What was sent to the compiler, by config."""
         return {row.config: row for batch in self.batches for row in batch.rows}
 
@@ -141,5 +149,5 @@ class Run:
 
     def outcomes(self) -> dict[Config, Timing | Failure]:
         """What launching gave, by config; the last rounds count where a config was in them."""
-        rows: Iterator[Timed] = (row for trial in self.trials for row in trial.rows)
+        rows: Iterator[TimedRow] = (row for trial in self.trials for row in trial.rows)
         return {row.config: row.outcome for row in (*rows, *self.finals)}

@@ -17,7 +17,14 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.trace import folder as places
 from asmtune.store.trace.json_codec import encoded, encoded_header
-from asmtune.store.trace.rows import Compiled, Cost, Dropped, Prediction, Timed, Timing
+from asmtune.store.trace.rows import (
+    CompiledRow,
+    CostRow,
+    DroppedRow,
+    PredictionRow,
+    TimedRow,
+    Timing,
+)
 from asmtune.store.trace.run import Ending, Header
 
 MOST_FORESEEN: Final = 300
@@ -110,7 +117,7 @@ class TraceWriter:
         """Finalists and default were timed again, in fresh interleaved rounds."""
         self._write("final", {"rows": [_timed(*outcome) for outcome in outcomes]})
 
-    def costs(self, costs: Iterable[Cost]) -> None:
+    def costs(self, costs: Iterable[CostRow]) -> None:
         """What launches cost, where more than time counts."""
         self._write("costs", {"rows": list(costs)})
 
@@ -144,12 +151,12 @@ class TraceWriter:
         )
 
 
-def _ranked(verdicts: Sequence[Verdict]) -> list[Prediction]:
+def _ranked(verdicts: Sequence[Verdict]) -> list[PredictionRow]:
     """Predictions, best first; the rank is the place in this order where none is given."""
     told = [v for v in verdicts if (v.rank, v.score, v.predicted_us) != (None, None, None)]
     told.sort(key=_order)
     return [
-        Prediction(v.config, v.rank or place, v.score, v.predicted_us, v.dropped_at, _reason(v))
+        PredictionRow(v.config, v.rank or place, v.score, v.predicted_us, v.dropped_at, _reason(v))
         for place, v in enumerate(told, 1)
     ]
 
@@ -165,7 +172,7 @@ def _order(verdict: Verdict) -> tuple[float, float, float]:
     return rank, score, time_us
 
 
-def _dropped(verdicts: Iterable[Verdict]) -> list[Dropped]:
+def _dropped(verdicts: Iterable[Verdict]) -> list[DroppedRow]:
     tally: dict[tuple[str, str], tuple[int, str]] = {}
     for verdict in verdicts:
         if verdict.dropped_at is not None:
@@ -173,11 +180,11 @@ def _dropped(verdicts: Iterable[Verdict]) -> list[Dropped]:
             key = (verdict.dropped_at, rule)
             count, example = tally.get(key, (0, _reason(verdict) or ""))
             tally[key] = (count + 1, example)
-    return [Dropped(*key, *value) for key, value in tally.items()]
+    return [DroppedRow(*key, *value) for key, value in tally.items()]
 
 
-def _compiled(verdict: Verdict) -> Compiled:
-    return Compiled(
+def _compiled(verdict: Verdict) -> CompiledRow:
+    return CompiledRow(
         config=verdict.config,
         kept=verdict.kept,
         dropped_at=verdict.dropped_at,
@@ -203,9 +210,9 @@ def _reason(verdict: Verdict) -> str | None:
     return " ".join(str(next(told, verdict.dropped_at)).split())[:_REASON]
 
 
-def _timed(config: Config, outcome: Measurement | Failure) -> Timed:
+def _timed(config: Config, outcome: Measurement | Failure) -> TimedRow:
     if isinstance(outcome, Failure):
         detail = outcome.detail.strip()[:_REASON]
-        return Timed(config, Failure(outcome.stage, outcome.kind, detail))
+        return TimedRow(config, Failure(outcome.stage, outcome.kind, detail))
     samples = len(outcome.samples_us)
-    return Timed(config, Timing(outcome.median_us, outcome.p20_us, outcome.p80_us, samples))
+    return TimedRow(config, Timing(outcome.median_us, outcome.p20_us, outcome.p80_us, samples))

@@ -20,15 +20,17 @@ from typing import Final
 
 from asmtune.measure.timing.statistics import chances, holm
 from asmtune.studies.regression.environment import obstacles, remarks
-from asmtune.studies.regression.findings import Check, Finding, Terms
-from asmtune.studies.regression.history import LEAST_RUNS, Entry, band_of, comparable
-from asmtune.studies.regression.run import BenchRun, Missed, Timed
+from asmtune.studies.regression.findings import Check, CheckFinding, Terms
+from asmtune.studies.regression.history import LEAST_RUNS, HistoryEntry, band_of, comparable
+from asmtune.studies.regression.run import BenchRun, Missed, TimedSubject
 
 FALLBACK: Final = 0.03
 """The threshold of a row whose history is too short."""
 
 
-def compare(base: BenchRun, run: BenchRun, terms: Terms, history: Sequence[Entry] = ()) -> Check:
+def compare(
+    base: BenchRun, run: BenchRun, terms: Terms, history: Sequence[HistoryEntry] = ()
+) -> Check:
     """Judges a run.
 
     Args:
@@ -63,14 +65,16 @@ def needed(rows: int, level: float) -> int:
 class _Pair:
     """One subject in both runs, and between what its median may lie."""
 
-    old: Timed
-    new: Timed
+    old: TimedSubject
+    new: TimedSubject
     least_us: float
     most_us: float
     remark: str
 
 
-def _judged(base: BenchRun, run: BenchRun, terms: Terms, known: Sequence[Entry]) -> list[Finding]:
+def _judged(
+    base: BenchRun, run: BenchRun, terms: Terms, known: Sequence[HistoryEntry]
+) -> list[CheckFinding]:
     old = {row.subject.identity: row for row in base.rows}
     new = {row.subject.identity: row for row in run.rows}
     missed = {one.subject.identity: one for one in run.missed}
@@ -80,11 +84,11 @@ def _judged(base: BenchRun, run: BenchRun, terms: Terms, known: Sequence[Entry])
     for name, row in old.items():
         findings.append(verdicts[name] if name in new else _gone(row, missed.get(name)))
     fresh = [row for name, row in new.items() if name not in old]
-    findings += [Finding(row.subject, "new", run_us=row.median_us) for row in fresh]
+    findings += [CheckFinding(row.subject, "new", run_us=row.median_us) for row in fresh]
     return findings
 
 
-def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, Finding]:
+def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
     """Findings of what both runs have, corrected for how many there are."""
     # A row of too few processes could never be found: it is told, and tests nothing.
     able = [name for name, pair in pairs.items() if _able(pair, len(pairs), terms.level)]
@@ -116,7 +120,9 @@ def _able(pair: _Pair, rows: int, level: float) -> bool:
     return 1 / math.comb(old + new, new) <= level / rows
 
 
-def _pair(old: Timed, new: Timed, terms: Terms, known: Sequence[Entry]) -> _Pair:
+def _pair(
+    old: TimedSubject, new: TimedSubject, terms: Terms, known: Sequence[HistoryEntry]
+) -> _Pair:
     remark = "" if old.config == new.config else f"config was {old.config}, is {new.config}"
     remark = "; ".join(filter(None, [remark, new.remark]))
     band = band_of(known, new.subject) if terms.threshold is None else None
@@ -131,8 +137,8 @@ def _pair(old: Timed, new: Timed, terms: Terms, known: Sequence[Entry]) -> _Pair
     return _Pair(old, new, old.median_us / factor, old.median_us * factor, remark)
 
 
-def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> Finding:
-    return Finding(
+def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> CheckFinding:
+    return CheckFinding(
         pair.new.subject,
         verdict,
         base_us=pair.old.median_us,
@@ -143,16 +149,18 @@ def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> Fi
     )
 
 
-def _gone(row: Timed, missed: Missed | None) -> Finding:
+def _gone(row: TimedSubject, missed: Missed | None) -> CheckFinding:
     """What the run does not have; a failure is one of the kernel's."""
     failed = missed is not None and missed.why == "failed"
     remark = "not in this run" if missed is None else missed.reason
-    return Finding(
+    return CheckFinding(
         row.subject, "failed" if failed else "gone", base_us=row.median_us, remark=remark
     )
 
 
-def _not_judged(base: BenchRun, row: Timed, remark: str) -> Finding:
+def _not_judged(base: BenchRun, row: TimedSubject, remark: str) -> CheckFinding:
     old = {one.subject.identity: one.median_us for one in base.rows}
     before = old.get(row.subject.identity)
-    return Finding(row.subject, "not judged", base_us=before, run_us=row.median_us, remark=remark)
+    return CheckFinding(
+        row.subject, "not judged", base_us=before, run_us=row.median_us, remark=remark
+    )

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from asmtune.studies.regression.run import Subject
+from asmtune.studies.regression.run import BenchSubject
 
 VERDICTS: Final = ("slower", "failed", "faster", "unchanged", "new", "gone", "not judged")
 """In the order in which tables show them."""
@@ -39,7 +39,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """What is said of one subject.
 
     Attributes:
@@ -52,7 +52,7 @@ class Finding:
         remark: what a reader must know, such as another config.
     """
 
-    subject: Subject
+    subject: BenchSubject
     verdict: str
     base_us: float | None = None
     run_us: float | None = None
@@ -83,7 +83,7 @@ class Check:
     terms: Terms
     base: str
     run: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     obstacles: tuple[str, ...]
     remarks: tuple[str, ...]
 

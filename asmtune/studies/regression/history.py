@@ -1,7 +1,7 @@
 """The last runs in short, a JSON line each, oldest first.
 
 The first line says what the file is, `{"format": "asmtune-bench-history", "version": 1}`; the
-others have the fields of `Entry`. The file is replaced whole whenever a run is added.
+others have the fields of `HistoryEntry`. The file is replaced whole whenever a run is added.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.json_checks import parse_json
 from asmtune.store.trace.json_codec import decoded, encoded
 from asmtune.studies.regression.files import check_times, of_form, read_text, write_text
-from asmtune.studies.regression.run import BenchRun, Environment, Subject
+from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment
 
 FORMAT: Final = "asmtune-bench-history"
 VERSION: Final = 1
@@ -43,14 +43,14 @@ class Level:
         low_us, high_us: the least and the greatest of them.
     """
 
-    subject: Subject
+    subject: BenchSubject
     median_us: float
     low_us: float
     high_us: float
 
 
 @dataclass(frozen=True)
-class Entry:
+class HistoryEntry:
     """One run.
 
     Attributes:
@@ -74,16 +74,16 @@ class Band:
     most_us: float
 
 
-def entry_of(run: BenchRun) -> Entry:
+def entry_of(run: BenchRun) -> HistoryEntry:
     """A run in short."""
     levels = tuple(
         Level(row.subject, row.median_us, min(row.medians_us), max(row.medians_us))
         for row in run.rows
     )
-    return Entry(run.identity, run.date, run.label, run.environment, levels)
+    return HistoryEntry(run.identity, run.date, run.label, run.environment, levels)
 
 
-def comparable(history: Sequence[Entry], run: BenchRun) -> list[Entry]:
+def comparable(history: Sequence[HistoryEntry], run: BenchRun) -> list[HistoryEntry]:
     """Entries of the same GPU and driver, without the run itself."""
     here = run.environment
     return [
@@ -94,7 +94,7 @@ def comparable(history: Sequence[Entry], run: BenchRun) -> list[Entry]:
     ]
 
 
-def band_of(history: Sequence[Entry], subject: Subject) -> Band | None:
+def band_of(history: Sequence[HistoryEntry], subject: BenchSubject) -> Band | None:
     """Of one subject; None where fewer than `LEAST_RUNS` have timed it."""
     times = [
         level.median_us
@@ -108,7 +108,7 @@ def band_of(history: Sequence[Entry], subject: Subject) -> Band | None:
     return Band(centre - reach, centre + reach)
 
 
-def read_history(path: Path) -> tuple[Entry, ...]:
+def read_history(path: Path) -> tuple[HistoryEntry, ...]:
     """What a file holds; nothing where there is no such file.
 
     Raises:
@@ -129,14 +129,14 @@ def read_history(path: Path) -> tuple[Entry, ...]:
     of_form(values[0], FORMAT, VERSION, f"{where}, line 1")
     entries = []
     for number, value in enumerate(values[1:], 2):
-        entry = decoded(Entry, value, f"{where}, line {number}")
+        entry = decoded(HistoryEntry, value, f"{where}, line {number}")
         times = (us for one in entry.levels for us in (one.low_us, one.median_us, one.high_us))
         check_times(times, f"{where}, line {number}, levels", _REPAIR)
         entries.append(entry)
     return tuple(entries)
 
 
-def extended(history: Sequence[Entry], run: BenchRun) -> tuple[Entry, ...]:
+def extended(history: Sequence[HistoryEntry], run: BenchRun) -> tuple[HistoryEntry, ...]:
     """A history with one more run at its end; the last hundred, each run once."""
     others = [entry for entry in history if entry.run != run.identity]
     return tuple([*others, entry_of(run)][-MOST_RUNS:])
@@ -167,7 +167,7 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def write_history(path: Path, history: Sequence[Entry]) -> None:
+def write_history(path: Path, history: Sequence[HistoryEntry]) -> None:
     """Replaces the file.
 
     Raises:

@@ -13,8 +13,8 @@ from typing import Any, Final
 from asmtune.base.errors import MeasureError
 from asmtune.measure.bench.process import Child, ChildGoneError, Started
 from asmtune.store.trace.json_codec import decoded
-from asmtune.studies.regression.rows import Wanted, wanted_to_json
-from asmtune.studies.regression.run import BenchRun, Environment, Missed, Process, Timed
+from asmtune.studies.regression.rows import BenchRow, wanted_to_json
+from asmtune.studies.regression.run import BenchRun, Environment, Missed, Process, TimedSubject
 from asmtune.studies.regression.timing import timing_words
 
 COMMAND: Final = (sys.executable, "-m", "asmtune.studies.regression.process_main")
@@ -34,14 +34,14 @@ class Collected:
         failures: of rows, in one line.
     """
 
-    rows: dict[str, Wanted]
+    rows: dict[str, BenchRow]
     samples: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     environment: Environment | None = None
     processes: list[Process] = field(default_factory=list)
 
     @classmethod
-    def of(cls, rows: Sequence[Wanted]) -> Collected:
+    def of(cls, rows: Sequence[BenchRow]) -> Collected:
         """Nothing yet."""
         return cls({str(number): row for number, row in enumerate(rows)})
 
@@ -57,7 +57,9 @@ class Collected:
             MeasureError: nothing could be timed.
         """
         timed = [
-            Timed(row.subject, row.config, row.layer, row.remark, tuple(self.samples[number]))
+            TimedSubject(
+                row.subject, row.config, row.layer, row.remark, tuple(self.samples[number])
+            )
             for number, row in self.rows.items()
             if number in self.left
         ]
@@ -183,7 +185,7 @@ class Processes:
 
 
 def bench(
-    rows: Sequence[Wanted], processes: int, told: Callable[[int, Collected], None]
+    rows: Sequence[BenchRow], processes: int, told: Callable[[int, Collected], None]
 ) -> Collected:
     """Times rows in so many processes.
 

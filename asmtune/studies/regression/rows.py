@@ -16,15 +16,15 @@ from asmtune.core.kernel_files import kernel_names
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import own_config
-from asmtune.store.lookup import Lookup
+from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import find_tuned
-from asmtune.studies.regression.run import Missed, Subject
-from asmtune.studies.stored import user_shelf
-from asmtune.studies.tuning_queue import Queue, reference_of
+from asmtune.studies.regression.run import BenchSubject, Missed
+from asmtune.studies.stored import existing_store
+from asmtune.studies.tuning_queue import TuningQueue, reference_of
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BenchRow:
     """A row that can be timed; what a process needs to make it again.
 
     Attributes:
@@ -36,14 +36,14 @@ class Wanted:
     """
 
     reference: str
-    subject: Subject
+    subject: BenchSubject
     config: Config
     layer: str
     remark: str
 
 
 @dataclass
-class Asked:
+class BenchRequest:
     """What was asked for.
 
     Attributes:
@@ -62,13 +62,13 @@ class Asked:
     device: str
     unstored: dict[str, int] = field(default_factory=dict)
 
-    def rows(self, settings: Settings) -> list[Wanted | Missed]:
+    def rows(self, settings: Settings) -> list[BenchRow | Missed]:
         """A row for each kernel, shape and dtype, each subject once.
 
         Raises:
             InputError: a kernel, shape or dtype is unknown, or two kernels have one name.
         """
-        found: dict[str, Wanted | Missed] = {}
+        found: dict[str, BenchRow | Missed] = {}
         modules: dict[str, str] = {}
         for kernel in self.kernels or kernel_names():
             module, reference = load_kernel_module(kernel), reference_of(kernel)
@@ -84,27 +84,27 @@ class Asked:
 
     def _of(
         self, module: KernelModule, reference: str, settings: Settings
-    ) -> Iterator[Wanted | Missed]:
+    ) -> Iterator[BenchRow | Missed]:
         chosen = bool(self.shapes or self.shapes_file)
         sizes = shapes_of(module, self.shapes, self.shapes_file)
         given = self.dtype is not None or chosen
         dtypes = [module.check_dtype(self.dtype)] if given else module.dtypes
         space = required(f"space of kernel {module.name}", module.space)
         for dtype in dtypes:
-            queue = Queue(module, dtype, space, reference)
+            queue = TuningQueue(module, dtype, space, reference)
             for shape, problem in zip(sizes, queue.check(sizes), strict=True):
                 row = self._row(queue, shape, problem, settings)
-                if isinstance(row, Wanted) or chosen:
+                if isinstance(row, BenchRow) or chosen:
                     yield row
                 else:
                     self.unstored[module.name] = self.unstored.get(module.name, 0) + 1
 
     def _row(
-        self, queue: Queue, sizes: Shape, problem: Problem, settings: Settings
-    ) -> Wanted | Missed:
+        self, queue: TuningQueue, sizes: Shape, problem: Problem, settings: Settings
+    ) -> BenchRow | Missed:
         name = queue.module.name
-        subject = Subject(name, dict(sizes), queue.dtype)
-        found = find_tuned(*queue.launched(problem).identity(self.device), user_shelf(settings))
+        subject = BenchSubject(name, dict(sizes), queue.dtype)
+        found = find_tuned(*queue.launched(problem).identity(self.device), existing_store(settings))
         command = f"asmtune tune {queue.reference} --shape {_assignments(sizes)}"
         advice = f"{command} --dtype {queue.dtype}"
         if found.record is None:
@@ -115,10 +115,10 @@ class Asked:
             said = "the stored config is none of the space any more"
             return Missed(subject, "unknown", f"{said}: {advice}")
         remark = "" if found.outcome == "hit" else _stale(found)
-        return Wanted(queue.reference, subject, config, found.layer, remark)
+        return BenchRow(queue.reference, subject, config, found.layer, remark)
 
 
-def wanted_to_json(row: Wanted) -> dict[str, Any]:
+def wanted_to_json(row: BenchRow) -> dict[str, Any]:
     """What a process needs of a row, as JSON values."""
     return {
         "reference": row.reference,
@@ -143,7 +143,7 @@ def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
     return problem, config
 
 
-def _stale(found: Lookup) -> str:
+def _stale(found: StoreLookup) -> str:
     """What differs, without the digits."""
     parts = (part.partition(":")[0] for part in found.detail.split("; "))
     return f"config of an older record: {', '.join(parts)}"

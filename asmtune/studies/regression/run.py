@@ -16,7 +16,7 @@ Why = Literal["failed", "unknown"]
 
 
 @dataclass(frozen=True)
-class Subject:
+class BenchSubject:
     """What is timed; the same in two runs where all three are equal.
 
     Attributes:
@@ -66,7 +66,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedSubject:
     """What one subject took.
 
     Samples of one process resemble each other more than those of two: memory lies elsewhere,
@@ -80,7 +80,7 @@ class Timed:
         samples: microseconds a launch, in the order taken, by process.
     """
 
-    subject: Subject
+    subject: BenchSubject
     config: Config
     layer: str
     remark: str
@@ -107,7 +107,7 @@ class Missed:
         reason: in one line.
     """
 
-    subject: Subject
+    subject: BenchSubject
     why: str
     reason: str
 
@@ -131,7 +131,7 @@ class BenchRun:
     environment: Environment
     timing: Mapping[str, Any]
     processes: tuple[Process, ...]
-    rows: tuple[Timed, ...]
+    rows: tuple[TimedSubject, ...]
     missed: tuple[Missed, ...]
 
     @cached_property

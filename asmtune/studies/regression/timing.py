@@ -7,18 +7,18 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, Request
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.ir.ttir.analysis import Call, analyse
+from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.measure.bench.base import BenchSetup, Entrant
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.checks.checker import CheckOptions
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
 POLICY: Final = TimingPolicy()
@@ -46,12 +46,12 @@ def timed(
     """
     lowering = Lowering(problem, target, settings.compile_timeout_s)
     request = lowering.request(config)
-    if not isinstance(request, Request):
+    if not isinstance(request, LowerRequest):
         return request
     artifact = compile_one(request, settings)
     if isinstance(artifact, Failure):
         return artifact
-    work = analyse(request.ttir, Call(problem.bind(config), problem.programs(config)))
+    work = analyse(request.ttir, LaunchArguments(problem.bind(config), problem.programs(config)))
     setup = BenchSetup(
         lowering=lowering,
         effects=Effects.of([work], problem.arguments),

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from asmtune.core.oracle import Task
 from asmtune.studies.replay.results import geometric_mean
-from asmtune.tuning.search.base import Limits, Pace
+from asmtune.tuning.search.base import BatchSizes, Limits
 
 BUDGETS: Final = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Compiles, or timings, that a curve is read off at."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReplayPlan:
     """A way to search.
 
     Attributes:
@@ -27,13 +27,13 @@ class Plan:
 
     name: str
     strategy: str = "model"
-    pace: Pace = field(default_factory=Pace)
+    pace: BatchSizes = field(default_factory=BatchSizes)
     limits: Limits = field(default_factory=Limits)
     seeds: int = 1
 
 
 @dataclass(frozen=True)
-class Mark:
+class SearchPoint:
     """How far a search was after a trial.
 
     Attributes:
@@ -57,7 +57,7 @@ class Replayed:
     """
 
     task: Task
-    marks: tuple[Mark, ...]
+    marks: tuple[SearchPoint, ...]
     reason: str
 
     def within(self, spent: str, budget: int) -> float | None:
@@ -70,7 +70,7 @@ class Replayed:
 class PlanResult:
     """One plan on all tasks, with each seed."""
 
-    plan: Plan
+    plan: ReplayPlan
     searches: tuple[Replayed, ...]
 
     def summary(self, kernel: str | None = None) -> dict[str, float]:

@@ -20,8 +20,8 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.base import Scorer, for_dtypes, without_kernel
 from asmtune.studies.replay.judging import Judged, judged_moments
-from asmtune.studies.replay.plans import Mark, Plan, PlanResult, Replayed
-from asmtune.tuning.search.base import Insight, NoObserver
+from asmtune.studies.replay.plans import PlanResult, Replayed, ReplayPlan, SearchPoint
+from asmtune.tuning.search.base import NoObserver, Predictor
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
@@ -32,7 +32,7 @@ median of 3 to 21 samples on another machine, differ by 3%, so that one has 2%."
 
 
 def replay_strategies(
-    oracle: Oracle, kernels: Path, funnel: Funnel, plans: Sequence[Plan]
+    oracle: Oracle, kernels: Path, funnel: Funnel, plans: Sequence[ReplayPlan]
 ) -> list[PlanResult]:
     """Searches every task of a file by every plan.
 
@@ -57,14 +57,14 @@ def replay_strategies(
         if kernel not in unseen:
             unseen = {kernel: without_kernel(funnel.scorer, kernel)}
         scorer = for_dtypes(unseen[kernel], (found.task.dtype,))
-        insight = Insight(scorer, funnel.target)
+        insight = Predictor(scorer, funnel.target)
         for number, plan in enumerate(plans):
             for seed in range(plan.seeds):
                 searches[number].append(searched(found, plan, insight, seed))
     return [PlanResult(plan, tuple(searches[number])) for number, plan in enumerate(plans)]
 
 
-def searched(found: Judged, plan: Plan, insight: Insight, seed: int) -> Replayed:
+def searched(found: Judged, plan: ReplayPlan, insight: Predictor, seed: int) -> Replayed:
     """One search of one task."""
     rows = {v.config: row for row, v in zip(found.task.rows, found.compiled, strict=True)}
     compiler = RecordedCompiler({verdict.config: verdict for verdict in found.compiled})
@@ -127,15 +127,15 @@ class _Marks(NoObserver):
         self._state = state
         self._ms = {config: row.ms for config, row in rows.items() if row.ms is not None}
         self._finalists = finalists
-        self.made: list[Mark] = []
+        self.made: list[SearchPoint] = []
 
     def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:  # noqa: ARG002
         """Adds a mark."""
         self.made.append(self.now())
 
-    def now(self) -> Mark:
+    def now(self) -> SearchPoint:
         """The mark of this moment; what is being compiled counts."""
         state = self._state
         named = [self._ms[verdict.config] for verdict in state.finalists(self._finalists)]
         kept = min(self._ms.values()) / min(named) if named else 0.0
-        return Mark(state.compiles, state.trials, kept)
+        return SearchPoint(state.compiles, state.trials, kept)

@@ -13,8 +13,8 @@ from asmtune.core.kernel_files import kernel_file
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.oracle import Oracle, Row, Task
 from asmtune.core.records.artifacts import Failure
-from asmtune.store.trace.rows import Compiled
-from asmtune.store.trace.run import Run
+from asmtune.store.trace.rows import CompiledRow
+from asmtune.store.trace.run import TracedRun
 
 NOTE = (
     "a tuning run times what its search chose: the best speed is the best of these, and a scorer "
@@ -31,7 +31,7 @@ class Recording:
     kernels: Path
 
 
-def recordings(runs: Sequence[Run], kernels: Path | None = None) -> list[Recording]:
+def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[Recording]:
     """Runs as files of timings: one for each folder of kernels, a task a run.
 
     Args:
@@ -55,7 +55,7 @@ def recordings(runs: Sequence[Run], kernels: Path | None = None) -> list[Recordi
     return [Recording(oracle, folder) for folder, oracle in found.items()]
 
 
-def _file(run: Run, kernels: Path | None) -> Path:
+def _file(run: TracedRun, kernels: Path | None) -> Path:
     """The file of a run's kernel module."""
     reference = run.header.reference
     if kernels is None and reference is None:
@@ -73,7 +73,7 @@ def _file(run: Run, kernels: Path | None) -> Path:
         ) from error
 
 
-def _task(run: Run, module: KernelModule) -> Task:
+def _task(run: TracedRun, module: KernelModule) -> Task:
     timings, compiled = run.timings(), run.compiled()
     if not timings:
         raise OracleError(f"run {run.run}: no config was timed")
@@ -89,13 +89,13 @@ def _task(run: Run, module: KernelModule) -> Task:
     return Task(module.name, shape, _dtype(run, module), tuple(rows))
 
 
-def _failures(run: Run, compiled: Mapping[Config, Compiled]) -> dict[Config, str]:
+def _failures(run: TracedRun, compiled: Mapping[Config, CompiledRow]) -> dict[Config, str]:
     """Why configs did not run; what a rule dropped was never tried."""
     refused = {c: row.reason or "" for c, row in compiled.items() if row.dropped_at == "compile"}
     return refused | {config: str(failure) for config, failure in run.failures().items()}
 
 
-def _dtype(run: Run, module: KernelModule) -> str:
+def _dtype(run: TracedRun, module: KernelModule) -> str:
     """The module's dtype that gives arguments of the run's dtypes."""
     key, shape = run.header.key, run.header.shape
     for dtype in module.dtypes:
@@ -109,7 +109,7 @@ def _dtype(run: Run, module: KernelModule) -> str:
     )
 
 
-def _resources(row: Compiled | None) -> dict[str, int]:
+def _resources(row: CompiledRow | None) -> dict[str, int]:
     if row is None:
         return {}
     found = {"regs": row.regs, "spills": row.spills, "shared": row.shared}

@@ -17,12 +17,12 @@ from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Bench, BenchSetup, Entrant
 from asmtune.measure.bench.opening import open_bench
-from asmtune.measure.checks.checker import CheckOptions
 from asmtune.measure.checks.effects import Effects
+from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.front import Front
-from asmtune.studies.roofline.survey import Subject
+from asmtune.studies.roofline.survey import RooflineSubject
 
 
 def isolated(setup: BenchSetup) -> Bench:
@@ -45,7 +45,7 @@ class PairClock:
     opener: Callable[[BenchSetup], Bench] = isolated
 
     def outcomes(
-        self, subject: Subject, front: Front, verdicts: Sequence[Verdict]
+        self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
     ) -> list[Outcome]:
         """A timing or a failure for each verdict, in order; the first gives the reference.
 

@@ -40,7 +40,7 @@ _WEIGHTS: Final = {
 
 
 @dataclass(frozen=True)
-class Counts:
+class WorkCounts:
     """What a launch asks for.
 
     Attributes:
@@ -58,7 +58,7 @@ class Counts:
     assumed: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, work: Work, target: Target, dtypes: Iterable[str]) -> Counts:
+    def of(cls, work: Work, target: Target, dtypes: Iterable[str]) -> WorkCounts:
         """The counts of a launch.
 
         Args:
@@ -99,7 +99,7 @@ class Load:
     bytes: float
 
     @classmethod
-    def common(cls, counts: Sequence[Counts]) -> Load:
+    def common(cls, counts: Sequence[WorkCounts]) -> Load:
         """The least that any of its configs asks for.
 
         Tiles that reach beyond a tensor's edge, and ways of summing, ask for more.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from asmtune.core.config import Config
-from asmtune.studies.roofline.counts import Counts, Load
+from asmtune.studies.roofline.counts import Load, WorkCounts
 from asmtune.studies.roofline.roofs import Roof, attainable
 
 How = Literal["measured", "predicted"]
@@ -32,7 +32,7 @@ class Point:
     """
 
     config: Config
-    counts: Counts
+    counts: WorkCounts
     work: Load
     us: float
     how: How
@@ -52,7 +52,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ChartEntry:
     """A launch before tuning and after.
 
     Attributes:
@@ -104,7 +104,7 @@ class Chart:
 
     target: str
     roofs: tuple[Roof, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[ChartEntry, ...]
     failures: tuple[tuple[str, str], ...]
     versions: Mapping[str, str]
     date: str

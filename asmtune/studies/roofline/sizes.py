@@ -14,7 +14,7 @@ from typing import Any
 from asmtune.base.errors import InputError
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.store.lookup import Lookup
+from asmtune.store.lookup import StoreLookup
 from asmtune.store.trace.folder import runs_of
 from asmtune.store.trace.reader import read_summary
 from asmtune.store.trace.run import Summary
@@ -23,7 +23,9 @@ KeyOf = Callable[[Shape], TuneKey]
 """The key of a launch of a module at a shape."""
 
 
-def is_sized(found: Lookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path) -> bool:
+def is_sized(
+    found: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path
+) -> bool:
     """Whether what is stored was timed at a shape.
 
     Args:

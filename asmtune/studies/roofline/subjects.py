@@ -18,15 +18,15 @@ from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.space.space import own_config
-from asmtune.store.lookup import Lookup
+from asmtune.store.lookup import StoreLookup
 from asmtune.studies.roofline.sizes import is_sized
-from asmtune.studies.roofline.survey import Subject
-from asmtune.studies.stored import user_shelf
-from asmtune.studies.tuning_queue import Queue
+from asmtune.studies.roofline.survey import RooflineSubject
+from asmtune.studies.stored import existing_store
+from asmtune.studies.tuning_queue import TuningQueue
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RooflineRequest:
     """The options of the same names, as they were given."""
 
     kernels: Sequence[str]
@@ -34,7 +34,7 @@ class Wanted:
     shapes: Path | None = None
     dtype: str | None = None
 
-    def subjects(self, target: Target, settings: Settings) -> list[Subject]:
+    def subjects(self, target: Target, settings: Settings) -> list[RooflineSubject]:
         """A launch for each kernel and each shape that is one of its own.
 
         Raises:
@@ -109,14 +109,16 @@ def _first(module: KernelModule) -> list[Shape]:
 
 def _of_module(
     module: KernelModule, shapes: Sequence[Shape], dtype: str | None, store: _Stored
-) -> Iterator[Subject]:
+) -> Iterator[RooflineSubject]:
     name = module.check_dtype(dtype)
     space = required(f"space of kernel {module.name}", module.space)
-    queue = Queue(module, name, space, module.name)
+    queue = TuningQueue(module, name, space, module.name)
     for shape, problem in zip(shapes, queue.check(shapes), strict=True):
         found = store.found(queue, problem)
         sized = store.sized(found, queue, shape)
-        yield Subject(problem, shape, space, found, sized, partial(module.problem, shape, name))
+        yield RooflineSubject(
+            problem, shape, space, found, sized, partial(module.problem, shape, name)
+        )
 
 
 class _Stored:
@@ -125,9 +127,9 @@ class _Stored:
     def __init__(self, target: Target, settings: Settings) -> None:
         self._target = target
         self._runs = settings.runs_dir
-        self._shelf = user_shelf(settings)
+        self._shelf = existing_store(settings)
 
-    def found(self, queue: Queue, problem: Problem) -> Lookup:
+    def found(self, queue: TuningQueue, problem: Problem) -> StoreLookup:
         """The answer for a launch, its winner as the space has it."""
         found = queue.launched(problem).found_on(self._target, self._shelf)
         if found.outcome != "hit" or found.record is None:
@@ -136,7 +138,7 @@ class _Stored:
         own = own_config(record.winner, queue.space, problem.shape) or record.winner
         return replace(found, record=replace(record, winner=own))
 
-    def sized(self, found: Lookup, queue: Queue, shape: Shape) -> bool:
+    def sized(self, found: StoreLookup, queue: TuningQueue, shape: Shape) -> bool:
         """As `is_sized`."""
         device = "" if found.record is None else found.record.key.device
 

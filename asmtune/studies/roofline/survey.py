@@ -17,9 +17,9 @@ from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.picking import first_pick
-from asmtune.store.lookup import Lookup
-from asmtune.studies.roofline.counts import Counts, Load
-from asmtune.studies.roofline.points import Chart, Entry, Point
+from asmtune.store.lookup import StoreLookup
+from asmtune.studies.roofline.counts import Load, WorkCounts
+from asmtune.studies.roofline.points import Chart, ChartEntry, Point
 from asmtune.studies.roofline.roofs import roofs_of
 from asmtune.studies.roofline.times import (
     Times,
@@ -33,7 +33,7 @@ from asmtune.studies.roofline.times import (
 
 
 @dataclass(frozen=True)
-class Subject:
+class RooflineSubject:
     """A launch to look at.
 
     Attributes:
@@ -50,7 +50,7 @@ class Subject:
     problem: Problem
     shape: Mapping[str, Any]
     space: Space
-    found: Lookup
+    found: StoreLookup
     sized: bool
     make: Callable[[str], Problem]
 
@@ -61,11 +61,11 @@ class Subject:
         return f"{self.problem.name} {shape}".strip()
 
 
-class Clock(Protocol):
+class PairTimer(Protocol):
     """Times configs of a subject on this machine."""
 
     def outcomes(
-        self, subject: Subject, front: Front, verdicts: Sequence[Verdict]
+        self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
     ) -> list[Outcome]:
         """A timing or a failure for each verdict, in order; the first gives the reference."""
         ...
@@ -81,11 +81,11 @@ class Survey:
     """
 
     funnel: Funnel
-    clock: Clock | None = None
+    clock: PairTimer | None = None
 
-    def chart(self, subjects: Sequence[Subject]) -> Chart:
+    def chart(self, subjects: Sequence[RooflineSubject]) -> Chart:
         """Every subject that has a point; one that fails stops no other."""
-        entries: list[Entry] = []
+        entries: list[ChartEntry] = []
         failures: list[tuple[str, str]] = []
         for subject in subjects:
             try:
@@ -103,7 +103,7 @@ class Survey:
             date=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
-    def entry(self, subject: Subject) -> Entry:
+    def entry(self, subject: RooflineSubject) -> ChartEntry:
         """A subject before tuning and after.
 
         Raises:
@@ -130,7 +130,7 @@ class Survey:
         points = self._points(front, running, measured, least_us)
         record = subject.found.record if subject.found.outcome == "hit" else None
         made = None if record is None else record.provenance
-        return Entry(
+        return ChartEntry(
             kernel=problem.name,
             shape=subject.shape,
             dtypes=problem.dtypes,
@@ -147,14 +147,14 @@ class Survey:
             ),
         )
 
-    def _tuned(self, subject: Subject) -> Config:
+    def _tuned(self, subject: RooflineSubject) -> Config:
         found = subject.found
         if found.outcome == "hit" and found.record is not None:
             return found.record.winner
         return first_pick(self.funnel, subject.problem, subject.space).config
 
     def _measured(
-        self, subject: Subject, front: Front, running: Sequence[Verdict]
+        self, subject: RooflineSubject, front: Front, running: Sequence[Verdict]
     ) -> tuple[Times, tuple[str, ...]]:
         """Times that a GPU took, now or for a record; and what failed."""
         if self.clock is None:
@@ -186,12 +186,12 @@ class Survey:
             for verdict, counts, time in zip(running, counted, times, strict=True)
         ]
 
-    def _counts(self, front: Front, config: Config) -> Counts:
+    def _counts(self, front: Front, config: Config) -> WorkCounts:
         (work,) = front.works([config])
-        return Counts.of(work, front.target, front.problem.dtypes.values())
+        return WorkCounts.of(work, front.target, front.problem.dtypes.values())
 
 
-def _said(subject: Subject, *, timed_now: bool) -> tuple[str, ...]:
+def _said(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
     """Why what is stored is not used, or its times are not."""
     found = subject.found
     if found.outcome == "hit" and found.record is not None:

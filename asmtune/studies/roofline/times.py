@@ -11,7 +11,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
-from asmtune.store.lookup import Lookup
+from asmtune.store.lookup import StoreLookup
 from asmtune.studies.roofline.points import How
 
 GPU: Final = "this GPU"
@@ -39,7 +39,7 @@ Times = Mapping[str, Time]
 """Times by `config_key`."""
 
 
-def recorded(found: Lookup) -> Times:
+def recorded(found: StoreLookup) -> Times:
     """What a record that holds was timed at; nothing without one."""
     if found.outcome != "hit" or found.record is None:
         return {}
@@ -85,7 +85,7 @@ def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0
     ]
 
 
-def slowest(found: Lookup) -> float:
+def slowest(found: StoreLookup) -> float:
     """Microseconds that a config without a time in a record takes at least; 0 without a record.
 
     Tuning times the default in every run, and who ships a record leaves the slower ones out.

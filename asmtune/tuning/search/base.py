@@ -33,7 +33,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class BatchSizes:
     """In which steps a search goes on.
 
     Attributes:
@@ -51,7 +51,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Insight:
+class Predictor:
     """What predicts.
 
     Attributes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from asmtune.core.config import Config
-from asmtune.tuning.search.base import Pace, Proposal
+from asmtune.tuning.search.base import BatchSizes, Proposal
 from asmtune.tuning.search.state import State
 
 
@@ -19,7 +19,7 @@ class Exhaustive:
         pace: in which steps.
     """
 
-    pace: Pace = field(default_factory=Pace)
+    pace: BatchSizes = field(default_factory=BatchSizes)
 
     name = "exhaustive"
 
@@ -32,7 +32,7 @@ class Exhaustive:
         return state.ready()[: self.pace.trial]
 
 
-def next_of(configs: Sequence[Config], state: State, pace: Pace) -> Proposal:
+def next_of(configs: Sequence[Config], state: State, pace: BatchSizes) -> Proposal:
     """The first of some configs, as many as a batch takes; none of none."""
     if not configs:
         return Proposal(reason=f"all {len(state.configs)} configs tried")
@@ -48,7 +48,7 @@ class Sampling:
         seed: of the order.
     """
 
-    pace: Pace = field(default_factory=Pace)
+    pace: BatchSizes = field(default_factory=BatchSizes)
     seed: int = 0
 
     name = "random"

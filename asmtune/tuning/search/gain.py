@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.tuning.search.surrogate import NOISE, Belief, Column, Matrix
+from asmtune.tuning.search.surrogate import NOISE, Column, Matrix, Posterior
 
 DRAWS: Final = 512
 """Joint draws that the gain of a batch is averaged over: an error of some percent of it."""
 
 
-def improvement(belief: Belief, best: float) -> Column:
+def improvement(belief: Posterior, best: float) -> Column:
     """Expected improvement of each config alone (Jones, Schonlau, Welch, 1998).
 
     Args:
@@ -48,7 +48,7 @@ def spread_out(mean: Column, covariance: Matrix, best: float, count: int) -> lis
     known = np.zeros((len(mean), 0))
     chosen: list[int] = []
     for _ in range(min(count, len(mean))):
-        left = Belief(mean, np.sqrt(np.maximum(variance, 0.0)))
+        left = Posterior(mean, np.sqrt(np.maximum(variance, 0.0)))
         gains = improvement(left, best)
         gains[chosen] = -1.0
         pick = int(np.argmax(gains))

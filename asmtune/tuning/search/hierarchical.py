@@ -11,7 +11,7 @@ from typing import Final
 
 from asmtune.core.config import Config
 from asmtune.tuning.search.axes import Axes, steps
-from asmtune.tuning.search.base import Pace, Proposal
+from asmtune.tuning.search.base import BatchSizes, Proposal
 from asmtune.tuning.search.exhaustive import next_of
 from asmtune.tuning.search.state import State
 
@@ -30,7 +30,7 @@ class Hierarchical:
         pace: in which steps.
     """
 
-    pace: Pace = field(default_factory=Pace)
+    pace: BatchSizes = field(default_factory=BatchSizes)
 
     name = "hierarchical"
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from asmtune.core.config import Config
-from asmtune.tuning.search.base import Insight, Pace, Proposal
+from asmtune.tuning.search.base import BatchSizes, Predictor, Proposal
 from asmtune.tuning.search.gain import batch_gain, improvement, spread_out
-from asmtune.tuning.search.points import Outlook
+from asmtune.tuning.search.points import ConfigPoints
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.surrogate import Points, Surrogate
 
@@ -29,7 +29,7 @@ WORTH_TIMING: Final = 0.05
 class _View:
     """The space as the model sees it now: untimed, it ranks; once timed, it believes."""
 
-    outlook: Outlook
+    outlook: ConfigPoints
     points: Points
     surrogate: Surrogate | None
 
@@ -57,9 +57,9 @@ class Model:
 
     name = "model"
 
-    def __init__(self, insight: Insight | None, pace: Pace, seed: int = 0) -> None:
+    def __init__(self, insight: Predictor | None, pace: BatchSizes, seed: int = 0) -> None:
         self._insight, self._pace, self._seed = insight, pace, seed
-        self._outlook: Outlook | None = None
+        self._outlook: ConfigPoints | None = None
 
     def propose(self, state: State) -> Proposal:
         """Before any timing the best predicted; then those of the greatest expected gain."""
@@ -113,7 +113,7 @@ class Model:
     def _view(self, state: State) -> _View:
         outlook = self._outlook
         if outlook is None or not outlook.is_of(state):
-            outlook = self._outlook = Outlook(state, self._insight)
+            outlook = self._outlook = ConfigPoints(state, self._insight)
         points = outlook.points(state)
         timed = points.at([outlook.row[config] for config in state.timings])
         log_us = np.log(np.array(list(state.timings.values())))

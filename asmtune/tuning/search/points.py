@@ -20,7 +20,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.base import Candidate, moments_of
 from asmtune.predict.score.vectors import BASE, base_columns
 from asmtune.tuning.search.axes import Axes
-from asmtune.tuning.search.base import Insight
+from asmtune.tuning.search.base import Predictor
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.surrogate import Column, Matrix, Points
 
@@ -36,7 +36,7 @@ AXES_ALONE_FAR: Final = 0.75
 
 
 @dataclass(frozen=True)
-class Reading:
+class MomentReading:
     """What one moment tells of some configs; NaN where it tells nothing.
 
     Attributes:
@@ -48,7 +48,7 @@ class Reading:
     columns: Matrix
 
     @classmethod
-    def of(cls, verdicts: Sequence[Verdict], insight: Insight | None) -> Reading:
+    def of(cls, verdicts: Sequence[Verdict], insight: Predictor | None) -> MomentReading:
         """Of verdicts of one moment."""
         slowdown = np.full(len(verdicts), np.nan)
         columns = np.full((len(verdicts), len(BASE)), np.nan)
@@ -65,7 +65,7 @@ class Reading:
         return cls(slowdown, columns)
 
 
-class Outlook:
+class ConfigPoints:
     """Points of all configs of a space; what does not change is worked out once.
 
     Args:
@@ -73,12 +73,12 @@ class Outlook:
         insight: what predicts; without it all are foreseen alike, and lie on the axes alone.
     """
 
-    def __init__(self, state: State, insight: Insight | None) -> None:
+    def __init__(self, state: State, insight: Predictor | None) -> None:
         self.configs = tuple(state.configs)
         self._foreseen = state.foreseen
         self.row = {config: row for row, config in enumerate(self.configs)}
         self._insight = insight
-        self._early = Reading.of([state.foreseen[config] for config in self.configs], insight)
+        self._early = MomentReading.of([state.foreseen[config] for config in self.configs], insight)
         readable = self._early.columns[~np.isnan(self._early.columns).any(axis=1)]
         spread = readable.std(axis=0) if len(readable) else np.zeros(len(BASE))
         self._used = spread > 1e-6
@@ -94,7 +94,7 @@ class Outlook:
     def points(self, state: State) -> Points:
         """All configs, with what is known of them now."""
         rows = np.array([self.row[config] for config in state.verdicts], dtype=np.intp)
-        late = Reading.of(list(state.verdicts.values()), self._insight)
+        late = MomentReading.of(list(state.verdicts.values()), self._insight)
         columns = self._early.columns.copy()
         columns[rows] = _first_known(late.columns, columns[rows])
         # What has no features lies in the middle.

@@ -13,7 +13,7 @@ from asmtune.core.records.verdicts import Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class PriorTimings:
     """What earlier runs tell a search.
 
     Attributes:
@@ -56,10 +56,10 @@ class State:
         self,
         foreseen: Sequence[Verdict],
         default: Config,
-        known: Known | None = None,
+        known: PriorTimings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        known = known or Known()
+        known = known or PriorTimings()
         self.foreseen = {verdict.config: verdict for verdict in foreseen}
         self.configs = [config for config, v in self.foreseen.items() if _is_candidate(v)]
         self.default = default

@@ -7,30 +7,30 @@ from typing import Final
 
 from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
-from asmtune.tuning.search.base import Insight, Pace, Strategy
+from asmtune.tuning.search.base import BatchSizes, Predictor, Strategy
 
-_Make = Callable[[Insight | None, Pace, int], Strategy]
+_Make = Callable[[Predictor | None, BatchSizes, int], Strategy]
 
 
-def _model(insight: Insight | None, pace: Pace, seed: int) -> Strategy:
+def _model(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:
     from asmtune.tuning.search.model import Model
 
     return Model(insight, pace, seed)
 
 
-def _exhaustive(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
+def _exhaustive(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
     from asmtune.tuning.search.exhaustive import Exhaustive
 
     return Exhaustive(pace)
 
 
-def _random(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
+def _random(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
     from asmtune.tuning.search.exhaustive import Sampling
 
     return Sampling(pace, seed)
 
 
-def _hierarchical(insight: Insight | None, pace: Pace, seed: int) -> Strategy:  # noqa: ARG001
+def _hierarchical(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
     from asmtune.tuning.search.hierarchical import Hierarchical
 
     return Hierarchical(pace)
@@ -50,7 +50,7 @@ def strategy_names() -> tuple[str, ...]:
 
 
 def make_strategy(
-    name: str, seed: int = 0, insight: Insight | None = None, pace: Pace | None = None
+    name: str, seed: int = 0, insight: Predictor | None = None, pace: BatchSizes | None = None
 ) -> Strategy:
     """The strategy of a name.
 
@@ -68,4 +68,4 @@ def make_strategy(
         raise InputError(
             f"unknown strategy {name!r}: the strategies are {', '.join(_STRATEGIES)}{hint}"
         )
-    return _STRATEGIES[name](insight, pace or Pace(), seed)
+    return _STRATEGIES[name](insight, pace or BatchSizes(), seed)

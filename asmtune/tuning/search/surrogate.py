@@ -85,7 +85,7 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Belief:
+class Posterior:
     """What is believed of a config's time, as a logarithm.
 
     Attributes:
@@ -114,12 +114,12 @@ class Surrogate:
         """Logarithm of the least time."""
         return float(self.log_us.min())
 
-    def believe(self, points: Points) -> Belief:
+    def believe(self, points: Points) -> Posterior:
         """Of configs that were not timed, each alone."""
         cross = _covariance(points, self.timed)
         half = self._solve(cross.T)
         left = np.maximum(points.variance - np.sum(half * half, axis=0), 0.0)
-        return Belief(
+        return Posterior(
             self.best + SLOPE * points.predicted + cross @ self._weights,
             np.sqrt(self._scale * (left + points.own_variance)),
         )

@@ -10,7 +10,7 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Node
 from asmtune.predict.features.profile import Traffic
 from asmtune.predict.features.sketch.costs import Cost, element_cost
-from asmtune.predict.features.sketch.layouts import Layout
+from asmtune.predict.features.sketch.layouts import TensorLayout
 from asmtune.predict.features.sketch.memory import ROUND, WIDEST, convert_kind
 from asmtune.predict.features.sketch.sums import Sums
 from asmtune.predict.features.sketch.values import Kind, Values
@@ -96,7 +96,11 @@ def _combining(values: Values, node: Node) -> Cost:
 
 
 def add_conversion(
-    sums: Sums, layouts: tuple[Layout, Layout], kind: Kind, axes: frozenset[int], line: int
+    sums: Sums,
+    layouts: tuple[TensorLayout, TensorLayout],
+    kind: Kind,
+    axes: frozenset[int],
+    line: int,
 ) -> None:
     """A tile from one layout to another: within threads, within warps, or through memory.
 

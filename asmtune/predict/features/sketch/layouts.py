@@ -24,7 +24,7 @@ WARP: Final = 32
 
 
 @dataclass(frozen=True)
-class Layout:
+class TensorLayout:
     """A layout over a tensor of one shape.
 
     Attributes:
@@ -76,7 +76,7 @@ class Layout:
 
 
 @lru_cache(maxsize=4096)
-def layout_of(encoding: str, shape: Shape, num_warps: int) -> Layout:
+def layout_of(encoding: str, shape: Shape, num_warps: int) -> TensorLayout:
     """The layout of a tensor.
 
     An encoding that is not known is taken for rows over threads, the last axis fastest.
@@ -95,7 +95,7 @@ def layout_of(encoding: str, shape: Shape, num_warps: int) -> Layout:
     return replace(_fit(made, shape), width=width)
 
 
-def _make(encoding: str, shape: Shape) -> Layout | None:
+def _make(encoding: str, shape: Shape) -> TensorLayout | None:
     kind = kind_of(encoding)
     if kind == "blocked":
         return _blocked(encoding)
@@ -114,7 +114,7 @@ def _unit(rank: int, axis: int, step: int) -> Basis:
     return tuple(step if d == axis else 0 for d in range(rank))
 
 
-def _stack(levels: Sequence[tuple[str, int, int]], rank: int, fast: int) -> Layout:
+def _stack(levels: Sequence[tuple[str, int, int]], rank: int, fast: int) -> TensorLayout:
     """Levels of (part, axis, count), each starting where the axis's last one ended."""
     reach = [1] * rank
     parts: dict[str, list[Basis]] = {"register": [], "lane": [], "warp": [], "copy": []}
@@ -125,10 +125,10 @@ def _stack(levels: Sequence[tuple[str, int, int]], rank: int, fast: int) -> Layo
                 continue
             parts[part].append(_unit(rank, axis, reach[axis]))
             reach[axis] *= 2
-    return Layout(tuple(parts["register"]), tuple(parts["lane"]), tuple(parts["warp"]), fast)
+    return TensorLayout(tuple(parts["register"]), tuple(parts["lane"]), tuple(parts["warp"]), fast)
 
 
-def _blocked(encoding: str) -> Layout | None:
+def _blocked(encoding: str) -> TensorLayout | None:
     own = numbers(encoding, "sizePerThread")
     lanes, warps = numbers(encoding, "threadsPerWarp"), numbers(encoding, "warpsPerCTA")
     order = numbers(encoding, "order") or tuple(range(len(own)))[::-1]
@@ -140,7 +140,7 @@ def _blocked(encoding: str) -> Layout | None:
     return _stack(levels, len(own), order[0])
 
 
-def _mma(encoding: str, rank: int) -> Layout | None:
+def _mma(encoding: str, rank: int) -> TensorLayout | None:
     """Accumulators of mma.sync and wgmma: pairs along N, four lanes a row, eight rows."""
     warps, tile = numbers(encoding, "warpsPerCTA"), numbers(encoding, "instrShape")
     version = number(encoding, "versionMajor", 2)
@@ -154,7 +154,7 @@ def _mma(encoding: str, rank: int) -> Layout | None:
     return _stack([*levels, *(("warp", d, warps[d]) for d in order)], rank, n)
 
 
-def _slice(encoding: str, shape: Shape) -> Layout | None:
+def _slice(encoding: str, shape: Shape) -> TensorLayout | None:
     axis = number(own_part(encoding), "dim", 0)
     whole = (*shape[:axis], 1, *shape[axis:])
     made = _make(parent_of(encoding), whole)
@@ -167,10 +167,10 @@ def _slice(encoding: str, shape: Shape) -> Layout | None:
 
     registers = tuple(basis for basis in without(made.registers) if any(basis))
     fast = len(shape) - 1 if made.fast == axis else made.fast - (made.fast > axis)
-    return Layout(registers, without(made.lanes), without(made.warps), fast)
+    return TensorLayout(registers, without(made.lanes), without(made.warps), fast)
 
 
-def _dot_operand(encoding: str, shape: Shape) -> Layout | None:
+def _dot_operand(encoding: str, shape: Shape) -> TensorLayout | None:
     """An operand: spread like the accumulator over M or N, whole along K for every warp."""
     own, parent = own_part(encoding), parent_of(encoding)
     index, rank = number(own, "opIdx", 0), len(shape)
@@ -191,7 +191,7 @@ def _dot_operand(encoding: str, shape: Shape) -> Layout | None:
     return _stack(levels, rank, k)
 
 
-def _fma_operand(parent: str, k: int, shape: Shape) -> Layout | None:
+def _fma_operand(parent: str, k: int, shape: Shape) -> TensorLayout | None:
     own, lanes = numbers(parent, "sizePerThread"), numbers(parent, "threadsPerWarp")
     warps, order = numbers(parent, "warpsPerCTA"), numbers(parent, "order")
     if not len(own) == len(lanes) == len(order) == len(shape):
@@ -202,7 +202,7 @@ def _fma_operand(parent: str, k: int, shape: Shape) -> Layout | None:
     return _stack(levels, len(shape), order[0])
 
 
-def _linear(encoding: str, rank: int) -> Layout | None:
+def _linear(encoding: str, rank: int) -> TensorLayout | None:
     def bases(name: str) -> tuple[Basis, ...]:
         match = re.search(rf"\b{name} = \[((?:\[[\d, ]*\](?:, )?)*)\]", encoding)
         groups = re.findall(r"\[([\d, ]*)\]", match[1]) if match else []
@@ -211,18 +211,18 @@ def _linear(encoding: str, rank: int) -> Layout | None:
     registers, lanes, warps = bases("register"), bases("lane"), bases("warp")
     first = next((b for b in (*registers, *lanes) if any(b)), (0,) * rank)
     fast = max(range(rank), key=lambda axis: (first[axis], axis)) if len(first) == rank else 0
-    made = Layout(registers, lanes, warps, fast)
+    made = TensorLayout(registers, lanes, warps, fast)
     sizes = {len(basis) for part in (made.registers, made.lanes, made.warps) for basis in part}
     return made if sizes <= {rank} else None
 
 
-def _default(shape: Shape, num_warps: int) -> Layout:
+def _default(shape: Shape, num_warps: int) -> TensorLayout:
     last = len(shape) - 1
     levels = [("lane", last, WARP), ("warp", last, num_warps)] if shape else []
     return _stack(levels, len(shape), max(0, last))
 
 
-def _cut(layout: Layout, shape: Shape) -> Layout:
+def _cut(layout: TensorLayout, shape: Shape) -> TensorLayout:
     """What reaches over the tensor's edge makes no difference."""
 
     def cut(bases: Iterable[Basis]) -> tuple[Basis, ...]:
@@ -239,7 +239,7 @@ def _cut(layout: Layout, shape: Shape) -> Layout:
     )
 
 
-def _fit(layout: Layout, shape: Shape) -> Layout:
+def _fit(layout: TensorLayout, shape: Shape) -> TensorLayout:
     """Cuts what reaches over the tensor's edge, and repeats in registers what falls short."""
     made = _cut(layout, shape)
     extra: list[Basis] = []

@@ -10,7 +10,7 @@ from asmtune.ir.ttir.tree import Node
 from asmtune.predict.features.profile import Traffic
 from asmtune.predict.features.sketch.demand import Run
 from asmtune.predict.features.sketch.encodings import kind_of, number, parent_of
-from asmtune.predict.features.sketch.layouts import Layout
+from asmtune.predict.features.sketch.layouts import TensorLayout
 from asmtune.predict.features.sketch.sums import Sums
 from asmtune.predict.features.sketch.values import Kind, Values
 
@@ -74,7 +74,7 @@ def add_access(sums: Sums, values: Values, node: Node, run: Run, line: int) -> N
 
 
 def add_shared(
-    sums: Sums, direction: str, layout: Layout, kind: Kind, width: int, line: int
+    sums: Sums, direction: str, layout: TensorLayout, kind: Kind, width: int, line: int
 ) -> None:
     """A tile between registers and shared memory.
 
@@ -92,7 +92,7 @@ def add_shared(
     sums.move(Traffic("shared", direction, size, copies=False, line=line), max(1.0, held / size))
 
 
-def shared_width(kind: Kind, layout: Layout, buffer: str) -> int:
+def shared_width(kind: Kind, layout: TensorLayout, buffer: str) -> int:
     """Bytes of one instruction between registers of a layout and a buffer.
 
     ldmatrix and stmatrix move 16 bytes a thread of 16-bit elements in the order of a
@@ -127,7 +127,7 @@ def expected_bytes(node: Node) -> int:
     return int(match[1]) if match else 0
 
 
-def convert_kind(source: Layout, target: Layout) -> str:
+def convert_kind(source: TensorLayout, target: TensorLayout) -> str:
     """How registers get from one layout to another: "none", "shuffle" or "shared"."""
     if source.warps == target.warps:
         return "none" if source.lanes == target.lanes else "shuffle"

@@ -19,7 +19,13 @@ from asmtune.ir.ttir.tree import Node
 from asmtune.predict.features.sketch.layouts import WARP
 from asmtune.predict.features.sketch.products import PRODUCTS
 from asmtune.predict.features.sketch.sums import Sums
-from asmtune.predict.features.steps import BARRIER_LATENCY, COPY_LATENCY, LATENCY, Action, Step
+from asmtune.predict.features.steps import (
+    BARRIER_LATENCY,
+    COPY_LATENCY,
+    LATENCY,
+    Action,
+    InstructionStep,
+)
 
 _ACTIONS: Final[Mapping[str, tuple[Action, ...]]] = {
     "tt.load": (Action.GLOBAL_LOAD,),
@@ -70,7 +76,7 @@ class StepMaker:
         self._target = target
         self._threads = warps * WARP
 
-    def steps(self, node: Node, before: Sums, after: Sums) -> list[Step]:
+    def steps(self, node: Node, before: Sums, after: Sums) -> list[InstructionStep]:
         """The steps of one operation.
 
         Args:
@@ -89,13 +95,17 @@ class StepMaker:
             # Others wait for groups of them, and not for their tokens.
             reads, writes = (reads, ()) if actions[0] is Action.COPY else ((), ())
         if actions == (Action.COMPUTE,):
-            return [Step(Action.COMPUTE, reads, writes, self._computing(node, before, after))]
+            return [
+                InstructionStep(Action.COMPUTE, reads, writes, self._computing(node, before, after))
+            ]
         still = _STILL(node.text)
         made = []
         for action in actions:
             busy = self._busy(action, before, after)
             latency = _LATENT.get(action, 0.0)
-            made.append(Step(action, reads, writes, latency, busy, int(still[1]) if still else 0))
+            made.append(
+                InstructionStep(action, reads, writes, latency, busy, int(still[1]) if still else 0)
+            )
         return made
 
     def _computing(self, node: Node, before: Sums, after: Sums) -> float:
@@ -127,11 +137,11 @@ _DEPTH: Final = {"math.erf": 8.0, "math.log": 6.0, "math.sin": 8.0, "math.cos": 
 """Operations that follow each other within one, where they are many."""
 
 
-def handing_on(node: Node) -> list[Step]:
+def handing_on(node: Node) -> list[InstructionStep]:
     """Steps that give a loop's next trip, and what comes after, the values of this one."""
     owner = node.body.owner
     if node.name != "scf.yield" or owner is None or owner.name != "scf.for":
         return []
     inside = owner.regions[0][0].arguments[1:]
     pairs = zip(node.operands, inside, strict=False)
-    return [Step(Action.COMPUTE, (str(a),), (str(b),), 0.0) for a, b in pairs]
+    return [InstructionStep(Action.COMPUTE, (str(a),), (str(b),), 0.0) for a, b in pairs]

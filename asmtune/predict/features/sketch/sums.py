@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.chain import chain_cycles
 from asmtune.predict.features.profile import Segment, Traffic
-from asmtune.predict.features.steps import Action, Step
+from asmtune.predict.features.steps import Action, InstructionStep
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Sums:
     operand_bytes: int = 0
     tma_bytes: int = 0
     lines: set[int] = field(default_factory=set)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[InstructionStep] = field(default_factory=list)
     written: bool = False
     read: bool = False
     begins_writing: bool | None = None
@@ -75,7 +75,7 @@ class Sums:
     def meet(self) -> None:
         """Counts a barrier of all warps."""
         self.classes[OpClass.BARRIER] += 1
-        self.steps.append(Step(Action.BARRIER, (), (), 0.0))
+        self.steps.append(InstructionStep(Action.BARRIER, (), (), 0.0))
         self.written = self.read = False
 
     def segment(self, warps: int, stages: int) -> Segment:

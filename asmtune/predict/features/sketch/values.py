@@ -11,7 +11,7 @@ from typing import Final
 from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
 from asmtune.ir.ttir.tree import Body, Node, Tree
 from asmtune.predict.features.sketch.encodings import resolve
-from asmtune.predict.features.sketch.layouts import Layout, layout_of
+from asmtune.predict.features.sketch.layouts import TensorLayout, layout_of
 
 _POINTEE: Final = re.compile(r"!tt\.ptr<([^<>]*(?:<[^<>]*>)?[^<>]*)>")
 _SHAPE: Final = re.compile(r"(\d+(?:x\d+)*)x(.+)")
@@ -89,7 +89,7 @@ class Values:
         self.num_warps = num_warps
         self._aliases = aliases
         self._kinds: dict[int, Kind] = {}
-        self._layouts: dict[int, Layout] = {}
+        self._layouts: dict[int, TensorLayout] = {}
         self._warps: dict[int, int] = {}
 
     def kind(self, value: int) -> Kind:
@@ -98,7 +98,7 @@ class Values:
             self._kinds[value] = read_kind(resolve(self._type_text(value), self._aliases))
         return self._kinds[value]
 
-    def layout(self, value: int) -> Layout:
+    def layout(self, value: int) -> TensorLayout:
         """How a value lies over the threads."""
         if value not in self._layouts:
             kind = self.kind(value)
