@@ -14,14 +14,14 @@ from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import write_result
 from asmtune.cli.pages import measured_times, page_of
 from asmtune.errors import InputError
-from asmtune.funnel import DEFAULT_FAILS, Funnel, check_compile
+from asmtune.funnel import DEFAULT_FAILS, Funnel, check_compile, default_budget
 from asmtune.records import PruneReport
 from asmtune.report.documents import report_csv, report_json
 from asmtune.report.explorer import report_html
 from asmtune.report.progress import ProgressBar
 from asmtune.report.saved import read_reports
 from asmtune.report.tables import prune_table
-from asmtune.score import make_scorer
+from asmtune.score import Scorer, make_scorer
 from asmtune.score.keep import Keep
 from asmtune.settings import Settings
 from asmtune.target import load_target
@@ -51,7 +51,11 @@ KeepOption = Annotated[
     typer.Option(help="How many: auto, N or P%; auto where the scorer's error is known, else 20."),
 ]
 CompileOption = Annotated[
-    str, typer.Option(help="How many, by a prediction before it: all, auto, N or P%.")
+    str | None,
+    typer.Option(
+        help="How many, by a prediction before it: all, auto, N or P%; auto where the scorer's "
+        "error before compiling is known, else all."
+    ),
 ]
 Tiles = Annotated[bool, typer.Option("--tiles", help="Search a persistent kernel's tiles as well.")]
 Caps = Annotated[
@@ -88,7 +92,7 @@ def prune_report(
     arg: Arguments = [],  # noqa: B006
     grid: Grid = None,
     keep: KeepOption = None,
-    compile: CompileOption = "all",  # noqa: A002
+    compile: CompileOption = None,  # noqa: A002
     scorer: ScorerName = "roofline",
     tiles: Tiles = False,
     caps: Caps = True,
@@ -97,7 +101,10 @@ def prune_report(
     timings: TimingsOption = None,
     check: Annotated[bool, typer.Option(help="Exit 1 if there are findings.")] = False,
 ) -> None:
-    """Compile a kernel's configs for a target, without a GPU, and say which to keep.
+    """Rank a kernel's configs for a target, without a GPU, and say which to keep.
+
+    All are sketched (as far as LLVM, a tenth of a compile), and those that rank best are
+    compiled and ranked again by their assembly; --compile all compiles all of them.
 
     html is one page to look through them, with their code; it opens from disk. A report that
     was saved as JSON is shown again in any format, without code.
@@ -144,7 +151,7 @@ class How:
 
     scorer: str
     keep: str | None
-    compile: str
+    compile: str | None
     caps: bool
     tiles: bool
 
@@ -157,9 +164,7 @@ def make_reports(arguments: KernelArguments, targets: Sequence[str], how: How) -
     ranker, settings = make_scorer(how.scorer), Settings.from_environment()
     kept = Keep.default(how.scorer) if how.keep is None else Keep.of(how.keep)
     kept.check(how.scorer)
-    compiled = None if how.compile == "all" else Keep.of(how.compile, "compile")
-    if compiled is not None:
-        check_compile(compiled, ranker)
+    compiled = _budget(how.compile, ranker)
     problem, space = arguments.load()
     reports = []
     with ProgressBar() as progress:
@@ -176,6 +181,21 @@ def make_reports(arguments: KernelArguments, targets: Sequence[str], how: How) -
             )
             reports.append(funnel.prune(problem, space))
     return reports
+
+
+def _budget(given: str | None, scorer: Scorer) -> Keep | None:
+    """Read --compile; None for all.
+
+    Raises:
+        InputError: it is no number of configs, or the scorer cannot spend it.
+    """
+    if given is None:
+        return default_budget(scorer)
+    if given == "all":
+        return None
+    budget = Keep.of(given, "compile")
+    check_compile(budget, scorer)
+    return budget
 
 
 def findings(report: PruneReport) -> Iterable[str]:

@@ -8,7 +8,7 @@ from asmtune.funnel.notes import A_GUESS, DEFAULT_FAILS
 from asmtune.funnel.persistence import Detection
 from asmtune.funnel.picking import bytes_us, first_pick, small_pick
 from asmtune.funnel.progress import NoProgress, Progress
-from asmtune.funnel.sketching import check_compile
+from asmtune.funnel.sketching import check_compile, default_budget
 
 __all__ = [
     "A_GUESS",
@@ -25,6 +25,7 @@ __all__ = [
     "bytes_us",
     "caps_for",
     "check_compile",
+    "default_budget",
     "first_pick",
     "small_pick",
 ]

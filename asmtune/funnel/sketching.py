@@ -10,7 +10,13 @@ from asmtune.errors import InputError
 from asmtune.funnel.ranking import Ranker, line_up
 from asmtune.records import Reason, Selection, Verdict
 from asmtune.score import Scorer, moments_of
-from asmtune.score.keep import Keep
+from asmtune.score.keep import Keep, table_of
+
+
+def default_budget(scorer: Scorer) -> Keep | None:
+    """Return `auto` where the scorer's error before compiling was measured, else None for all."""
+    is_measured = "sketch" in moments_of(scorer) and table_of(scorer.name, "sketch") is not None
+    return Keep(option="compile") if is_measured else None
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ def shortlisted(
 
 def _uncompiled(verdict: Verdict, rank: int, most: int) -> Verdict:
     """A config left out: its predicted time stands, its features were but estimates."""
-    reason = Reason("rank", f"rank {rank} before compiling, {most} are compiled")
+    reason = Reason("sketched_only", f"rank {rank} before compiling, {most} are compiled")
     return replace(
         verdict, kept=False, dropped_at="sketch", reasons=(reason,), features=None, artifact=None
     )
