@@ -110,7 +110,8 @@ def prune_report(
     was saved as JSON is shown again in any format, without code.
 
     Findings, under --check: the default config cannot run; a config made the
-    compiler fail for a reason that no rule names; a kept config spills.
+    compiler fail for a reason that no rule names; a kept config spills. What was only
+    sketched never met LLVM or ptxas: --compile all looks for failures there as well.
     """
     is_page = format is Format.HTML
     if timings is not None and not is_page:
