@@ -4,20 +4,28 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+RUN_STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+PINNED := --quiet --constraint constraints.txt torch==2.13.0
 
 .PHONY: setup demo test docs lint types
 
-setup: $(STAMP)
+setup: $(DEV_STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+# What a user needs: the package and its run-time dependencies.
+$(RUN_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "asmtune needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' torch==2.13.0
+	$(BIN)/python -m pip install $(PINNED) --editable .
 	touch $@
 
-demo: setup
+# On top, what tests, site and checks need.
+$(DEV_STAMP): $(RUN_STAMP)
+	$(BIN)/python -m pip install $(PINNED) --editable '.[dev]'
+	touch $@
+
+demo: $(RUN_STAMP)
 	$(BIN)/asmtune prune-report tiled_matmul --target H200 --shape M=4096,N=4096,K=4096
 
 # As many processes as CPUs that a container's quota leaves; what times a GPU runs alone.

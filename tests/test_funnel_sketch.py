@@ -24,6 +24,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import judge
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.ranking import default_budget
 from asmtune.predict.score import keep
 from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.error import ErrorTable, RankedTask
@@ -84,12 +85,17 @@ def test_what_is_compiled(funnel: Funnel) -> None:
         (512, 4), (512, 8), (256, 4), (256, 8), (128, 4), (128, 8), (64, 8),
     ]  # fmt: skip
     for rank, verdict in zip((3, 4, 5, 6, 7, 8, 10), left, strict=True):
-        assert str(verdict.reasons[0]) == f"rank: rank {rank} before compiling, 2 are compiled"
+        assert str(verdict.reasons[0]) == (
+            f"sketched_only: rank {rank} before compiling, 2 are compiled"
+        )
         assert (verdict.kept, verdict.rank, verdict.artifact) == (False, None, None)
         assert verdict.features is None
         assert verdict.predicted_us is not None
         assert verdict.predicted_us > 0
-    assert report.dropped() == {("sketch", "rank"): 7, ("compile", "kernel"): 2}
+    assert report.dropped() == {("sketch", "sketched_only"): 7, ("compile", "kernel"): 2}
+    assert report.summary() == (
+        "12 candidates: 0 ruled out, 2 failed to compile, 7 sketched only, 3 compiled"
+    )
     assert report.compiled == Selection("2", 2)
     assert "sketch" in report.seconds
     places = [verdict.dropped_at for verdict in report.verdicts]
@@ -243,12 +249,33 @@ def test_auto(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(report.kept) == report.compiled.ranks + 1
 
 
+def test_auto_of_a_small_space(
+    funnel: Funnel,
+) -> None:
+    """A space no larger than what auto would compile is compiled whole, without sketches."""
+    roofline = replace(funnel, scorer=make_scorer("roofline"))
+    assert default_budget(make_scorer("weights")) is None
+    auto = default_budget(roofline.scorer)
+    assert auto == Keep.of("auto", "compile")
+    whole = replace(roofline, compile=None).prune(scale_problem(), BLOCKS)
+    small = replace(roofline, compile=auto).prune(scale_problem(), BLOCKS)
+    assert replace(small, seconds={}) == replace(whole, seconds={})
+    assert "sketch" not in small.seconds
+
+
 def test_documents(funnel: Funnel) -> None:
     """JSON has the budget and its verdicts, CSV a row for each config left out."""
     report = funnel.prune(scale_problem(), BLOCKS)
     (document,) = json.loads(report_json([report]))["reports"]
     assert document["compiled"]["ranks"] == 2
-    assert {"stage": "sketch", "reason": "rank", "configs": 7} in document["dropped"]
+    assert {"stage": "sketch", "reason": "sketched_only", "configs": 7} in document["dropped"]
+    assert document["counts"] == {
+        "candidates": 12,
+        "ruled_out": 0,
+        "failed_to_compile": 2,
+        "sketched_only": 7,
+        "compiled": 3,
+    }
     rows = list(csv.DictReader(io.StringIO(report_csv([report]))))
     left = [row for row in rows if row["dropped_at"] == "sketch"]
     assert len(left) == 7

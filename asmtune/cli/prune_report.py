@@ -18,7 +18,8 @@ from asmtune.cli.pages import measured_times, page_of
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.pruned import PruneReport
 from asmtune.predict.prune.flow import DEFAULT_FAILS, Funnel
-from asmtune.predict.prune.ranking import check_compile
+from asmtune.predict.prune.ranking import check_compile, default_budget
+from asmtune.predict.score.base import Scorer
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.documents import report_csv, report_json
@@ -52,7 +53,11 @@ KeepOption = Annotated[
     typer.Option(help="How many: auto, N or P%; auto where the scorer's error is known, else 20."),
 ]
 CompileOption = Annotated[
-    str, typer.Option(help="How many, by a prediction before it: all, auto, N or P%.")
+    str | None,
+    typer.Option(
+        help="How many, by a prediction before it: all, auto, N or P%; auto where the scorer's "
+        "error before compiling is known, else all."
+    ),
 ]
 Tiles = Annotated[bool, typer.Option("--tiles", help="Search a persistent kernel's tiles as well.")]
 Caps = Annotated[
@@ -92,7 +97,7 @@ def prune_report(
     arg: Arguments = [],  # noqa: B006
     grid: Grid = None,
     keep: KeepOption = None,
-    compile: CompileOption = "all",  # noqa: A002
+    compile: CompileOption = None,  # noqa: A002
     scorer: ScorerName = "roofline",
     tiles: Tiles = False,
     caps: Caps = True,
@@ -101,13 +106,17 @@ def prune_report(
     timings: TimingsOption = None,
     check: Annotated[bool, typer.Option(help="Exit 1 if there are findings.")] = False,
 ) -> None:
-    """Compile a kernel's configs for a target, without a GPU, and say which to keep.
+    """Rank a kernel's configs for a target, without a GPU, and say which to keep.
+
+    All are sketched (as far as LLVM, a tenth of a compile), and those that rank best are
+    compiled and ranked again by their assembly; --compile all compiles all of them.
 
     html is one page to look through them, with their code; it opens from disk. A report that
     was saved as JSON is shown again in any format, without code.
 
     Findings, under --check: the default config cannot run; a config made the
-    compiler fail for a reason that no rule names; a kept config spills.
+    compiler fail for a reason that no rule names; a kept config spills. What was only
+    sketched never met LLVM or ptxas: --compile all looks for failures there as well.
     """
     is_page = format is ReportFormat.HTML
     if timings is not None and not is_page:
@@ -148,7 +157,7 @@ class PruneReportRequest:
 
     scorer: str
     keep: str | None
-    compile: str
+    compile: str | None
     caps: bool
     tiles: bool
 
@@ -163,9 +172,7 @@ def make_reports(
     ranker, settings = make_scorer(how.scorer), Settings.from_environment()
     kept = Keep.default(how.scorer) if how.keep is None else Keep.of(how.keep)
     kept.check(how.scorer)
-    compiled = None if how.compile == "all" else Keep.of(how.compile, "compile")
-    if compiled is not None:
-        check_compile(compiled, ranker)
+    compiled = _budget(how.compile, ranker)
     problem, space = arguments.load()
     reports = []
     with ProgressBar() as progress:
@@ -182,6 +189,21 @@ def make_reports(
             )
             reports.append(funnel.prune(problem, space))
     return reports
+
+
+def _budget(given: str | None, scorer: Scorer) -> Keep | None:
+    """Read --compile; None for all.
+
+    Raises:
+        InputError: it is no number of configs, or the scorer cannot spend it.
+    """
+    if given is None:
+        return default_budget(scorer)
+    if given == "all":
+        return None
+    budget = Keep.of(given, "compile")
+    check_compile(budget, scorer)
+    return budget
 
 
 def findings(report: PruneReport) -> Iterable[str]:

@@ -20,7 +20,10 @@ VERSION: Final = 1
 
 def report_json(reports: Sequence[PruneReport]) -> str:
     """One document for all targets: `{"format", "version", "reports": [...]}`."""
-    documents = [to_json(report) | {"dropped": _dropped(report)} for report in reports]
+    documents = [
+        to_json(report) | {"counts": report.counts(), "dropped": _dropped(report)}
+        for report in reports
+    ]
     return document_text(FORMAT, {"reports": documents})
 
 

@@ -11,8 +11,7 @@ from rich.text import Text
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.features.registry import ConfigReading
+from asmtune.predict.features.registry import FEATURES, ConfigReading
 from asmtune.predict.score.advice import Suggestion
 from asmtune.report.cells import changes, number, plain_table
 from asmtune.report.code.model import CodeView

@@ -45,11 +45,11 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
 
 
 def worth(report: PruneReport) -> Iterator[str]:
-    """What the compiled ones and the kept ones are expected to be worth, in words."""
+    """Say how far the candidates came, and what the compiled and the kept are worth."""
+    yield f"{report.target}: {report.summary()}"
     if report.compiled is not None:
-        left = sum(verdict.dropped_at == "sketch" for verdict in report.verdicts)
         told = f"compile {report.compiled.keep}: {report.compiled.ranks} by rank before compiling"
-        told += f", {left} are not compiled"
+        told += f", {report.counts()['sketched_only']} sketched only"
         yield f"{report.target}: {told}; {_expected(report, report.compiled, '')}"
     if report.selection is not None:
         selection = report.selection
@@ -117,7 +117,7 @@ def _cells(verdict: Verdict | None) -> list[str]:
     if verdict is None or verdict.features is None:
         reason = verdict.reasons[0].rule if verdict and verdict.reasons else "-"
         if verdict is not None and verdict.dropped_at == "sketch":
-            reason = "not compiled"
+            reason = "sketched only"
         return [reason, "", "", *("" for _ in COLUMNS)]
     rank = f"{verdict.rank}" if verdict.kept else f"({verdict.rank or '-'})"
     time = "" if verdict.predicted_us is None else f"{verdict.predicted_us:.1f}"

@@ -82,8 +82,9 @@ def test_compile(commands: Commands) -> None:
     ran = commands.run(*blocks, "--compile", "25%", "--keep", "1")
     assert (ran.code, ran.err) == (0, "")
     cells = [line.replace("│", "┃").split("┃")[:2] for line in ran.out.splitlines()]
-    assert ["sketch", "rank"] in [[cell.strip() for cell in row] for row in cells]
-    assert "compile 25%: 2 by rank before compiling" in ran.out
+    assert ["sketch", "sketched_only"] in [[cell.strip() for cell in row] for row in cells]
+    assert "H200: 8 candidates: 0 ruled out, 5 sketched only, 3 compiled" in ran.out
+    assert "compile 25%: 2 by rank before compiling, 5 sketched only" in ran.out
     assert "of the best speed that was compiled" in ran.out
     shown = commands.run(*blocks, "--compile", "2", "--format", "json")
     (report,) = json.loads(shown.out)["reports"]
@@ -93,8 +94,33 @@ def test_compile(commands: Commands) -> None:
         len(left)
     }
     assert all(verdict["predicted_us"] > 0 for verdict in left)
-    (whole,) = json.loads(commands.run(*blocks, "--format", "json").out)["reports"]
+    assert report["counts"]["sketched_only"] == len(left)
+    for every in ((), ("--compile", "all")):
+        (whole,) = json.loads(commands.run(*blocks, *every, "--format", "json").out)["reports"]
+        assert whole["compiled"] is None
+        assert whole["counts"]["compiled"] == 8
+
+
+def test_compile_by_default(commands: Commands) -> None:
+    """By default the best of a large space are compiled, as `auto` says, and `all` compiles all."""
+    many = (
+        "prune-report", "{}/doubled.py", "--axis", "BLOCK=64,128,256,512,1024,2048",
+        "--axis", "num_warps=1,2,4,8", "--axis", "num_stages=1,2", "--no-caps",
+    )  # fmt: skip
+    (report,) = json.loads(commands.run(*many, "--format", "json").out)["reports"]
+    (auto,) = json.loads(commands.run(*many, "--compile", "auto", "--format", "json").out)[
+        "reports"
+    ]
+    (whole,) = json.loads(commands.run(*many, "--compile", "all", "--format", "json").out)[
+        "reports"
+    ]
+    assert (report["compiled"]["keep"], report["compiled"]) == ("auto", auto["compiled"])
+    assert report["verdicts"] == auto["verdicts"]
+    assert 0 < report["counts"]["sketched_only"] == 48 - report["counts"]["compiled"]
     assert whole["compiled"] is None
+    assert (whole["counts"]["sketched_only"], whole["counts"]["compiled"]) == (0, 48)
+    unmeasured = commands.run(*many, "--scorer", "weights", "--format", "json")
+    assert json.loads(unmeasured.out)["reports"][0]["compiled"] is None
 
 
 def test_csv(commands: Commands) -> None:

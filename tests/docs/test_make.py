@@ -35,6 +35,15 @@ def test_make_demo(capfd: pytest.CaptureFixture[str]) -> None:
     assert "kept" in printed
 
 
+def test_the_demo_installs_what_a_user_needs() -> None:
+    """`make demo` leaves out the development dependencies, `make setup` has them on top."""
+    demo, setup = "\n".join(recipe("demo")), "\n".join(recipe("setup"))
+    assert "--editable ." in demo
+    assert "[dev]" not in demo
+    assert "'.[dev]'" in setup
+    assert all("--constraint constraints.txt" in text for text in (demo, setup))
+
+
 def test_make_test_and_docs() -> None:
     """`make test` has lint, types and tests after the setup, and `make docs` a strict build."""
     test, docs = "\n".join(recipe("test")), "\n".join(recipe("docs"))

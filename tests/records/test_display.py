@@ -28,6 +28,7 @@ def test_the_funnel_comes_first(pruned: PruneReport) -> None:
     kept = ("kept", "by roofline")
     assert counts == {("space", "candidates"): 6, **fallen, kept: len(pruned.kept)}
     assert sum(counts.values()) == 2 * len(pruned.kept)
+    assert pruned.summary() in pruned._repr_html_()
     reason = next(v for v in pruned.verdicts if v.dropped_at == "rules").reasons[0].text
     assert reason in (row[3] for row in first.rows)
 

@@ -83,6 +83,13 @@ def test_json() -> None:
         {"stage": "compile", "reason": "kernel", "configs": 1},
         {"stage": "score", "reason": "rank", "configs": 1},
     ]
+    assert first["counts"] == {
+        "candidates": 4,
+        "ruled_out": 1,
+        "failed_to_compile": 1,
+        "sketched_only": 0,
+        "compiled": 2,
+    }
     kept = first["verdicts"][0]
     assert kept["config"] == {"BLOCK": 64, "num_warps": 4, "num_stages": 3, "maxnreg": 32}
     assert (kept["kept"], kept["rank"], kept["score"]) == (True, 1, 2.5)

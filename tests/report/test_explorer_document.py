@@ -62,6 +62,8 @@ def test_columns() -> None:
     assert columns["num_warps"] == [4, 4, 4, 64]
     assert model["failures"] == {"2": "first\nsecond"}
     assert sum(row["configs"] for row in model["funnel"]) + model["kept"] == 4
+    came = "4 candidates: 1 ruled out, 1 failed to compile, 0 sketched only, 2 compiled"
+    assert model["worth"][0] == f"H200: {came}"
 
 
 def test_an_axis_with_the_name_of_a_verdict() -> None:

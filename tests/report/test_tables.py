@@ -59,19 +59,25 @@ def test_what_the_kept_are_worth() -> None:
 def test_what_was_compiled() -> None:
     """A budget of compiles, how many it left out, and that what is kept is of the rest."""
     left = Verdict(
-        Config({"BLOCK": 4}), False, "sketch", reasons=(Reason("rank", "x"),), predicted_us=3.0
+        Config({"BLOCK": 4}),
+        False,
+        "sketch",
+        reasons=(Reason("sketched_only", "x"),),
+        predicted_us=3.0,
     )
     told = Selection("25%", 3, 0.9, 0.25, "weights on 9 tasks of 3 kernels recorded on a GPU")
     base = replace(report(), verdicts=(*report().verdicts, left), selection=replace(told, ranks=1))
     text = shown(prune_table([replace(base, compiled=told)]))
-    assert "H200: compile 25%: 3 by rank before compiling, 1 are not compiled; expected" in text
+    assert "H200: compile 25%: 3 by rank before compiling, 1 sketched only; expected" in text
+    came = "5 candidates: 1 ruled out, 1 failed to compile, 1 sketched only, 2 compiled"
+    assert f"H200: {came}" in text
     assert "expected share of the best speed that was compiled 0.900" in text
-    assert ["sketch", "rank", "-1"] in [cells(line) for line in text.splitlines()]
+    assert ["sketch", "sketched_only", "-1"] in [cells(line) for line in text.splitlines()]
     unknown = replace(told, expected_share=None, chance_dropped=None)
     text = shown(prune_table([replace(base, compiled=unknown)]))
     assert "the error of weights before compiling was never measured" in text
     other = replace(report("A100"), verdicts=(replace(report().verdicts[0], config=left.config),))
-    assert "not compiled" in shown(prune_table([base, other]), 300)
+    assert "sketched only" in shown(prune_table([base, other]), 300)
 
 
 def test_the_kept() -> None:

@@ -33,7 +33,7 @@ _FEATURES: Final = {
 def report_html(report: PruneReport) -> str:
     """The funnel's counts and reasons, then the kept configs, best first."""
     title = f"{report.kernel} {_words(report.shape)} on {report.target}"
-    lines = [f"{_dtypes(report.dtypes)}; ranked by {report.scorer}"]
+    lines = [f"{_dtypes(report.dtypes)}; ranked by {report.scorer}", report.summary()]
     lines += [line for line in (_expected(report.selection),) if line]
     lines += report.notes
     return document(title, lines, [_funnel(report), _kept(report.kept)])

@@ -66,6 +66,35 @@ class PruneReport:
         """The configs worth timing, best first."""
         return tuple(v for v in self.verdicts if v.kept)
 
+    def counts(self) -> dict[str, int]:
+        """Count the candidates by how far they came; the first number is the sum of the others.
+
+        `ruled_out` counts what a rule dropped, whether by its config, its sketch or its assembly.
+        `compiled` counts what can run and was ranked by its assembly, kept or not.
+        """
+        names = {
+            "rules": "ruled_out",
+            "compile": "failed_to_compile",
+            "sketch": "sketched_only",
+            "score": "compiled",
+            None: "compiled",
+        }
+        counts = {"candidates": len(self.verdicts), **dict.fromkeys(names.values(), 0)}
+        for verdict in self.verdicts:
+            counts[names[verdict.dropped_at]] += 1
+        return counts
+
+    def summary(self) -> str:
+        """Say `counts` in words; failures only where there are any."""
+        counts = self.counts()
+        total, failed = counts.pop("candidates"), counts["failed_to_compile"]
+        parts = [
+            f"{count} {name.replace('_', ' ')}"
+            for name, count in counts.items()
+            if failed or name != "failed_to_compile"
+        ]
+        return f"{total} candidates: {', '.join(parts)}"
+
     def dropped(self) -> dict[tuple[str, str], int]:
         """How many configs fell, by (stage, reason), in order of the funnel."""
         tally: dict[tuple[str, str], int] = {}

@@ -35,7 +35,7 @@ from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
 from asmtune.predict.prune.front import Front, NoProgress, Outcomes, Progress
 from asmtune.predict.prune.persistence import Detection, Searched
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
-from asmtune.predict.score.base import Scorer, for_dtypes, notes_of
+from asmtune.predict.score.base import Scorer, for_dtypes, notes_of, ranked_by
 from asmtune.predict.score.keep import Keep
 
 DEFAULT_FAILS: Final = "the default config"
@@ -90,6 +90,7 @@ class Funnel:
             space has none.
         tiles: whether to search a persistent kernel's tile axes.
         compile: how many to compile, by the scorer's prediction before it; None for all.
+            `auto` compiles all of a space that is no larger than what it would choose.
         sketches: like `known`, of what is made to predict before compiling.
     """
 
@@ -128,9 +129,10 @@ class Funnel:
         front = self.front(problem)
         compiled = partial(front.verdicts, moment="assembly", known=self.known)
         chosen = Shortlist(tuple(configs))
-        if self.compile is not None:
+        budget = self._budget(len(configs))
+        if budget is not None:
             with clock.stage("sketch"):
-                chosen = self._shortlist(front, configs, self.compile, default)
+                chosen = self._shortlist(front, configs, budget, default)
         with clock.stage("compile"):
             verdicts = [*compiled(chosen.configs), *chosen.dropped]
         if all(verdict.dropped_at for verdict in verdicts):
@@ -192,6 +194,15 @@ class Funnel:
             self.keep.check(self.scorer.name)
         if self.compile is not None:
             check_compile(self.compile, self.scorer)
+
+    def _budget(self, count: int) -> Keep | None:
+        """Return the budget of compiles; None where it takes all of `count` configs.
+
+        Sketches would then cost a tenth of a compile each and leave next to nothing out.
+        """
+        if self.compile is None or self.compile.takes_all(count, ranked_by(self.scorer), "sketch"):
+            return None
+        return self.compile
 
     def _shortlist(
         self, front: Front, configs: Sequence[Config], budget: Keep, default: Config

@@ -220,9 +220,15 @@ def shortlisted(
     return Shortlist(tuple(configs), tuple(dropped), line.selection)
 
 
+def default_budget(scorer: Scorer) -> Keep | None:
+    """Return `auto` where the scorer's error before compiling was measured, else None for all."""
+    is_measured = "sketch" in moments_of(scorer) and table_of(scorer.name, "sketch") is not None
+    return Keep(option="compile") if is_measured else None
+
+
 def _uncompiled(verdict: Verdict, rank: int, most: int) -> Verdict:
     """A config left out: its predicted time stands, its features were but estimates."""
-    reason = Reason("rank", f"rank {rank} before compiling, {most} are compiled")
+    reason = Reason("sketched_only", f"rank {rank} before compiling, {most} are compiled")
     return replace(
         verdict, kept=False, dropped_at="sketch", reasons=(reason,), features=None, artifact=None
     )

@@ -77,6 +77,14 @@ class Keep:
         """Whether the scorer's error decides."""
         return self.count is None and self.percent is None
 
+    def takes_all(self, count: int, scorer: str, moment: str) -> bool:
+        """Say whether `auto` has so few configs to choose from that its rank leaves none out.
+
+        Its gap might still: what it saves of so few is less than what ranking them costs.
+        """
+        table = table_of(scorer, moment) if self.is_auto else None
+        return table is not None and count <= table.cut_for(AIM).count
+
     def check(self, scorer: str, moment: str = "assembly") -> None:
         """Refuses `auto` for a scorer, by its name, whose error is not known.
 
