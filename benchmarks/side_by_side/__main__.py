@@ -1,8 +1,10 @@
 """Measures every lane at once, one GPU and an equal share of the cores each.
 
-    python -m benchmarks.side_by_side KERNELS [--lanes 0,1,2,3] [--most-s S] [--output FILE]
+    python -m benchmarks.side_by_side KERNELS [--lanes 0,1,2,3] [--most-s S] [--keep FILE]
+        [--output FILE]
 
-KERNELS is a folder with the oracle's kernels. Needs as many GPUs as lanes. The model of
+KERNELS is a folder with the oracle's kernels. Needs as many GPUs as lanes. `--keep` takes over the
+tasks of other lanes from an earlier run on the same kind of machine. The model of
 `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told
 apart. All caches of compiled code are empty at the start of each task. A task that fails or runs
 out of time is told as such and does not stop the others.
@@ -91,6 +93,7 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=len(LANES), help="shares of the cores")
     parser.add_argument("--most-s", type=float, default=300.0)
     parser.add_argument("--seconds", type=float, default=3600.0, help="of all together")
+    parser.add_argument("--keep", type=Path, help="results of other lanes")
     parser.add_argument("--output", type=Path, default=RESULTS / "side_by_side.json")
     options = parser.parse_args()
     options.end = time.monotonic() + options.seconds
@@ -108,8 +111,12 @@ def main() -> None:
         for lane in lanes:
             lane.join()
     results = [result for lane in lanes for result in lane.results]
-    told = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
-    write(options.output, {**told, "summary": summary(results), "tasks": results})
+    setting = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
+    if options.keep is not None:
+        earlier = json.loads(options.keep.read_text())
+        assert earlier["cores_a_lane"] == share, "the runs had other shares of the cores"
+        results = [*earlier["tasks"], *results]
+    write(options.output, {**setting, "summary": summary(results), "tasks": results})
     print(table(results))
 
 
