@@ -111,7 +111,8 @@ def main() -> None:
         for lane in lanes:
             lane.join()
     results = [result for lane in lanes for result in lane.results]
-    setting = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
+    setting: dict[str, Any] = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
+    setting["scaled_above_s"] = options.most_s
     if options.keep is not None:
         earlier = json.loads(options.keep.read_text())
         assert earlier["cores_a_lane"] == share, "the runs had other shares of the cores"
