@@ -52,8 +52,9 @@ def notes() -> list[str]:
         rest = sum(task["triton.autotune"]["seconds"] for task in tasks) - whole
         lines.append(
             "`*` Scaled: a random quarter of the configs was run, where all would take over "
-            f"{limit:.0f} s. Of the {whole + rest:,.0f} s of all {len(tasks)} tasks {whole:,.0f} s "
-            f"are scaled, for which {run:,.0f} s were run. The other {rest:,.0f} s were run in full."
+            f"{limit:.0f} s. Of the {whole + rest:,.0f} s of all {len(tasks)} tasks "
+            f"{whole:,.0f} s are scaled, for which {run:,.0f} s were run. "
+            f"The other {rest:,.0f} s were run in full."
         )
     if provenance("side_by_side")["commit"] in OLDER_BALANCED:
         lines.append(
