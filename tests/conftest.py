@@ -55,8 +55,21 @@ def pytest_configure(config: pytest.Config) -> None:
             shutil.rmtree(folder / "triton", ignore_errors=True)
 
 
+NEEDS = frozenset(("browser", "postgres", "postgresql"))
+"""Fixtures, and values of parameters, that need Chromium or a PostgreSQL server: slow tests."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put slow tests first, the longest at the front, so that processes end together."""
+    """Mark what needs a browser or a server as slow; put the longest of the slow tests first.
+
+    Processes that get long tests at last do not end together.
+    """
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        values = [] if callspec is None else callspec.params.values()
+        texts = {value for value in values if isinstance(value, str)}
+        if NEEDS & {*getattr(item, "fixturenames", ()), *texts}:
+            item.add_marker("slow")
 
     def seconds(item: pytest.Item) -> float:
         mark = item.get_closest_marker("slow")

@@ -66,6 +66,7 @@ def timed(timings: Path, target: Target, settings: Settings) -> list[TimedTask]:
     return list(read(load_oracle(timings), DATA / "kernels", reader))
 
 
+@pytest.mark.slow
 def test_all_features_is_the_learned_scorer(
     timings: Path, timed: Sequence[TimedTask], target: Target, settings: Settings
 ) -> None:

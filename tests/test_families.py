@@ -200,6 +200,7 @@ def test_every_family_is_tried() -> None:
     assert set(SMALL) == {name for name in names if not name.startswith("_")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_family_computes_what_its_reference_says(name: str, errors: dict[str, float]) -> None:
     """A kernel run by Triton's interpreter agrees with its reference and stays in its tensors."""

@@ -62,6 +62,7 @@ def test_processes() -> None:
         child.wait()
 
 
+@pytest.mark.slow
 def test_a_scorer_that_is_none() -> None:
     """What the judging process refuses ends the benchmark; no figure is made of it."""
     with pytest.raises(subprocess.CalledProcessError):

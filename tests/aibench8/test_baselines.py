@@ -33,6 +33,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.slow
 def test_right(session_cache: Path) -> None:
     """Every untuned kernel is within its tolerance of float64, over odd sizes and loops."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(session_cache)}

@@ -105,6 +105,7 @@ def test_csv(commands: Commands) -> None:
     assert set(FEATURES) <= set(rows[0])
 
 
+@pytest.mark.slow
 def test_html(commands: Commands) -> None:
     """As HTML a page with the code of what is kept; of a saved report the same without code."""
     doubled = ("prune-report", "{}/doubled.py", "--format")
@@ -163,6 +164,7 @@ def test_dtype_and_shape(commands: Commands) -> None:
     assert commands.run("prune-report", "{}/doubled.py").out.startswith("doubled n=4096 fp16\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "csv", "table", "html"])
 def test_output(form: str, commands: Commands) -> None:
     """A file is replaced whole by what stdout would show; stdout stays empty."""
@@ -358,6 +360,7 @@ def test_a_real_run(commands: Commands) -> None:
     assert json.loads(out)["reports"][0]["kernel"] == "doubled"
 
 
+@pytest.mark.slow
 def test_a_real_refusal(commands: Commands) -> None:
     """A real process that is refused prints one line and exits with 2."""
     process = asmtune("prune-report", str(commands.folder / "broken.py"), stderr=subprocess.PIPE)
@@ -367,6 +370,7 @@ def test_a_real_refusal(commands: Commands) -> None:
     assert err.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_progress_on_a_terminal(commands: Commands) -> None:
     """On a terminal the progress is on stderr, with a rate and an estimate, and stdout is clean."""
     reader, writer = pty.openpty()

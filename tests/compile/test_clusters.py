@@ -78,6 +78,7 @@ def workers(backend: str) -> Iterator[Workers]:
         yield found
 
 
+@pytest.mark.slow(seconds=46)
 def test_the_other_cluster() -> None:
     """All that holds with Dask holds with Ray, whose driver may end its process, in one apart."""
     pytest.importorskip("ray", reason="ray is not installed")
@@ -98,6 +99,7 @@ def test_the_other_cluster() -> None:
     assert "skipped" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_cluster_compiles(backend: str, target: Target, empty_settings: Settings) -> None:
     """Two workers of the cluster share the compiles; artifacts lie in this process's folder."""
     lowering = Lowering(scale_problem(), target, 30)
@@ -114,6 +116,7 @@ def test_a_cluster_compiles(backend: str, target: Target, empty_settings: Settin
     assert all(isinstance(cache.get(o.digest), Artifact) for o in outcomes)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_cluster_agrees(
     workers: Workers, target: Target, settings: Settings, empty_settings: Settings
 ) -> None:
@@ -159,6 +162,7 @@ def test_errors_come_home(workers: Workers, target: Target, empty_settings: Sett
     assert all(isinstance(outcome, CompiledConfig) for outcome in rest.values())
 
 
+@pytest.mark.slow
 def test_given_up(workers: Workers, target: Target, empty_settings: Settings) -> None:
     """Compiles that nobody collects any more do not keep the cluster from the next ones."""
     lowering = Lowering(scale_problem(), target, 30)

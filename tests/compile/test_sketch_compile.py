@@ -94,6 +94,7 @@ def refuse_wide(config: Config, request: LowerRequest) -> Failure | None:
     return Failure("rules", "options", "wide") if config.kwargs["BLOCK_N"] == 128 else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_flow_of_a_compile(
     jobs: int, empty_settings: Settings, settings: Settings, target: Target

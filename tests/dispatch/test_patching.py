@@ -429,6 +429,7 @@ def test_threads_share_one_tuning(gpu: HostGpu) -> None:
     assert len(gpu.launched) == 4
 
 
+@pytest.mark.slow
 def test_a_patch_keeps_no_kernel_alive(gpu: HostGpu) -> None:
     """An autotuner that the program drops goes, though it was launched under a patch."""
     with patch(small=None, effort=EFFORT):

@@ -67,6 +67,7 @@ def peaceful(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [rank for rank in found if rank is not None]
 
 
+@pytest.mark.slow
 def test_one_rank_tunes_and_all_use_its_config(peaceful: list[dict[str, Any]]) -> None:
     """Of three ranks that meet a new key one tunes; all go on with its config, hook included."""
     found = [rank["once"] for rank in peaceful]
@@ -133,6 +134,7 @@ def test_launches_of_all_ranks_have_one_config(peaceful: list[dict[str, Any]]) -
     assert len({made["captured"] for made in found}) == 1
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_while_it_tunes_is_replaced(tmp_path: Path) -> None:
     """Where the tuning rank is killed, one of the others tunes after its beat has stopped."""
     first, second, third = run_job("killed", 3, tmp_path)
@@ -144,6 +146,7 @@ def test_a_rank_that_dies_while_it_tunes_is_replaced(tmp_path: Path) -> None:
     assert not first["warnings"] + third["warnings"]
 
 
+@pytest.mark.slow
 def test_a_lost_store_is_told(tmp_path: Path) -> None:
     """Where the rank that serves the store is killed, the other goes its own way and says so."""
     first, second = run_job("deserted", 2, tmp_path)

@@ -194,6 +194,7 @@ def test_reset_to_zero_is_for_tuning_alone(autotune: Decorator, option: str) -> 
         assert torch.equal(x, torch.full((N,), expected))
 
 
+@pytest.mark.slow
 def test_hooks_come_in_pairs(autotune: Decorator, gpu: HostGpu) -> None:
     """Each launch of the tuning has one hook before and one after it; none after the last."""
     seen: list[str] = []
@@ -492,6 +493,7 @@ def test_launch_options_pass(autotune: Decorator, gpu: HostGpu) -> None:
 INTERPRETED = ROOT / "tests" / "dispatch" / "interpreted_cases.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["asm_autotune", "patched", "before"])
 def test_interpreter(tmp_path: Path, how: str) -> None:
     """With TRITON_INTERPRET=1 kernels run on CPU tensors, untimed, without any GPU's driver."""

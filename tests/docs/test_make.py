@@ -36,7 +36,7 @@ def test_make_demo(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_make_test_and_docs() -> None:
-    """`make test` has set-up, lint, types and the tests that are not slow, `test-all` every test."""
+    """`make test` has set-up, lint, types and all tests but slow ones; `test-all` has all tests."""
     test, everything, docs = ("\n".join(recipe(name)) for name in ("test", "test-all", "docs"))
     for commands in (test, everything):
         assert all(word in commands for word in ("pip install", "ruff check", "mypy", "-m pytest"))

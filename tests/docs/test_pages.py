@@ -43,6 +43,7 @@ def run_and_compare(page: Path, *, gpu: bool) -> None:
     assert wrong == [], "\n\n".join(wrong)
 
 
+@pytest.mark.slow(seconds=11)
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_blocks_run(page: Path) -> None:
     """A page's blocks end as they should, and print what the page shows."""

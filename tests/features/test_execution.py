@@ -53,6 +53,7 @@ def hot_trips(reading: LaunchReading, tile_flops: float) -> float:
     return trips
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
     ("tile", "stages", "dtype"),
@@ -161,6 +162,7 @@ def test_nested_loops(machine: str, launch: Launch) -> None:
     assert working == [(0, 1), (1, 4), (2, 4 * 16 - peeled)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("block", [32, 64])
 def test_causal_trips(machine: str, block: int, launch: Launch) -> None:
@@ -178,6 +180,7 @@ def test_causal_trips(machine: str, block: int, launch: Launch) -> None:
     assert loop.trips == keys / 8 / block
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["A100", "H200"])
 @pytest.mark.parametrize("warps", [1, 4, 8])
 @pytest.mark.parametrize(("rows", "keys"), [(16, 16), (16, 32), (32, 64), (64, 32)])

@@ -74,6 +74,7 @@ def moved(profile: Profile, space: str) -> Counter[tuple[str, bool]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("stages", [1, 2, 4])
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def copies(ptx: str) -> list[str]:
     return re.findall(r"cp\.async\.c[ag]\.shared\.global \[[^]]*\], \[[^]]*\], ([^;]*);", ptx)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("channels", "taps"), [(64, 3), (72, 3), (72, 1), (8, 3), (16, 5)])
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_channels_are_copied_by_16_bytes(

@@ -85,6 +85,7 @@ def checks(request: pytest.FixtureRequest, session_cache: Path) -> Iterator[Chec
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), PAIRS)
 def test_accuracy(name: str, dtype: str, checks: Checks) -> None:
     """Every shape, config, layout, value and gradient of the case is within its tolerance."""
@@ -96,6 +97,7 @@ def test_accuracy(name: str, dtype: str, checks: Checks) -> None:
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in KERNELS if case_of(name).extra is not None])
 def test_extras(name: str, checks: Checks) -> None:
     """What a case compares besides is within its bounds."""

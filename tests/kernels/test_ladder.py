@@ -37,6 +37,7 @@ INTERPRETED = [
 ]
 
 
+@pytest.mark.slow(seconds=18)
 @pytest.mark.parametrize(("dtype", "steps"), INTERPRETED)
 def test_results_against_float64(dtype: str, steps: tuple[str, ...], tmp_path: Path) -> None:
     """At any size, tile, activation and odd value a step is off by no more than rounding."""
@@ -62,6 +63,7 @@ def shown(settings: Settings, target: Target) -> Callable[..., dict[str, Any]]:
     return lambda step, size=ROUND: assembly(step, size, target, settings)
 
 
+@pytest.mark.slow
 def test_each_step_shows_in_the_assembly(shown: Callable[..., dict[str, Any]]) -> None:
     """v0 multiplies by fma, v1 in tensor cores without loads ahead, v2 and v4 with; none spills."""
     seen = {step: shown(step) for step in STEPS}

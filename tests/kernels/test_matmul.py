@@ -29,6 +29,7 @@ SHAPE = {"batch": 1, "M": 1000, "N": 1000, "K": 1000}
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}
 
 
+@pytest.mark.slow(seconds=55)
 @pytest.mark.parametrize("dtype", ["fp16", "fp32", "fp8e4nv", "i8"])
 def test_every_variant_computes_the_same(dtype: str, session_cache: Path) -> None:
     """All variants are right on all layouts, twice in a row, and leave the counts at 0."""

@@ -126,6 +126,7 @@ def test_awkward_names() -> None:
     assert f"{name} ~1.75x" in texts(draw(chart([entry(name, product(), (350.0, 200.0))]), "svg"))
 
 
+@pytest.mark.slow
 def test_more_launches_than_labels() -> None:
     """What has no label any more is told."""
     many: Chart = chart(

@@ -107,6 +107,7 @@ def test_table_that_another_session_holds(url: str) -> None:
     assert len(caught) == 1
 
 
+@pytest.mark.slow
 def test_server_without_free_connections(postgres: Server, url: str) -> None:
     """A server that has no connection to give is asked again until it has."""
     engine = create_engine(driven(url), poolclass=NullPool)
