@@ -17,6 +17,7 @@ import pytest
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
+from tests.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from tests.launch_kernels import Launch
@@ -146,3 +147,11 @@ def launch(settings: Settings) -> Launch:
     from tests.launch_kernels import launches
 
     return launches(settings)
+
+
+@pytest.fixture(scope="session")
+def interpreter(session_cache: Path) -> Iterator[Interpreter]:
+    """A process that runs functions under Triton's interpreter, one for all tests."""
+    process = Interpreter(session_cache)
+    yield process
+    process.close()

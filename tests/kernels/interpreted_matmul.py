@@ -1,9 +1,7 @@
-"""Run with TRITON_INTERPRET=1: variants of the matrix product against float64, errors as JSON."""
+"""Variants of the matrix product against float64, for Triton's interpreter."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -83,8 +81,3 @@ def errors(dtype: str) -> dict[str, list[Any]]:
                 left = int(arguments["count_ptr"].abs().sum())
                 found[f"{layout} by {name}"] = [min(error, 1e300), left]
     return found
-
-
-if __name__ == "__main__":
-    torch.manual_seed(0)
-    json.dump(errors(sys.argv[1]), sys.stdout)

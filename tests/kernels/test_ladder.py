@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from benchmarks.ladder import gemm
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, assembly
 from benchmarks.provenance import RESULTS
+from tests.interpreter import Interpreter
 
 ROOT = Path(__file__).parent.parent.parent
 ROUND, ODD = SIZES[1], SIZES[2]
@@ -39,20 +37,11 @@ INTERPRETED = [
 
 @pytest.mark.slow(seconds=18)
 @pytest.mark.parametrize(("dtype", "steps"), INTERPRETED)
-def test_results_against_float64(dtype: str, steps: tuple[str, ...], tmp_path: Path) -> None:
+def test_results_against_float64(
+    dtype: str, steps: tuple[str, ...], interpreter: Interpreter
+) -> None:
     """At any size, tile, activation and odd value a step is off by no more than rounding."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-W", "ignore", "-m", "tests.kernels.interpreted_ladder"]
-    done = subprocess.run(
-        [*command, dtype, *steps],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = interpreter.call("tests.kernels.interpreted_ladder:errors", dtype, steps)
     assert len(found) == (59 if len(steps) > 1 else 6)
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
