@@ -199,6 +199,7 @@ def test_more_to_learn_from(timed: Sequence[TimedTask], target: Target) -> None:
     assert result["kernels_to_learn_from"] == 2
 
 
+@pytest.mark.slow
 def test_command(
     timings: Path,
     tmp_path: Path,

@@ -220,6 +220,7 @@ def test_family_fits_its_measurement(name: str) -> None:
         assert sum(t.nbytes for t in tensors if hasattr(t, "nbytes")) < 1e9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_family_compiles_for_h200(name: str, tmp_path: Path) -> None:
     """A config from the middle of each space compiles on the first and the last shape."""

@@ -44,6 +44,7 @@ def test_stopwatch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert watch.seconds == {"work": 1.5}
 
 
+@pytest.mark.slow
 def test_processes() -> None:
     """A child is listed with its parent, and with the CPU time of its own ended children."""
     busy = "import time\nwhile time.process_time() < 0.3: pass"

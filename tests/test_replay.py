@@ -65,6 +65,7 @@ def refused(path: Path) -> str:
     return message
 
 
+@pytest.mark.slow
 def test_weights_by_hand(funnel: Funnel) -> None:
     """The formula ranks by barriers alone here, so that every share can be worked out by hand."""
     report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [make_scorer("weights")])

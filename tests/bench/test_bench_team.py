@@ -75,6 +75,7 @@ def lose(team: Team) -> None:
     os.kill(child_of(team, 0), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_gpus_of_two_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their timings do not compare; the message lists who is what."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

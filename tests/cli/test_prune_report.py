@@ -133,6 +133,7 @@ def test_a_saved_report(commands: Commands) -> None:
             assert again.out == commands.run(*small, "--format", form).out
 
 
+@pytest.mark.slow
 def test_targets_side_by_side(commands: Commands) -> None:
     """Several targets give a report each, and columns side by side."""
     targets = ("--target", "H200", "--target", "A100", "--target", "B200")
@@ -400,6 +401,7 @@ def test_progress_on_a_terminal(commands: Commands) -> None:
     assert b"\x1b" not in out
 
 
+@pytest.mark.slow
 def test_a_closed_pipe(commands: Commands) -> None:
     """A reader that has seen enough ends the command without a complaint."""
     process = asmtune("features", stderr=subprocess.PIPE)

@@ -27,6 +27,8 @@ from asmtune.predict.prune.front import Front, NoProgress
 from tests.compile.readings import admit, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem
 
+pytestmark = pytest.mark.slow
+
 ALONE = "ASMTUNE_TESTS_ALONE"
 """Set where this file is all that runs: a Ray that lost its server ends the whole process."""
 
@@ -99,7 +101,6 @@ def test_the_other_cluster() -> None:
     assert "skipped" not in done.stdout
 
 
-@pytest.mark.slow
 def test_a_cluster_compiles(backend: str, target: Target, empty_settings: Settings) -> None:
     """Two workers of the cluster share the compiles; artifacts lie in this process's folder."""
     lowering = Lowering(scale_problem(), target, 30)
@@ -116,7 +117,6 @@ def test_a_cluster_compiles(backend: str, target: Target, empty_settings: Settin
     assert all(isinstance(cache.get(o.digest), Artifact) for o in outcomes)  # type: ignore[union-attr]
 
 
-@pytest.mark.slow
 def test_a_cluster_agrees(
     workers: Workers, target: Target, settings: Settings, empty_settings: Settings
 ) -> None:
@@ -162,7 +162,6 @@ def test_errors_come_home(workers: Workers, target: Target, empty_settings: Sett
     assert all(isinstance(outcome, CompiledConfig) for outcome in rest.values())
 
 
-@pytest.mark.slow
 def test_given_up(workers: Workers, target: Target, empty_settings: Settings) -> None:
     """Compiles that nobody collects any more do not keep the cluster from the next ones."""
     lowering = Lowering(scale_problem(), target, 30)

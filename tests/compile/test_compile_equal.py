@@ -125,6 +125,7 @@ def _set_block(values: dict[str, Any]) -> None:
     values["source"].block_shape = [values["BLOCK"], values["BLOCK"]]
 
 
+@pytest.mark.slow
 def test_descriptors_equal(shared_sandbox: Sandbox, target: Target) -> None:
     """A descriptor gets its block shape from the config's `pre_hook` before it is compiled."""
     source = TensorDescriptor.from_tensor(tensor(torch.float16, 256, 256), [1, 1])

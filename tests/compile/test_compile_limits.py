@@ -306,6 +306,7 @@ def test_a_child_outlives_the_thread_that_asked(sandbox: Sandbox, target: Target
     assert leader_of(sandbox) == child
 
 
+@pytest.mark.slow
 def test_front_end_time_limit(target: Target) -> None:
     """A kernel that unrolls for minutes ends at the limit, once, and is told what to do."""
     lowering = Lowering(one_pointer(unrolled), target, 1.0)
@@ -351,6 +352,7 @@ def test_nothing_on_the_terminal(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_registers_are_named(target: Target, sandbox: Sandbox) -> None:
     """Too few registers for wgmma is a failure of that kind, in ptxas's own words."""
     tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}

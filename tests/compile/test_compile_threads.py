@@ -181,6 +181,7 @@ def test_verdicts_given_up(target: Target, patient: Settings, no_workers: None) 
     assert all(verdict.kept for verdict in calm.verdicts(CONFIGS, "assembly", {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
 def test_stopped_from_outside(
     backend: str, target: Target, patient: Settings, no_workers: None

@@ -57,6 +57,7 @@ def bare(ttgir: str) -> list[str]:
     return sorted(re.sub(r"%[\w#:]+|loc\(#\w+\)", "", line) for line in ttgir.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_as_the_whole_compile_has_it(

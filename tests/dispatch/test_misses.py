@@ -190,6 +190,7 @@ def test_raise_names_kernel_key_and_command(host: Host) -> None:
     assert resolver.resolve(miss()).config == support.BEST
 
 
+@pytest.mark.slow
 def test_small_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel shorter than its launch takes the first pick, untimed, in later processes too."""
     first = host.resolver(small="auto").resolve(miss())
@@ -232,6 +233,7 @@ def test_many_bytes_are_surely_not_small(host: Host, monkeypatch: pytest.MonkeyP
     assert found is None
 
 
+@pytest.mark.slow
 def test_sketches_of_a_prediction_serve_the_tuning(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:

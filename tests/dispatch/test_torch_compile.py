@@ -271,6 +271,7 @@ def test_triton_op(machine: Imagined) -> None:
     assert len(machine.tuned) == 1
 
 
+@pytest.mark.slow
 def test_custom_op_keeps_its_own_launch(machine: Imagined) -> None:
     """What PyTorch cannot see into is launched by asmtune when the graph runs, and tuned then."""
     kernel = decorated()

@@ -168,6 +168,7 @@ def test_restore_value(autotune: Decorator, by_name: bool) -> None:
     assert torch.equal(x, torch.ones_like(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("by_name", [False, True])
 @pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
@@ -535,6 +536,7 @@ def functions_of(path: Path) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
+@pytest.mark.slow
 def test_every_row_names_a_test() -> None:
     """Each case of the document has a verdict, and names tests that exist."""
     found = rows()

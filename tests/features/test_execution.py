@@ -85,6 +85,7 @@ def test_products_in_fp8(machine: str, launch: Launch) -> None:
     assert hot_trips(reading, 2 * 128 * 128 * 64) == 1024 / 64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("depth", [64, 128, 1000])
 def test_short_and_ragged_products(machine: str, depth: int, launch: Launch) -> None:
@@ -111,6 +112,7 @@ def test_peeled_trips(launch: Launch) -> None:
     assert times == [1, 15]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(("unroll", "trips"), [(2, 16), (2, 17), (4, 19), (4, 2)])
 def test_unrolled_loops(machine: str, unroll: int, trips: int, launch: Launch) -> None:
@@ -139,6 +141,7 @@ def test_static_range(machine: str, launch: Launch) -> None:
     assert not any(segment.depth for segment in reading.profile.segments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("flatten", [False, True])
 def test_persistent_loops(machine: str, flatten: bool, launch: Launch) -> None:

@@ -78,6 +78,7 @@ def test_backward_spills_nothing(name: str, dim: int, settings: Settings, target
     assert re.search(r"wgmma.mma_async.sync.aligned.m64n\d+k16", ptx)
 
 
+@pytest.mark.slow
 def test_no_mask_where_sizes_divide(settings: Settings, target: Target) -> None:
     """Lengths that blocks do not divide take a choice for each of 32 scores of a thread."""
     config = Config(FORWARD, num_stages=2)

@@ -166,6 +166,7 @@ def test_dropout_of_aibench8() -> None:
     assert (arguments["seed"], arguments["scale"]) == (123, 2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, t in PAIRS if n not in PRODUCTS and t == "bf16"])
 def test_vectors_are_loaded(name: str, settings: Settings, target: Target) -> None:
     """Rows of 1000 halves and vectors of odd length move 16 bytes at once, and spill nothing."""

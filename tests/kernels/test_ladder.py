@@ -64,6 +64,7 @@ def test_each_step_shows_in_the_assembly(shown: Callable[..., dict[str, Any]]) -
     assert seen["v0"]["shared"] < seen["v1"]["shared"] < seen["v2"]["shared"]
 
 
+@pytest.mark.slow
 def test_odd_sizes_are_loaded_element_by_element(shown: Callable[..., dict[str, Any]]) -> None:
     """At 1000, which 16 does not divide, v2 loads 2 bytes at once and nothing ahead."""
     seen = shown("v2", ODD)

@@ -120,6 +120,7 @@ def test_what_has_no_intensity_stands_on_an_edge() -> None:
         assert window.bottom < y < window.top
 
 
+@pytest.mark.slow
 def test_awkward_names() -> None:
     """Names with dollars, tags and ampersands come out as they are, not as formulas or tags."""
     name = r"a$x_1$<b>&\frac"

@@ -116,6 +116,7 @@ def test_waiting_ends(where: str) -> None:
         assert told == [second.holder]  # once, by the one that waits
 
 
+@pytest.mark.slow
 def test_a_failed_tuner_lets_the_key_go(where: str) -> None:
     """When the one that tunes fails, one of those that wait tries, and the rest get its config."""
 

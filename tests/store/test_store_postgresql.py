@@ -158,6 +158,7 @@ def test_no_connection_is_left_open(url: str, postgres: Server) -> None:
         engine.dispose()
 
 
+@pytest.mark.slow
 def test_server_dies() -> None:
     """A server that goes away costs one warning; launches go on."""
     server = Server.start()

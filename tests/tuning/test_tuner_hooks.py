@@ -86,6 +86,7 @@ def remember(kwargs: dict[str, Any], reset_only: bool = False) -> None:
     _LAST["config"] = Config({n: kwargs[n] for n in names}, num_warps=kwargs["num_warps"])
 
 
+@pytest.mark.slow
 def test_the_users_clock_chooses(tmp_path: Path) -> None:
     """Its least time wins, however little it differs, and our clock takes no sample."""
 
