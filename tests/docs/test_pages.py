@@ -55,7 +55,7 @@ def test_blocks_run(page: Path) -> None:
 def test_blocks_run_on_a_gpu(page: Path) -> None:
     """The same with what needs a GPU."""
     if not torch.cuda.is_available():
-        pytest.skip("no CUDA GPU here")
+        pytest.skip("no CUDA GPU on this machine")
     run_and_compare(page, gpu=True)
 
 
