@@ -1,4 +1,4 @@
-# Four commands: make demo, make test, make docs, and what they begin with, make setup.
+# Five commands: make demo, make test, make test-all, make docs; each begins with make setup.
 # `make -j` changes nothing: the steps need each other's results.
 
 PYTHON ?= python3
@@ -8,7 +8,7 @@ RUN_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 PINNED := --quiet --constraint constraints.txt torch==2.13.0
 
-.PHONY: setup demo test docs lint types
+.PHONY: setup demo test test-all docs lint types
 
 setup: $(DEV_STAMP)
 
@@ -28,12 +28,22 @@ $(DEV_STAMP): $(RUN_STAMP)
 demo: $(RUN_STAMP)
 	$(BIN)/asmtune prune-report tiled_matmul --target H200 --shape M=4096,N=4096,K=4096
 
-# As many processes as CPUs that a container's quota leaves; what times a GPU runs alone.
-WORKERS := $$($(BIN)/python -c 'from joblib import cpu_count; print(min(cpu_count(), 8))')
+# As many processes as CPUs that a container's quota leaves.
+WORKERS = $$($(BIN)/python -c 'from joblib import cpu_count; print(min(cpu_count(), 8))')
+HAS_GPU = $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'
+
+# Tests that time a GPU run first, and alone on it. Without a GPU they are skipped among the others.
+# The last line tells how many tests passed.
+define run_tests
+! $(HAS_GPU) || $(BIN)/python -m pytest -m "gpu and ($(1))"
+$(BIN)/python -m pytest -m "$$(! $(HAS_GPU) || echo 'not gpu and') ($(1))" -n $(WORKERS) --dist worksteal
+endef
 
 test: setup lint types
-	$(BIN)/python -m pytest -m 'not gpu' -n $(WORKERS) --dist loadfile
-	$(BIN)/python -m pytest -m gpu tests/gpu tests/docs
+	$(call run_tests,not slow)
+
+test-all: setup lint types
+	$(call run_tests,slow or not slow)
 
 docs: setup
 	$(BIN)/python -m mkdocs build --strict

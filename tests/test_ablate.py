@@ -66,6 +66,7 @@ def timed(timings: Path, target: Target, settings: Settings) -> list[TimedTask]:
     return list(read(load_oracle(timings), DATA / "kernels", reader))
 
 
+@pytest.mark.slow
 def test_all_features_is_the_learned_scorer(
     timings: Path, timed: Sequence[TimedTask], target: Target, settings: Settings
 ) -> None:
@@ -198,6 +199,7 @@ def test_more_to_learn_from(timed: Sequence[TimedTask], target: Target) -> None:
     assert result["kernels_to_learn_from"] == 2
 
 
+@pytest.mark.slow
 def test_command(
     timings: Path,
     tmp_path: Path,

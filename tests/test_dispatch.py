@@ -414,6 +414,7 @@ def test_decorated_kernel_keeps_its_name() -> None:
     assert kernel.best_config is None
 
 
+@pytest.mark.slow
 def test_interpreter_runs_the_heuristics_config(tmp_path: Path) -> None:
     """With TRITON_INTERPRET=1 kernels run on CPU tensors, untuned, with right results."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(tmp_path)}

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
 import pkgutil
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +20,7 @@ from asmtune.compile.pool import compile_one
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import from_python_module
 from asmtune.core.records.artifacts import Artifact
+from tests.interpreter import Interpreter
 
 ROOT = Path(__file__).parents[1]
 
@@ -182,28 +179,17 @@ def interpreted_error(name: str) -> float:
     return float((result - expected).norm() / expected.norm())
 
 
-@pytest.fixture(scope="module")
-def errors() -> dict[str, float]:
-    """Every kernel's error in an interpreter of its own, which no compile can share."""
-    environ = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-W", "ignore", "-m", "tests.test_families"]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def test_every_family_is_tried() -> None:
     """The small shapes name all modules of the package."""
     names = {m.name for m in pkgutil.iter_modules([str(ROOT / "benchmarks" / "families")])}
     assert set(SMALL) == {name for name in names if not name.startswith("_")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
-def test_family_computes_what_its_reference_says(name: str, errors: dict[str, float]) -> None:
+def test_family_computes_what_its_reference_says(name: str, interpreter: Interpreter) -> None:
     """A kernel run by Triton's interpreter agrees with its reference and stays in its tensors."""
-    assert errors[name] < 5e-3
+    assert interpreter.call("tests.test_families:interpreted_error", name) < 5e-3
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -219,6 +205,7 @@ def test_family_fits_its_measurement(name: str) -> None:
         assert sum(t.nbytes for t in tensors if hasattr(t, "nbytes")) < 1e9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_family_compiles_for_h200(name: str, tmp_path: Path) -> None:
     """A config from the middle of each space compiles on the first and the last shape."""
@@ -229,7 +216,3 @@ def test_family_compiles_for_h200(name: str, tmp_path: Path) -> None:
         configs = list(module.space().configs(**shape))
         request = Lowering(problem, load_target("H200"), 30).request(configs[len(configs) // 2])
         assert isinstance(compile_one(request, settings), Artifact), request
-
-
-if __name__ == "__main__":
-    print(json.dumps({name: interpreted_error(name) for name in SMALL}))  # noqa: T201

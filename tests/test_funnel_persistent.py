@@ -82,6 +82,7 @@ def test_tiles_are_kept(funnel: Funnel) -> None:
     assert "kept at BLOCK_M=128 BLOCK_K=32; tiles=True (--tiles) searches them" in note
 
 
+@pytest.mark.slow
 def test_tiles_on_request(funnel: Funnel) -> None:
     """With `tiles` every config of the space is searched, and the report says so."""
     space = Space(AXES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "asmtune"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def table() -> dict[str, int]:
@@ -85,24 +87,119 @@ def test_every_room_exists() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=dotted)
-def test_imports_point_down(path: Path) -> None:
+def test_imports_point_down() -> None:
     """A module imports from its own room and from lower rows alone, in functions as well."""
-    own = room(dotted(path))
-    wrong = [
-        f"line {line}: {own} (row {ROWS[own]}) imports {module} (row {ROWS[room(module)]})"
-        for module, line in imports_of(path)
-        if room(module) != own and not ROWS[room(module)] < ROWS[own]
-    ]
-    assert wrong == []
+    wrong = []
+    for path in MODULES:
+        own = room(dotted(path))
+        wrong += [
+            f"{dotted(path)}:{line}: {own} (row {ROWS[own]}) "
+            f"imports {module} (row {ROWS[room(module)]})"
+            for module, line in imports_of(path)
+            if room(module) != own and not ROWS[room(module)] < ROWS[own]
+        ]
+    assert wrong == [], "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=dotted)
-def test_kernels_are_not_imported(path: Path) -> None:
+def test_kernels_are_not_imported() -> None:
     """Nothing in asmtune/ imports a kernel; they are looked up by name."""
-    assert [
-        module for module, _ in imports_of(path) if room(module) in ("kernels", "shipped")
-    ] == []
+    wrong = [
+        f"{dotted(path)}:{line}: {module}"
+        for path in MODULES
+        for module, line in imports_of(path)
+        if room(module) in ("kernels", "shipped")
+    ]
+    assert wrong == [], "\n".join(wrong)
+
+
+def at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements that run when a module is imported, types' imports left out."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            yield from (deep for other in child.orelse for deep in (other, *at_import(other)))
+            continue
+        yield child
+        yield from at_import(child)
+
+
+def eager_imports(source: str, module: str, is_package: bool) -> set[str]:
+    """Modules of asmtune that are loaded when a module is, itself and its packages left out.
+
+    A package is loaded before its modules: what it imports of itself is no circle.
+    """
+    statements = [n for n in at_import(ast.parse(source)) if isinstance(n, IMPORTS)]
+    body = ast.Module(body=statements, type_ignores=[])
+    found = {name if exists(name) else "asmtune" for name, _ in imported(body, module, is_package)}
+    return {name for name in found if name != module and not module.startswith(f"{name}.")}
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Sets of modules that import each other, found as strong components (Tarjan's algorithm)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(graph.get(name, ())):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for name in sorted(graph):
+        if name not in index:
+            visit(name)
+    return found
+
+
+def test_no_import_circles() -> None:
+    """No modules import each other when they are loaded; a circle is listed whole."""
+    graph = {
+        dotted(path): eager_imports(path.read_text(), dotted(path), path.stem == "__init__")
+        for path in MODULES
+    }
+    assert sum(map(len, graph.values())) > 200
+    assert circles(graph) == []
+
+
+def test_circles_are_seen() -> None:
+    """Circles of any length are found; imports in functions and of types alone make none."""
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+    late = """
+def f():
+    import asmtune.core.config
+if TYPE_CHECKING:
+    import asmtune.core.space
+else:
+    import asmtune.core.keys
+class C:
+    from asmtune.store import database
+"""
+    expected = {"asmtune.core.keys", "asmtune.store.database"}
+    assert eager_imports(late, "asmtune.tuning", True) == expected
+
+
+def test_class_names_are_unique() -> None:
+    """No public class name is defined twice in asmtune/, so that a name has one meaning."""
+    places = defaultdict(list)
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(dotted(path))
+    assert len(places) > 200
+    wrong = [f"{name}: {', '.join(rooms)}" for name, rooms in places.items() if len(rooms) > 1]
+    assert wrong == [], "\n".join(wrong)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def tasks() -> list[dict[str, Any]]:
     return list(document["tasks"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_resources_agree(
     kernel: str, tasks: list[dict[str, Any]], target: Target, settings: Settings

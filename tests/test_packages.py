@@ -167,6 +167,7 @@ def test_odd_values() -> None:
     assert difference(torch.ones(0), torch.ones(0))["equal"]
 
 
+@pytest.mark.slow
 def test_failures_are_told(tmp_path: Path) -> None:
     """What ends its process or lasts too long is an error of its own; the others have results."""
     program = _program(tmp_path, "good", "crashes", "fine", "hangs", "last")
@@ -181,6 +182,7 @@ def test_failures_are_told(tmp_path: Path) -> None:
     assert str(tmp_path / "caches") in (tmp_path / "out" / "stdout").read_text()
 
 
+@pytest.mark.slow
 def test_a_program_under_asmtune(tmp_path: Path) -> None:
     """`asmtune run` runs the same file with the same arguments, and its failure is told alike."""
     program = _program(tmp_path, "good", "crashes")

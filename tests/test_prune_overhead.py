@@ -44,6 +44,7 @@ def test_stopwatch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert watch.seconds == {"work": 1.5}
 
 
+@pytest.mark.slow
 def test_processes() -> None:
     """A child is listed with its parent, and with the CPU time of its own ended children."""
     busy = "import time\nwhile time.process_time() < 0.3: pass"
@@ -62,6 +63,7 @@ def test_processes() -> None:
         child.wait()
 
 
+@pytest.mark.slow
 def test_a_scorer_that_is_none() -> None:
     """What the judging process refuses ends the benchmark; no figure is made of it."""
     with pytest.raises(subprocess.CalledProcessError):

@@ -65,6 +65,7 @@ def refused(path: Path) -> str:
     return message
 
 
+@pytest.mark.slow
 def test_weights_by_hand(funnel: Funnel) -> None:
     """The formula ranks by barriers alone here, so that every share can be worked out by hand."""
     report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [make_scorer("weights")])
@@ -109,6 +110,7 @@ def test_json_form(funnel: Funnel) -> None:
     assert document["target"] == "H200"
 
 
+@pytest.mark.slow
 def test_chance_is_the_expectation(funnel: Funnel) -> None:
     """Over its draws chance comes near what a uniform choice gives on average."""
     report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [make_scorer("chance")])
@@ -191,6 +193,7 @@ class Opposite(Favourites):
         return [-score for score in super().score(candidates, draw)]
 
 
+@pytest.mark.slow
 def test_a_trained_scorer_never_saw_the_kernel(funnel: Funnel) -> None:
     """A scorer that was trained is asked, once a kernel, for one that never saw it."""
     told: list[str] = []
@@ -216,6 +219,7 @@ class Early(Favourites):
         return super().score(candidates, draw)
 
 
+@pytest.mark.slow
 def test_both_moments(funnel: Funnel) -> None:
     """A scorer that ranks before compiling is judged on sketches, and as what chooses compiles."""
     oracle, scorer = load_oracle(TIMINGS), Early()
@@ -415,6 +419,7 @@ def test_a_shape_that_the_module_does_not_know(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_recorded_softmax(funnel: Funnel) -> None:
     """A quarter of two recorded tasks: all configs compile, and the shares are in order."""
     if not (RECORDED / "h200.json.gz").is_file():

@@ -123,6 +123,7 @@ def test_digests_by_hand() -> None:
     assert digest() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=5), JSON), st.randoms())
 def test_canonical_text_does_not_depend_on_order(values: dict[str, object], random: object) -> None:
     """The same mapping in another order gives the same text, which JSON reads back."""

@@ -46,6 +46,7 @@ def flat(space: Space, **context: Any) -> list[dict[str, Any]]:
     return [config.to_dict() for config in space.configs(**context)]
 
 
+@pytest.mark.slow
 def test_large_space_is_whole_and_without_repeats() -> None:
     """A space of 100,000 points gives each of them once."""
     space = Space(LARGE)

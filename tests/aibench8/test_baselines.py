@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +14,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact
 from benchmarks.aibench8.baselines import baseline_of
 from benchmarks.aibench8.tasks import TASKS
+from tests.interpreter import Interpreter
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -33,15 +30,10 @@ PROGRAMS = {
 }
 
 
-def test_right(session_cache: Path) -> None:
+@pytest.mark.slow
+def test_right(interpreter: Interpreter) -> None:
     """Every untuned kernel is within its tolerance of float64, over odd sizes and loops."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(session_cache)}
-    command = [sys.executable, "-W", "ignore", "-m", "tests.aibench8.interpreted_baselines"]
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, float] = json.loads(done.stdout)
+    found = interpreter.call("tests.aibench8.interpreted_baselines:errors")
     assert {what.split()[0] for what in found} == set(TASKS)
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 

@@ -91,6 +91,7 @@ def tuner(tmp_path: Path, machine: HostMachine) -> TaskTuner:
     return TaskTuner(DEVICE, replace(EFFORTS["balanced"], scorer="roofline"), settings, opener)
 
 
+@pytest.mark.slow
 def test_tuned(tuner: TaskTuner) -> None:
     """A run finds the best, and tells the time of every config that was tried."""
     found = tuner.tuned(Search(addition(), addition_space()), "full")
@@ -212,6 +213,7 @@ def softmax_us(config: Config) -> float:
     return 5.0 if config.num_warps == 16 and config.kwargs else 10.0
 
 
+@pytest.mark.slow
 def test_a_kernel_from_tuning_to_result(
     tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_kernel_without_figures_has_no_bars() -> None:
     assert len(axis.patches) == 2 * len(BARS) - 1
 
 
+@pytest.mark.slow
 def test_files(tmp_path: Path) -> None:
     """PDF and PNG are written beside the results, equal for equal results."""
     results = tmp_path / "aibench8.json"

@@ -84,6 +84,7 @@ def test_kernel_by_name() -> None:
 SOFTMAX = {"x_ptr": "*fp16", "y_ptr": "*fp16", "n": "i32", "stride": "i32:16"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CUOBJDUMP.is_file(), reason="Triton without cuobjdump")
 @pytest.mark.parametrize("capability", [80, 89, 90, 100, 120])
 @pytest.mark.parametrize("spilling", [False, True])

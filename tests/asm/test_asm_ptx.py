@@ -302,6 +302,7 @@ def test_any_body_parses_or_raises_parse_error(text: str) -> None:
         check_consistent(parse_ptx(f"{HEAD}.entry k()\n{{\n{text}\n}}\n"))
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 def test_any_text_raises_parse_error(text: str) -> None:
     """Random text is no PTX."""

@@ -89,6 +89,7 @@ def test_sources_are_lines_of_the_kernel(arch: int) -> None:
     assert {file for file, _ in found} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", cubin_names())
 def test_cubins_without_debug_information(name: str) -> None:
     """Recorded cubins read as well, those of a newer toolkit among them; nothing has a source."""
@@ -99,6 +100,7 @@ def test_cubins_without_debug_information(name: str) -> None:
     assert spilled == name.startswith("spill")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", [90, 100])
 def test_parts_of_a_specialised_kernel_hang_in_a_loop_that_dispatches(arch: int) -> None:
     """The loop that hands out the parts is no work, so that theirs have depth 1."""

@@ -180,6 +180,7 @@ TILES = [(128, 128, 32, 4), (64, 128, 64, 8), (64, 64, 32, 4)]
 KIND = {80: "mma.sync", 90: "wgmma", 100: "tcgen05"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capability", sorted(KIND))
 @pytest.mark.parametrize(("bm", "bn", "bk", "warps"), TILES)
 def test_main_loop_multiplies_its_tile(

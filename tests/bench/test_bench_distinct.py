@@ -179,6 +179,7 @@ def test_devices_must_be_indices(devices: list[int]) -> None:
         open_bench(setup(), devices=devices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"isolate": True}], ids=str)
 def test_without_a_gpu_every_bench_says_so(options: dict[str, Any]) -> None:
     """Here and in a child, what is missing is told."""

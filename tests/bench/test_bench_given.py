@@ -166,6 +166,7 @@ def test_a_lost_device_is_told() -> None:
         made.begin(entrant("fault later"))
 
 
+@pytest.mark.slow
 def test_it_goes_along_to_a_child() -> None:
     """There it times on the child's copies; one that cannot travel is told."""
 

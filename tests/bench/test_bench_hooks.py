@@ -163,6 +163,7 @@ def test_the_last_call_resets_alone() -> None:
         TunerHooks(lambda _: None).reset({})
 
 
+@pytest.mark.slow
 def test_hooks_go_along_to_a_child(tmp_path: Path) -> None:
     """In the child they are called around each launch, on its copies of the arguments."""
     log = tmp_path / "log"

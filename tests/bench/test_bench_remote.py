@@ -66,6 +66,7 @@ def gone(pid: int) -> bool:
     return not is_running(pid)
 
 
+@pytest.mark.slow
 def test_each_fault_costs_its_config_alone(bench: ChildBench) -> None:
     """Crash, hang, fault, exit, no memory, wrong and no output: the rest is timed, in order."""
     modes = ["good", "segfault", "wrong", "hang", "fault", "nothing", "say and exit", "memory"]
@@ -82,6 +83,7 @@ def test_each_fault_costs_its_config_alone(bench: ChildBench) -> None:
     assert "started again 4 times" in bench.notes[-1]
 
 
+@pytest.mark.slow
 def test_who_fails_among_the_timed_is_known(bench: ChildBench) -> None:
     """Configs that pass their check and fail while others are timed with them are charged."""
     modes = ["good", "hang later", "print", "fault later"]
@@ -89,6 +91,7 @@ def test_who_fails_among_the_timed_is_known(bench: ChildBench) -> None:
     assert told(outcomes) == [4.0, "timeout", 6.0, "fault"]
 
 
+@pytest.mark.slow
 def test_a_process_killed_between_trials_is_replaced(bench: ChildBench) -> None:
     """Whoever kills it, the next trial is timed against the reference from before."""
     os.kill(child_of(bench), signal.SIGKILL)
@@ -106,6 +109,7 @@ def test_a_best_that_kills_does_not_stop_the_search(bench: ChildBench) -> None:
     assert told(bench.trial([entrant("good", 4.0)])) == [4.0]
 
 
+@pytest.mark.slow
 def test_energy_is_measured_in_the_child(bench: ChildBench) -> None:
     """Of what runs there; a config that kills the process has none, and the next one has."""
     modes = ["good", "segfault", "good"]
@@ -134,6 +138,7 @@ def test_a_function_that_does_not_pickle_is_named(bench: ChildBench) -> None:
     assert told(bench.trial([entrant("good", 2.0)])) == [2.0]
 
 
+@pytest.mark.slow
 def test_the_parents_tensors_are_whole() -> None:
     """Nothing that runs in the child is seen here, and what hooks write here is undone."""
     options = setup()
@@ -151,6 +156,7 @@ def test_the_parents_tensors_are_whole() -> None:
         assert torch.equal(arguments[name], held)
 
 
+@pytest.mark.slow
 def test_hooks_and_reference_travel() -> None:
     """Closures run in the child, on the child's tensors."""
     factor = 2.0
@@ -168,6 +174,7 @@ def test_hooks_and_reference_travel() -> None:
     bench.close()
 
 
+@pytest.mark.slow
 def test_a_default_that_kills_is_replaced() -> None:
     """The first that runs gives the reference, also to the processes after the next death."""
     bench = begun(setup(), entrant("segfault"))
@@ -190,12 +197,14 @@ def test_a_child_that_dies_at_its_start() -> None:
         ChildBench(setup(), command=(*CHILD, "die"))
 
 
+@pytest.mark.slow
 def test_a_child_without_a_gpu() -> None:
     """What it misses is the error, at the first try."""
     with pytest.raises(MeasureError, match="no GPU here"):
         ChildBench(setup(), command=(*CHILD, "refuse"))
 
 
+@pytest.mark.slow
 def test_close_ends_a_trial_in_another_thread() -> None:
     """A thread that waits for a hanging config gets an error, and no process is left."""
     with ThreadPoolExecutor(1) as brief:
@@ -220,6 +229,7 @@ def test_close_ends_a_trial_in_another_thread() -> None:
     assert gone(pid)
 
 
+@pytest.mark.slow
 def test_the_child_dies_with_its_parent() -> None:
     """Even if the parent is killed, and the child hangs, nothing is left running."""
     script = (

@@ -40,6 +40,7 @@ def child_of(team: Team, member: int) -> int:
     return talk._child._process.pid
 
 
+@pytest.mark.slow
 def test_outcomes_come_in_the_order_of_the_entrants(team: Team) -> None:
     """Shares of two GPUs, one of whose processes dies, are put together as asked."""
     assert team.device == "H200"
@@ -55,6 +56,7 @@ def test_outcomes_come_in_the_order_of_the_entrants(team: Team) -> None:
     assert team.energy(entrant("good", 5.0)) == 0.005
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_lost_leaves(team: Team) -> None:
     """The other one times its share, and finals if it was the first; that is noted."""
     entrants = [entrant("good", 1.0 + place) for place in range(4)]
@@ -73,6 +75,7 @@ def lose(team: Team) -> None:
     os.kill(child_of(team, 0), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_gpus_of_two_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their timings do not compare; the message lists who is what."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -80,6 +83,7 @@ def test_gpus_of_two_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
         Team(setup(), [0, 1], command=(*CHILD, "names:H200,A100"))
 
 
+@pytest.mark.slow
 def test_a_gpu_that_does_not_open_stops_the_team(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked for by the user, it must be there; the error is its own."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")

@@ -184,6 +184,7 @@ def test_a_cut_off_oracle(share: float, zipped: bool, commands: Commands) -> Non
     assert "cut off" in line
 
 
+@pytest.mark.slow
 def test_an_unwritable_cache(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command that compiles goes on where the folder cannot be, after one warning."""
     (commands.folder / "cache").write_text("in the way")

@@ -149,6 +149,7 @@ def test_a_row_that_fails(size: int, says: str, commands: Commands) -> None:
     assert (missed.why, missed.reason) == ("failed", says)
 
 
+@pytest.mark.slow
 def test_a_row_that_hangs(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that says nothing any more is ended, and the others are timed."""
     monkeypatch.setattr(bench_processes, "PATIENCE_S", 2.0)

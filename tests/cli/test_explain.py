@@ -130,6 +130,7 @@ def test_a_stale_record_is_told_and_left(commands: Commands, stored: TuneRecord)
     assert "what is stored for this key is stale: space differs" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("language", "opcode"), [("ptx", "ld.global"), ("sass", "LDG.E")])
 def test_code(language: str, opcode: str, commands: Commands, sums: tuple[str, ...]) -> None:
     """The hottest loop in either language, with trips, source lines and counts of both configs."""
@@ -170,6 +171,7 @@ def test_code_without_the_tool(
     assert "Resources" in ran.out
 
 
+@pytest.mark.slow
 def test_json(commands: Commands, sums: tuple[str, ...]) -> None:
     """The verdict's document has terms that sum to the time, the comparison and the code."""
     ran = commands.run(*sums, "--config", "BLOCK=1024,num_warps=2", "--json", "--code", "sass")
@@ -224,6 +226,7 @@ def test_alone_no_config_is_called_the_default(commands: Commands) -> None:
     assert "the default config" not in ran.out
 
 
+@pytest.mark.slow
 def test_what_is_not_in_the_space_is_told(commands: Commands) -> None:
     """Either config, with the axis and its values; it is explained all the same."""
     ran = commands.run(*DOUBLED, "--config", "BLOCK=512", "--against", "num_warps=8")

@@ -131,6 +131,7 @@ def test_csv(commands: Commands) -> None:
     assert set(FEATURES) <= set(rows[0])
 
 
+@pytest.mark.slow
 def test_html(commands: Commands) -> None:
     """As HTML a page with the code of what is kept; of a saved report the same without code."""
     doubled = ("prune-report", "{}/doubled.py", "--format")
@@ -158,6 +159,7 @@ def test_a_saved_report(commands: Commands) -> None:
             assert again.out == commands.run(*small, "--format", form).out
 
 
+@pytest.mark.slow
 def test_targets_side_by_side(commands: Commands) -> None:
     """Several targets give a report each, and columns side by side."""
     targets = ("--target", "H200", "--target", "A100", "--target", "B200")
@@ -189,6 +191,7 @@ def test_dtype_and_shape(commands: Commands) -> None:
     assert commands.run("prune-report", "{}/doubled.py").out.startswith("doubled n=4096 fp16\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "csv", "table", "html"])
 def test_output(form: str, commands: Commands) -> None:
     """A file is replaced whole by what stdout would show; stdout stays empty."""
@@ -384,6 +387,7 @@ def test_a_real_run(commands: Commands) -> None:
     assert json.loads(out)["reports"][0]["kernel"] == "doubled"
 
 
+@pytest.mark.slow
 def test_a_real_refusal(commands: Commands) -> None:
     """A real process that is refused prints one line and exits with 2."""
     process = asmtune("prune-report", str(commands.folder / "broken.py"), stderr=subprocess.PIPE)
@@ -393,6 +397,7 @@ def test_a_real_refusal(commands: Commands) -> None:
     assert err.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_progress_on_a_terminal(commands: Commands) -> None:
     """On a terminal the progress is on stderr, with a rate and an estimate, and stdout is clean."""
     reader, writer = pty.openpty()
@@ -422,6 +427,7 @@ def test_progress_on_a_terminal(commands: Commands) -> None:
     assert b"\x1b" not in out
 
 
+@pytest.mark.slow
 def test_a_closed_pipe(commands: Commands) -> None:
     """A reader that has seen enough ends the command without a complaint."""
     process = asmtune("features", stderr=subprocess.PIPE)

@@ -103,6 +103,7 @@ def test_shipped_times(commands: Commands) -> None:
     assert entry["after"]["share_of_roof"] < 1
 
 
+@pytest.mark.slow
 def test_files_by_their_suffix(commands: Commands) -> None:
     """One run writes a picture, another picture, JSON and text, each whole."""
     names = ("r.svg", "r.png", "r.json", "r.txt")
@@ -127,6 +128,7 @@ def test_several_kernels_and_shapes(kernels: Commands) -> None:
     assert shapes == [{"n": 1000}, {"n": 2000}, {"rows": 64}]
 
 
+@pytest.mark.slow
 def test_a_copy_and_a_guess(kernels: Commands) -> None:
     """A kernel without FLOPs, and one whose loop only memory ends, are drawn and told of."""
     made = document(kernels, "{}/copied.py", "{}/bounded.py", "--shape", "n=4096")

@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from command_lines import Commands
 
 
+@pytest.mark.slow
 def test_a_warning_is_one_line(commands: Commands) -> None:
     """A cache that cannot be used is told in one line, without the place in the source."""
     (commands.folder / "cache").write_text("in the way")

@@ -123,6 +123,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_disk_that_fills_up_meanwhile(jobs: int, target: Target, small_disk: Path) -> None:
     """Artifacts that a worker cannot put on a full disk are kept elsewhere, with one warning."""
@@ -193,6 +194,7 @@ def distant_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
+@pytest.mark.slow
 def test_artifacts_travel(distant_workers: Path, target: Target, settings: Settings) -> None:
     """What a worker with another folder makes comes back and is kept here; nothing lies there."""
     own = Settings(cache_dir=Path("cache"), jobs=2)
@@ -208,6 +210,7 @@ def test_artifacts_travel(distant_workers: Path, target: Target, settings: Setti
         assert artifact == replace(local, seconds=artifact.seconds)
 
 
+@pytest.mark.slow
 def test_failures_travel(distant_workers: Path, target: Target) -> None:
     """A lasting failure that a distant worker found is remembered here as well."""
     own = Settings(cache_dir=Path("cache"), jobs=2)

@@ -27,6 +27,8 @@ from asmtune.predict.prune.front import Front, NoProgress
 from tests.compile.readings import admit, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem
 
+pytestmark = pytest.mark.slow
+
 ALONE = "ASMTUNE_TESTS_ALONE"
 """Set where this file is all that runs: a Ray that lost its server ends the whole process."""
 
@@ -78,6 +80,7 @@ def workers(backend: str) -> Iterator[Workers]:
         yield found
 
 
+@pytest.mark.slow(seconds=46)
 def test_the_other_cluster() -> None:
     """All that holds with Dask holds with Ray, whose driver may end its process, in one apart."""
     pytest.importorskip("ray", reason="ray is not installed")

@@ -52,6 +52,7 @@ def check(problem: Problem, config: Config, machine: Target, sandbox: Sandbox) -
     return artifact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MACHINES)
 def test_products_equal(name: str, shared_sandbox: Sandbox) -> None:
     """A pipelined product with a register cap is Triton's own on every generation."""
@@ -60,6 +61,7 @@ def test_products_equal(name: str, shared_sandbox: Sandbox) -> None:
     assert ".maxnreg 128" in artifact.outputs["ptx"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16, torch.int8, torch.float32])
 def test_dtypes_equal(dtype: torch.dtype, shared_sandbox: Sandbox, target: Target) -> None:
     """Pointers of every width are specialised as Triton does."""
@@ -123,6 +125,7 @@ def _set_block(values: dict[str, Any]) -> None:
     values["source"].block_shape = [values["BLOCK"], values["BLOCK"]]
 
 
+@pytest.mark.slow
 def test_descriptors_equal(shared_sandbox: Sandbox, target: Target) -> None:
     """A descriptor gets its block shape from the config's `pre_hook` before it is compiled."""
     source = TensorDescriptor.from_tensor(tensor(torch.float16, 256, 256), [1, 1])

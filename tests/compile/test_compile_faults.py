@@ -63,6 +63,7 @@ def hooks() -> Hooks[str]:
     return Hooks(digest_of, admit)
 
 
+@pytest.mark.slow
 def test_faults_of_the_assembler(
     faulty_ptxas: Path, target: Target, empty_settings: Settings
 ) -> None:
@@ -89,6 +90,7 @@ def test_faults_of_the_assembler(
     assert [isinstance(entry, Artifact) for entry in kept] == [c.num_warps == 8 for c in configs]
 
 
+@pytest.mark.slow
 def test_a_compiler_that_hangs(target: Target, empty_settings: Settings) -> None:
     """LLVM that would take minutes on one config ends at the limit; the rest compile."""
     limits = replace(empty_settings, compile_timeout_s=8)
@@ -100,6 +102,7 @@ def test_a_compiler_that_hangs(target: Target, empty_settings: Settings) -> None
     assert kinds == ["compiled", "timeout", "compiled", "compiled"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies(target: Target, empty_settings: Settings) -> None:
     """A worker killed from outside, as for want of memory, costs the config that it was at."""
     configs = [Config({"BLOCK": 512}, num_warps=warps) for warps in (1, 2, 4, 8)]

@@ -79,6 +79,7 @@ def test_time_limit_ends_the_compile(sandbox: Sandbox, target: Target) -> None:
     assert leader_of(sandbox) != child
 
 
+@pytest.mark.slow
 def test_time_limit_ends_ptxas(sandbox: Sandbox, target: Target, tmp_path: Path) -> None:
     """The assembler is a process of its own, and goes with the child."""
     sleeper = tmp_path / "ptxas"
@@ -121,6 +122,7 @@ def _watch(leader: int, name: str) -> Future[bool]:
     return seen
 
 
+@pytest.mark.slow
 def test_a_tiny_limit(sandbox: Sandbox, target: Target) -> None:
     """A limit that nothing can meet fails alike, however often, and leaves no process."""
     for _ in range(2):
@@ -130,6 +132,7 @@ def test_a_tiny_limit(sandbox: Sandbox, target: Target) -> None:
         assert sandbox._process is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_child_that_dies(sandbox: Sandbox, target: Target, number: signal.Signals) -> None:
     """A child that a signal ends while it compiles is a crash that names it; the next works."""
@@ -160,6 +163,7 @@ def test_a_segmentation_fault(sandbox: Sandbox, target: Target) -> None:
     assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
 
 
+@pytest.mark.slow
 def test_a_pass_that_fails(sandbox: Sandbox, target: Target) -> None:
     """A failure of a pass carries what the compiler said of it on stderr."""
     outcome = sandbox.compile(lowered(target, Config({"BLOCK": 256}, num_ctas=2)), 60)
@@ -170,6 +174,7 @@ def test_a_pass_that_fails(sandbox: Sandbox, target: Target) -> None:
     assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
 
 
+@pytest.mark.slow
 def test_an_assertion_of_the_compiler(sandbox: Sandbox, target: Target) -> None:
     """A compiler that aborts is a crash with the last that it said; the next compile works."""
     request = lowered(target)
@@ -180,6 +185,7 @@ def test_an_assertion_of_the_compiler(sandbox: Sandbox, target: Target) -> None:
     assert isinstance(sandbox.compile(request, 60), Artifact)
 
 
+@pytest.mark.slow
 def test_a_child_that_died_before(sandbox: Sandbox, target: Target) -> None:
     """A child that was killed while it had nothing to do is replaced unnoticed."""
     assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
@@ -200,6 +206,7 @@ def test_memory_limit(target: Target) -> None:
     assert "\n" not in str(outcome)
 
 
+@pytest.mark.slow(seconds=11)
 def test_children_end_with_their_parent() -> None:
     """A child that is compiling does not outlive the process that asked, however that ends."""
     script = (
@@ -239,6 +246,7 @@ def test_children_end_with_their_parent() -> None:
     assert group(child) == []
 
 
+@pytest.mark.slow
 def test_threads_take_turns(target: Target, sandbox: Sandbox) -> None:
     """Threads that compile at once each get their own artifact, from one child."""
     requests = [
@@ -284,6 +292,7 @@ def test_compiles_at_once_have_a_child_each(target: Target) -> None:
     assert group(child) == [child]
 
 
+@pytest.mark.slow
 def test_a_child_outlives_the_thread_that_asked(sandbox: Sandbox, target: Target) -> None:
     """A thread that ends does not take the child with it, which serves the next one."""
     for _ in range(2):
@@ -297,6 +306,7 @@ def test_a_child_outlives_the_thread_that_asked(sandbox: Sandbox, target: Target
     assert leader_of(sandbox) == child
 
 
+@pytest.mark.slow
 def test_front_end_time_limit(target: Target) -> None:
     """A kernel that unrolls for minutes ends at the limit, once, and is told what to do."""
     lowering = Lowering(one_pointer(unrolled), target, 1.0)
@@ -322,6 +332,7 @@ def test_front_end_time_limit_in_a_thread(target: Target) -> None:
     assert outcome.kind == "timeout"
 
 
+@pytest.mark.slow
 def test_nothing_on_the_terminal(
     target: Target, sandbox: Sandbox, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -341,6 +352,7 @@ def test_nothing_on_the_terminal(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_registers_are_named(target: Target, sandbox: Sandbox) -> None:
     """Too few registers for wgmma is a failure of that kind, in ptxas's own words."""
     tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}

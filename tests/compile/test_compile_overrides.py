@@ -148,6 +148,7 @@ def test_ptx_that_does_not_fit_is_refused(
     assert re.search(said, first), first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bad.ttir", "bad.ttgir", "bad.llir", "bad.ptx", "bad.o", ""])
 def test_what_is_no_ir_is_refused(
     lowering: Lowering, settings: Settings, write: Write, name: str

@@ -81,6 +81,7 @@ def results(artifact: Artifact | Failure) -> Any:
     return artifact.outputs, artifact.cubin, artifact.metadata, artifact.entry
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["A100", "H200", "B200"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sharing_changes_nothing(family: str, name: str, shared_sandbox: Sandbox) -> None:
@@ -100,6 +101,7 @@ def test_sharing_changes_nothing(family: str, name: str, shared_sandbox: Sandbox
             alone.close()
 
 
+@pytest.mark.slow
 def test_sharing_skips_llvm(sandbox: Sandbox, target: Target) -> None:
     """The second config of a family spends no time in LLVM, and a new tile does again."""
     other = Config({**TILE, "BLOCK_N": 32})
@@ -194,6 +196,7 @@ def test_admit_keeps_from_the_back_end(target: Target, settings: Settings) -> No
     assert hooks.known == {}
 
 
+@pytest.mark.slow
 def test_workers_agree(target: Target, empty_settings: Settings, settings: Settings) -> None:
     """Two workers give what one gives."""
     configs = [Config({"BLOCK": b}, num_warps=w) for b in (128, 256) for w in (1, 4)]

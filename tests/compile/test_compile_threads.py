@@ -94,6 +94,7 @@ def refuses(config: Config, request: LowerRequest) -> Failure | None:
     return None
 
 
+@pytest.mark.slow
 @NOISY
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize(
@@ -121,6 +122,7 @@ def test_an_exception_reaches_who_collects(
     assert all(isinstance(again[n], CompiledConfig) for n in range(4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_given_up_half_way(
     backend: str, target: Target, patient: Settings, no_workers: None
@@ -137,6 +139,7 @@ def test_given_up_half_way(
     assert all(isinstance(again[n], CompiledConfig) for n in range(4))
 
 
+@pytest.mark.slow
 @NOISY
 @pytest.mark.parametrize("trouble", ["given up", "an error"])
 def test_others_go_on(trouble: str, target: Target, patient: Settings, no_workers: None) -> None:
@@ -166,6 +169,7 @@ class _Impatient(NoProgress):
         raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_verdicts_given_up(target: Target, patient: Settings, no_workers: None) -> None:
     """An exception amid verdicts leaves no compile running, though its traceback is kept."""
     front = Front(row_sum_problem(), target, patient, _Impatient(), {}, Workers(2))
@@ -177,6 +181,7 @@ def test_verdicts_given_up(target: Target, patient: Settings, no_workers: None) 
     assert all(verdict.kept for verdict in calm.verdicts(CONFIGS, "assembly", {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
 def test_stopped_from_outside(
     backend: str, target: Target, patient: Settings, no_workers: None
@@ -203,6 +208,7 @@ def test_stop_with_nothing_to_stop(target: Target, settings: Settings) -> None:
     assert len(front.verdicts(CONFIGS, "assembly", {})) == 4
 
 
+@pytest.mark.slow
 def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> None:
     """Workers and their compilers that were started early are those that compile."""
     lowering = Lowering(scale_problem(), target, 30)
@@ -214,6 +220,7 @@ def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> No
     assert set(descendants(CHILD, own=False)) == started
 
 
+@pytest.mark.slow
 def test_warm_while_compiling(target: Target, patient: Settings, no_workers: None) -> None:
     """Warming does not disturb compiles that begin meanwhile, nor who gives them up."""
     lowering = Lowering(scale_problem(), target, 30)
@@ -243,6 +250,7 @@ def test_joblib_settings_of_the_thread(settings: Settings) -> None:
         assert Workers(3).jobs == joblib.cpu_count()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "threads", "processes"),
     [("threading", True, False), ("multiprocessing", False, True), ("loky", False, True)],

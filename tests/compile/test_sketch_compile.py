@@ -57,6 +57,7 @@ def bare(ttgir: str) -> list[str]:
     return sorted(re.sub(r"%[\w#:]+|loc\(#\w+\)", "", line) for line in ttgir.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_as_the_whole_compile_has_it(
@@ -94,6 +95,7 @@ def refuse_wide(config: Config, request: LowerRequest) -> Failure | None:
     return Failure("rules", "options", "wide") if config.kwargs["BLOCK_N"] == 128 else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_flow_of_a_compile(
     jobs: int, empty_settings: Settings, settings: Settings, target: Target

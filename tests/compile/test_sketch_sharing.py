@@ -51,6 +51,7 @@ def asked(request: LowerRequest) -> dict[str, Any]:
     return {"ttir": request.ttir, "options": request.options, "machine": request.machine}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["A100", "H200", "B200"])
 @pytest.mark.parametrize("space", SPACES)
 def test_sharing_changes_no_sketch(space: str, name: str) -> None:

@@ -252,6 +252,7 @@ print("ends")
 """
 
 
+@pytest.mark.slow
 def test_the_program_ends_all_the_same() -> None:
     """Work that never ends keeps no program from ending, nor gives it another exit code."""
     done = subprocess.run(

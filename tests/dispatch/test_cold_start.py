@@ -58,6 +58,7 @@ def test_loads_nothing_that_tunes(folder: Path) -> None:
     assert rooms.isdisjoint(TUNING)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"effort": "quick", "restore_value": ["x_ptr"]}, {"on_miss": "background", "nearest": True}],

@@ -116,6 +116,7 @@ def test_predict_times_nothing_and_is_kept(host: Host, monkeypatch: pytest.Monke
     assert described(again) == ("predicted", True, first.config)
 
 
+@pytest.mark.slow
 def test_a_prediction_is_no_record(host: Host, tmp_path: Any) -> None:
     """What is predicted is not listed, exported or taken for tuned; tuning replaces it."""
     host.resolver(on_miss="predict").resolve(miss())
@@ -133,6 +134,7 @@ def test_a_prediction_is_no_record(host: Host, tmp_path: Any) -> None:
     assert described(found) == ("known", True, support.BEST)
 
 
+@pytest.mark.slow
 def test_a_prediction_of_another_source_is_none(host: Host) -> None:
     """What was predicted with another source or space is predicted again."""
     host.resolver(on_miss="predict").resolve(miss())
@@ -188,6 +190,7 @@ def test_raise_names_kernel_key_and_command(host: Host) -> None:
     assert resolver.resolve(miss()).config == support.BEST
 
 
+@pytest.mark.slow
 def test_small_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel shorter than its launch takes the first pick, untimed, in later processes too."""
     first = host.resolver(small="auto").resolve(miss())
@@ -196,6 +199,7 @@ def test_small_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> Non
     assert host.resolver(small="auto").resolve(miss()).config == first.config
 
 
+@pytest.mark.slow
 def test_longer_than_a_launch_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is predicted to run for longer than its launch is tuned."""
     monkeypatch.setattr(misses, "HOST_LAUNCH_US", LEAST_US)
@@ -204,6 +208,7 @@ def test_longer_than_a_launch_by_prediction(host: Host, monkeypatch: pytest.Monk
         assert opened.predictions() == []
 
 
+@pytest.mark.slow
 def test_small_by_size_or_predicate(host: Host) -> None:
     """At or below a number of elements, or where a predicate says so, nothing is timed."""
     for small in (4096, lambda arguments: arguments["n"] <= 4096):
@@ -228,6 +233,7 @@ def test_many_bytes_are_surely_not_small(host: Host, monkeypatch: pytest.MonkeyP
     assert found is None
 
 
+@pytest.mark.slow
 def test_sketches_of_a_prediction_serve_the_tuning(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +277,7 @@ def test_nearest_is_the_pick(host: Host, n: int, expected: Config) -> None:
     assert host.opened == []
 
 
+@pytest.mark.slow
 def test_nearest_is_no_stand_in_for_tuning(host: Host) -> None:
     """With "tune" a neighbour does not keep a key from being tuned; unasked it is no pick."""
     neighbours(host)
@@ -314,6 +321,7 @@ def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss
     assert described(resolver.resolve(miss(), capturing=True)) == ("known", True, support.BEST)
 
 
+@pytest.mark.slow
 def test_capture_takes_what_was_predicted(host: Host) -> None:
     """A stored prediction goes before the heuristic while capturing; it is tuned afterwards."""
     made = host.resolver(on_miss="predict").resolve(miss())

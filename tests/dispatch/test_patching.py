@@ -267,6 +267,7 @@ def test_what_a_program_puts_into_the_cache_is_launched(gpu: HostGpu) -> None:
     assert gpu.tuned == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("early", [False, True])
 def test_configs_that_a_program_replaces(gpu: HostGpu, early: bool) -> None:
     """A program that pins a config by `kernel.configs = [...]` gets it launched, untuned."""
@@ -429,6 +430,7 @@ def test_threads_share_one_tuning(gpu: HostGpu) -> None:
     assert len(gpu.launched) == 4
 
 
+@pytest.mark.slow
 def test_a_patch_keeps_no_kernel_alive(gpu: HostGpu) -> None:
     """An autotuner that the program drops goes, though it was launched under a patch."""
     with patch(small=None, effort=EFFORT):

@@ -164,6 +164,7 @@ def test_arguments_of_all_kinds(machine: Imagined) -> None:
     assert [made["BLOCK"] for made in machine.launches] == [128] * 2
 
 
+@pytest.mark.slow(seconds=11)
 def test_inductor_gets_one_config(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inductor's own code has the tuned config alone, so that it times nothing."""
     from torch._inductor.async_compile import AsyncCompile
@@ -270,6 +271,7 @@ def test_triton_op(machine: Imagined) -> None:
     assert len(machine.tuned) == 1
 
 
+@pytest.mark.slow
 def test_custom_op_keeps_its_own_launch(machine: Imagined) -> None:
     """What PyTorch cannot see into is launched by asmtune when the graph runs, and tuned then."""
     kernel = decorated()

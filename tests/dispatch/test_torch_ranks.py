@@ -67,6 +67,7 @@ def peaceful(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [rank for rank in found if rank is not None]
 
 
+@pytest.mark.slow
 def test_one_rank_tunes_and_all_use_its_config(peaceful: list[dict[str, Any]]) -> None:
     """Of three ranks that meet a new key one tunes; all go on with its config, hook included."""
     found = [rank["once"] for rank in peaceful]
@@ -75,6 +76,7 @@ def test_one_rank_tunes_and_all_use_its_config(peaceful: list[dict[str, Any]]) -
     assert all(made["hook"] and not made["warnings"] for made in found)
 
 
+@pytest.mark.slow
 def test_a_rank_that_never_meets_the_key_holds_nobody_up(peaceful: list[dict[str, Any]]) -> None:
     """Two of three ranks meet a key, agree, and the third is not asked."""
     assert "never met" not in peaceful[1]
@@ -82,6 +84,7 @@ def test_a_rank_that_never_meets_the_key_holds_nobody_up(peaceful: list[dict[str
     assert not peaceful[0]["never met"]["warnings"]
 
 
+@pytest.mark.slow
 def test_other_gpus_are_other_keys(peaceful: list[dict[str, Any]]) -> None:
     """Ranks on another kind of GPU agree among themselves."""
     configs = [rank["devices"]["config"] for rank in peaceful]
@@ -89,6 +92,7 @@ def test_other_gpus_are_other_keys(peaceful: list[dict[str, Any]]) -> None:
     assert peaceful[2]["devices"]["tuned"]
 
 
+@pytest.mark.slow
 def test_what_a_rank_knows_counts_at_once(peaceful: list[dict[str, Any]]) -> None:
     """A rank whose store has the key tells it while another tunes, which then uses it too."""
     found = [rank["known"] for rank in peaceful]
@@ -98,12 +102,14 @@ def test_what_a_rank_knows_counts_at_once(peaceful: list[dict[str, Any]]) -> Non
     assert {made["config"] for made in found} == {"BLOCK=2048 num_warps=4 num_stages=3"}
 
 
+@pytest.mark.slow
 def test_a_derived_cap_travels_and_keeps_the_hook(peaceful: list[dict[str, Any]]) -> None:
     """A config that is of the space but for its cap is told whole and gets the space's hook."""
     found = [rank["capped"] for rank in peaceful]
     assert all(made["config"].endswith("maxnreg=96") and made["hook"] for made in found)
 
 
+@pytest.mark.slow
 def test_patience_ends_in_one_untuned_config_for_all(peaceful: list[dict[str, Any]]) -> None:
     """After the limit all use one untuned config, the one that tunes too; who waited warns."""
     found = [rank["patience"] for rank in peaceful]
@@ -115,6 +121,7 @@ def test_patience_ends_in_one_untuned_config_for_all(peaceful: list[dict[str, An
     assert "waited 0.3 s for rank 0 to tune it; all ranks of this job go on with BLOCK=1" in text
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_lets_the_next_one_try(peaceful: list[dict[str, Any]]) -> None:
     """The error stays in its rank; one of the others tunes, and the rest use its config."""
     found = [rank["failing"] for rank in peaceful]
@@ -123,6 +130,7 @@ def test_a_rank_that_fails_lets_the_next_one_try(peaceful: list[dict[str, Any]])
     assert found[1]["config"] == found[2]["config"]
 
 
+@pytest.mark.slow
 def test_launches_of_all_ranks_have_one_config(peaceful: list[dict[str, Any]]) -> None:
     """Launches, later ones, ones from the background and captured ones agree over all ranks."""
     found = [rank["launched"] for rank in peaceful]
@@ -133,6 +141,7 @@ def test_launches_of_all_ranks_have_one_config(peaceful: list[dict[str, Any]]) -
     assert len({made["captured"] for made in found}) == 1
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_while_it_tunes_is_replaced(tmp_path: Path) -> None:
     """Where the tuning rank is killed, one of the others tunes after its beat has stopped."""
     first, second, third = run_job("killed", 3, tmp_path)
@@ -144,6 +153,7 @@ def test_a_rank_that_dies_while_it_tunes_is_replaced(tmp_path: Path) -> None:
     assert not first["warnings"] + third["warnings"]
 
 
+@pytest.mark.slow
 def test_a_lost_store_is_told(tmp_path: Path) -> None:
     """Where the rank that serves the store is killed, the other goes its own way and says so."""
     first, second = run_job("deserted", 2, tmp_path)

@@ -168,6 +168,7 @@ def test_restore_value(autotune: Decorator, by_name: bool) -> None:
     assert torch.equal(x, torch.ones_like(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("by_name", [False, True])
 @pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
@@ -194,6 +195,7 @@ def test_reset_to_zero_is_for_tuning_alone(autotune: Decorator, option: str) -> 
         assert torch.equal(x, torch.full((N,), expected))
 
 
+@pytest.mark.slow
 def test_hooks_come_in_pairs(autotune: Decorator, gpu: HostGpu) -> None:
     """Each launch of the tuning has one hook before and one after it; none after the last."""
     seen: list[str] = []
@@ -492,6 +494,7 @@ def test_launch_options_pass(autotune: Decorator, gpu: HostGpu) -> None:
 INTERPRETED = ROOT / "tests" / "dispatch" / "interpreted_cases.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["asm_autotune", "patched", "before"])
 def test_interpreter(tmp_path: Path, how: str) -> None:
     """With TRITON_INTERPRET=1 kernels run on CPU tensors, untimed, without any GPU's driver."""
@@ -533,6 +536,7 @@ def functions_of(path: Path) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
+@pytest.mark.slow
 def test_every_row_names_a_test() -> None:
     """Each case of the document has a verdict, and names tests that exist."""
     found = rows()

@@ -88,6 +88,7 @@ def test_the_first_lines_are_shown(page: Path) -> None:
     assert mismatch(next(run(page, gpu=False))) is not None
 
 
+@pytest.mark.slow
 def test_blocks_share_folder_and_names(page: Path) -> None:
     """Files, Python's names and what a module holds go from one block to the next."""
     page.write_text(

@@ -1,6 +1,6 @@
-"""What README's `make` commands would do: `make setup`, `make demo`, `make test`, `make docs`.
+"""The commands of README's `make` targets, read from a dry run.
 
-Continuous integration runs `make test` itself (.ci/run), which begins with `make setup`.
+Continuous integration runs `make test-all` itself (.ci/run), which begins with `make setup`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,19 @@ def test_the_demo_installs_what_a_user_needs() -> None:
 
 
 def test_make_test_and_docs() -> None:
-    """`make test` has lint, types and tests after the setup, and `make docs` a strict build."""
-    test, docs = "\n".join(recipe("test")), "\n".join(recipe("docs"))
-    assert all(word in test for word in ("pip install", "ruff check", "mypy", "-m pytest"))
+    """`make test` has set-up, lint, types and all tests but slow ones; `test-all` has all tests."""
+    test, everything, docs = ("\n".join(recipe(name)) for name in ("test", "test-all", "docs"))
+    for commands in (test, everything):
+        assert all(word in commands for word in ("pip install", "ruff check", "mypy", "-m pytest"))
+    assert "(not slow)" in test
+    assert "(slow or not slow)" in everything
     assert "mkdocs build --strict" in docs
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    assert "make test-all" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_count_comes_last() -> None:
+    """The last command of `make test` is the run of most tests, whose last line counts them."""
+    for target in ("test", "test-all"):
+        last = recipe(target)[-1]
+        assert "--dist worksteal" in last
+        assert "gpu" not in last.split("echo 'not gpu and')")[-1]

@@ -43,6 +43,7 @@ def run_and_compare(page: Path, *, gpu: bool) -> None:
     assert wrong == [], "\n\n".join(wrong)
 
 
+@pytest.mark.slow(seconds=11)
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_blocks_run(page: Path) -> None:
     """A page's blocks end as they should, and print what the page shows."""
@@ -54,7 +55,7 @@ def test_blocks_run(page: Path) -> None:
 def test_blocks_run_on_a_gpu(page: Path) -> None:
     """The same with what needs a GPU."""
     if not torch.cuda.is_available():
-        pytest.skip("no CUDA GPU here")
+        pytest.skip("no CUDA GPU on this machine")
     run_and_compare(page, gpu=True)
 
 

@@ -53,6 +53,7 @@ class Links(HTMLParser):
             self.to.append(found)
 
 
+@pytest.mark.slow
 def test_no_link_leads_nowhere(site: Path) -> None:
     """Every link within the site leads to a file, and to an anchor where it names one."""
     pages = {}

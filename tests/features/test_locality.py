@@ -113,6 +113,7 @@ def test_strides_are_by_line(launch: Launch) -> None:
     assert set(found[4096].values()) == {4096}
 
 
+@pytest.mark.slow
 @given(width=st.sampled_from([1 << n for n in range(10, 18)]), programs=st.integers(1, 1 << 16))
 def test_hits_are_shares(launch: Launch, width: int, programs: int) -> None:
     """For any launch hits and shares lie between 0 and 1, and hits cut L2's bytes by just that."""

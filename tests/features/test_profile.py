@@ -18,6 +18,7 @@ MACHINES = ("A100", "H200", "B200")
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("flatten", [False, True])
 def test_segments_are_the_kernel(machine: str, flatten: bool, launch: Launch) -> None:

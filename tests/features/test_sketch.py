@@ -74,6 +74,7 @@ def moved(profile: Profile, space: str) -> Counter[tuple[str, bool]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("stages", [1, 2, 4])
 @pytest.mark.parametrize(
@@ -92,6 +93,7 @@ def test_flops_are_the_kernels(
     assert {kind for segment in sketched.segments for kind in segment.flops} == kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["H200", "B200"])
 @pytest.mark.parametrize(
     "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn]

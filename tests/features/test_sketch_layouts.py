@@ -37,6 +37,7 @@ def covers(layout: TensorLayout, shape: tuple[int, ...]) -> bool:
     )
 
 
+@pytest.mark.slow
 @given(
     own=st.tuples(POWERS, POWERS),
     lanes=st.sampled_from([(1, 32), (2, 16), (8, 4), (32, 1)]),

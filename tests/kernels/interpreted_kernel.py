@@ -1,27 +1,17 @@
-"""Run with TRITON_INTERPRET=1: the accuracy check of one kernel on the CPU, as JSON."""
+"""The accuracy checks of kernels on the CPU, for Triton's interpreter."""
 
 from __future__ import annotations
 
-import json
-import sys
-
-from tests.kernels.accuracy import case_of, differences, module_of
+from tests.kernels.accuracy import case_of, differences
 
 
-def main(name: str) -> None:
-    """Every comparison by dtype."""
-    case = case_of(name)
-    found = {
-        dtype: differences(name, dtype, "cpu")
-        for dtype in module_of(name).DTYPES
-        if dtype not in case.not_interpreted
-    }
-    if case.extra is not None:
-        found["extra"] = case.extra("cpu")
+def accuracy(name: str, dtype: str) -> dict[str, float]:
+    """Return every comparison of a kernel with a dtype; "extra" stands for the further ones."""
+    extra = case_of(name).extra
+    if dtype == "extra":
+        assert extra is not None
+        found = extra("cpu")
+    else:
+        found = differences(name, dtype, "cpu")
     # JSON has no infinity.
-    finite = {k: {what: min(x, 1e300) for what, x in v.items()} for k, v in found.items()}
-    json.dump(finite, sys.stdout)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    return {what: min(error, 1e300) for what, error in found.items()}

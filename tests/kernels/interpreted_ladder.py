@@ -1,9 +1,7 @@
-"""Run with TRITON_INTERPRET=1: the ladder on CPU tensors, its errors by tolerance as JSON."""
+"""The ladder on CPU tensors, its errors by tolerance, for Triton's interpreter."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -60,19 +58,13 @@ def odd(steps: Sequence[str], dtype: str) -> Iterator[Case]:
             yield f"{step} odd values", getattr(gemm, step)(a, b), exact
 
 
-def main(dtype: str, *steps: str) -> None:
-    """Every comparison of some steps with a dtype."""
-    torch.manual_seed(0)
+def errors(dtype: str, steps: Sequence[str]) -> dict[str, float]:
+    """Return the error of every comparison of some steps with a dtype."""
     made = {f"{size}": list(cases(steps, dtype, *size)) for size in SIZES}
     made["odd"] = list(odd(steps, dtype))
     # The interpreter cuts bf16 off where a GPU rounds; JSON has no infinity.
-    found = {
+    return {
         f"{name} at {size}": min(excess(got, want, {"bf16": "bf16 cut"}), 1e300)
         for size, rows in made.items()
         for name, got, want in rows
     }
-    json.dump(found, sys.stdout)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,9 +1,7 @@
-"""Run with TRITON_INTERPRET=1: variants of the matrix product against float64, errors as JSON."""
+"""Variants of the matrix product against float64, for Triton's interpreter."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -54,37 +52,34 @@ LAYOUTS: dict[str, Callable[[str], tuple[torch.Tensor, torch.Tensor]]] = {
     "few steps": lambda t: (matrices(40, 16, dtype=t), matrices(16, 48, dtype=t)),
 }
 
+# Which elements are read where does not depend on what they are.
 OF_ALL = ("odd extents", "b transposed")
+CASES = [
+    *(("fp16", layout) for layout in LAYOUTS),
+    *((dtype, layout) for dtype in ("fp32", "fp8e4nv", "i8") for layout in OF_ALL),
+]
+UNALIGNED = ("odd extents", "every other", "inner block")
+"""Layouts that descriptors cannot load."""
 
 
-def errors(dtype: str) -> dict[str, list[Any]]:
-    """Of every layout by every variant that may run on it: its error, and the counts left."""
+def errors(dtype: str, layout: str) -> dict[str, list[Any]]:
+    """Return, for every variant that may run on a layout, its error and the counts left."""
     found = {}
-    # Which elements are read where does not depend on what they are.
-    layouts = LAYOUTS if dtype == "fp16" else {name: LAYOUTS[name] for name in OF_ALL}
-    for layout, make in layouts.items():
-        a, b = make(dtype)
-        made = product("matmul", a, b, None, "none")
-        for name, variant in VARIANTS.items():
-            c = torch.empty(
-                (*made.a.shape[:2], made.b.shape[2]), dtype=matmul.result_dtype(a.dtype)
-            )
-            # Splits that the space would not make of so few blocks need memory of their own.
-            arguments = {**made.arguments(c), "sums_ptr": torch.empty(1 << 18)}
-            aligned = arguments["MULTIPLE_STRIDES"] == 16
-            if variant["LOADS"] == "descriptors" and not aligned:
-                continue
-            # The second of a split finds the counts as the first left them.
-            for _ in range(2 if variant["SPLIT_K"] > 1 else 1):
-                c.fill_(99)
-                matmul.kernel[grid({**arguments, **variant})](**arguments, **variant)
-                wanted = a.double() @ b.double()
-                error = excess(c.reshape(wanted.shape), wanted)
-                left = int(arguments["count_ptr"].abs().sum())
-                found[f"{layout} by {name}"] = [min(error, 1e300), left]
+    a, b = LAYOUTS[layout](dtype)
+    made = product("matmul", a, b, None, "none")
+    for name, variant in VARIANTS.items():
+        c = torch.empty((*made.a.shape[:2], made.b.shape[2]), dtype=matmul.result_dtype(a.dtype))
+        # Splits that the space would not make of so few blocks need memory of their own.
+        arguments = {**made.arguments(c), "sums_ptr": torch.empty(1 << 18)}
+        aligned = arguments["MULTIPLE_STRIDES"] == 16
+        if variant["LOADS"] == "descriptors" and not aligned:
+            continue
+        # The second of a split finds the counts as the first left them.
+        for _ in range(2 if variant["SPLIT_K"] > 1 else 1):
+            c.fill_(99)
+            matmul.kernel[grid({**arguments, **variant})](**arguments, **variant)
+            wanted = a.double() @ b.double()
+            error = excess(c.reshape(wanted.shape), wanted)
+            left = int(arguments["count_ptr"].abs().sum())
+            found[name] = [min(error, 1e300), left]
     return found
-
-
-if __name__ == "__main__":
-    torch.manual_seed(0)
-    json.dump(errors(sys.argv[1]), sys.stdout)

@@ -1,9 +1,7 @@
-"""Run with TRITON_INTERPRET=1: the GEMM on CPU tensors against float64, results as JSON."""
+"""The GEMM on CPU tensors against float64, for Triton's interpreter."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -76,8 +74,3 @@ def sizes(dtype: str) -> dict[str, Any]:
         )
         found[str(tile)] = (error, str(c.dtype), exact)
     return found
-
-
-if __name__ == "__main__":
-    torch.manual_seed(0)
-    json.dump(sizes(sys.argv[1]), sys.stdout)

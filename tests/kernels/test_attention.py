@@ -37,6 +37,7 @@ def compiled(name: str, config: Config, settings: Settings, target: Target, **si
     return str(artifact.outputs["ptx"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [64, 128])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_forward_copies(causal: int, dim: int, settings: Settings, target: Target) -> None:
@@ -48,6 +49,7 @@ def test_forward_copies(causal: int, dim: int, settings: Settings, target: Targe
     assert "mma.sync" not in ptx
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["attention", "attention_backward_q"])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_two_capped_programs_fit(
@@ -66,6 +68,7 @@ def test_two_capped_programs_fit(
     assert 2 * (artifact.shared_bytes + 1024) <= 228 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [64, 128])
 @pytest.mark.parametrize("name", ["attention_backward_q", "attention_backward_kv"])
 def test_backward_spills_nothing(name: str, dim: int, settings: Settings, target: Target) -> None:
@@ -75,6 +78,7 @@ def test_backward_spills_nothing(name: str, dim: int, settings: Settings, target
     assert re.search(r"wgmma.mma_async.sync.aligned.m64n\d+k16", ptx)
 
 
+@pytest.mark.slow
 def test_no_mask_where_sizes_divide(settings: Settings, target: Target) -> None:
     """Lengths that blocks do not divide take a choice for each of 32 scores of a thread."""
     config = Config(FORWARD, num_stages=2)

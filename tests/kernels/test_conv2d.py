@@ -48,6 +48,7 @@ def copies(ptx: str) -> list[str]:
     return re.findall(r"cp\.async\.c[ag]\.shared\.global \[[^]]*\], \[[^]]*\], ([^;]*);", ptx)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("channels", "taps"), [(64, 3), (72, 3), (72, 1), (8, 3), (16, 5)])
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_channels_are_copied_by_16_bytes(
@@ -61,6 +62,7 @@ def test_channels_are_copied_by_16_bytes(
     assert "st.global.v4.b32" in ptx
 
 
+@pytest.mark.slow
 def test_no_masks_without_padding(compiled: Any) -> None:
     """Where taps stay within the image, a copy asks no more than whether there is such a step."""
     masks = [len(set(copies(compiled(layer(128, 128, taps))["ptx"]))) for taps in (3, 1)]

@@ -35,6 +35,7 @@ def compiled(lanes: int, dtype: str, settings: Settings, target: Target) -> Arti
     return artifact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lanes", "dtype", "words"),
     [(1, "fp16", 1), (8, "fp16", 4), (8, "bf16", 4), (8, "fp32", 8), (16, "bf16", 8)],

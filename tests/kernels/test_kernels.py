@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from joblib import cpu_count
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
@@ -24,6 +17,7 @@ from asmtune.core.kernel_files import kernel_names
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.artifacts import Artifact
 from benchmarks.kernels.entry import entry_of
+from tests.interpreter import Interpreter
 from tests.kernels.accuracy import KERNELS, case_of, module_of
 from tests.kernels.tolerances import TOLERANCES, excess
 
@@ -55,51 +49,34 @@ AIBENCH8 = {
 }
 
 
-def interpreted(name: str, folder: Path) -> dict[str, dict[str, float]]:
-    """The accuracy check of a kernel under Triton's interpreter, in a process of its own."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(folder)}
-    command = [sys.executable, "-W", "ignore", "-m", "tests.kernels.interpreted_kernel", name]
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, dict[str, float]] = json.loads(done.stdout)
-    return found
+ACCURACY = "tests.kernels.interpreted_kernel:accuracy"
+SECONDS = {"conv2d": 20, "gru_step": 20, "attention": 8}
+"""CPU seconds of a check, where it is long: those are begun first."""
 
 
-Checks = Mapping[str, Future[dict[str, dict[str, float]]]]
+def slow(name: str, dtype: str) -> Any:
+    """Return the parameters of a check that is marked as slow."""
+    return pytest.param(name, dtype, marks=pytest.mark.slow(seconds=SECONDS.get(name, 4)))
 
 
-@pytest.fixture(scope="session")
-def checks(request: pytest.FixtureRequest, session_cache: Path) -> Iterator[Checks]:
-    """The checks of all kernels that this session asks for, as many at once as there are CPUs.
-
-    They take minutes, one after the other most of those of this folder's tests.
-    """
-    items = (
-        item for item in request.session.items if "checks" in getattr(item, "fixturenames", ())
-    )
-    names = dict.fromkeys(item.callspec.params["name"] for item in items)  # type: ignore[attr-defined]
-    with ThreadPoolExecutor(cpu_count()) as pool:
-        yield {name: pool.submit(interpreted, name, session_cache) for name in names}
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-@pytest.mark.parametrize(("name", "dtype"), PAIRS)
-def test_accuracy(name: str, dtype: str, checks: Checks) -> None:
+@pytest.mark.parametrize(("name", "dtype"), [slow(*pair) for pair in PAIRS])
+def test_accuracy(name: str, dtype: str, interpreter: Interpreter) -> None:
     """Every shape, config, layout, value and gradient of the case is within its tolerance."""
     reason = case_of(name).not_interpreted.get(dtype)
     if reason is not None:
         pytest.xfail(reason)
-    found = checks[name].result()[dtype]
+    found = interpreter.call(ACCURACY, name, dtype)
     assert len(found) >= 10
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
 
-@pytest.mark.parametrize("name", [name for name in KERNELS if case_of(name).extra is not None])
-def test_extras(name: str, checks: Checks) -> None:
+EXTRAS = [slow(name, "extra") for name in KERNELS if case_of(name).extra is not None]
+
+
+@pytest.mark.parametrize(("name", "dtype"), EXTRAS)
+def test_extras(name: str, dtype: str, interpreter: Interpreter) -> None:
     """What a case compares besides is within its bounds."""
-    found = checks[name].result()["extra"]
+    found = interpreter.call(ACCURACY, name, dtype)
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
 
@@ -189,6 +166,7 @@ def test_dropout_of_aibench8() -> None:
     assert (arguments["seed"], arguments["scale"]) == (123, 2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, t in PAIRS if n not in PRODUCTS and t == "bf16"])
 def test_vectors_are_loaded(name: str, settings: Settings, target: Target) -> None:
     """Rows of 1000 halves and vectors of odd length move 16 bytes at once, and spill nothing."""

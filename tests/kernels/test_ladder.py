@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from benchmarks.ladder import gemm
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, assembly
 from benchmarks.provenance import RESULTS
+from tests.interpreter import Interpreter
 
 ROOT = Path(__file__).parent.parent.parent
 ROUND, ODD = SIZES[1], SIZES[2]
@@ -37,21 +35,13 @@ INTERPRETED = [
 ]
 
 
+@pytest.mark.slow(seconds=18)
 @pytest.mark.parametrize(("dtype", "steps"), INTERPRETED)
-def test_results_against_float64(dtype: str, steps: tuple[str, ...], tmp_path: Path) -> None:
+def test_results_against_float64(
+    dtype: str, steps: tuple[str, ...], interpreter: Interpreter
+) -> None:
     """At any size, tile, activation and odd value a step is off by no more than rounding."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-W", "ignore", "-m", "tests.kernels.interpreted_ladder"]
-    done = subprocess.run(
-        [*command, dtype, *steps],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = interpreter.call("tests.kernels.interpreted_ladder:errors", dtype, steps)
     assert len(found) == (59 if len(steps) > 1 else 6)
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
@@ -62,6 +52,7 @@ def shown(settings: Settings, target: Target) -> Callable[..., dict[str, Any]]:
     return lambda step, size=ROUND: assembly(step, size, target, settings)
 
 
+@pytest.mark.slow
 def test_each_step_shows_in_the_assembly(shown: Callable[..., dict[str, Any]]) -> None:
     """v0 multiplies by fma, v1 in tensor cores without loads ahead, v2 and v4 with; none spills."""
     seen = {step: shown(step) for step in STEPS}
@@ -73,6 +64,7 @@ def test_each_step_shows_in_the_assembly(shown: Callable[..., dict[str, Any]]) -
     assert seen["v0"]["shared"] < seen["v1"]["shared"] < seen["v2"]["shared"]
 
 
+@pytest.mark.slow
 def test_odd_sizes_are_loaded_element_by_element(shown: Callable[..., dict[str, Any]]) -> None:
     """At 1000, which 16 does not divide, v2 loads 2 bytes at once and nothing ahead."""
     seen = shown("v2", ODD)

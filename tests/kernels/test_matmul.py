@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +19,20 @@ from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import linear, matmul
 from asmtune.kernels._gemm_host import Product, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
+from tests.interpreter import Interpreter
+from tests.kernels.interpreted_matmul import CASES, UNALIGNED
 
 ROOT = Path(__file__).parent.parent.parent
 SHAPE = {"batch": 1, "M": 1000, "N": 1000, "K": 1000}
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "fp32", "fp8e4nv", "i8"])
-def test_every_variant_computes_the_same(dtype: str, session_cache: Path) -> None:
-    """All variants are right on all layouts, twice in a row, and leave the counts at 0."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(session_cache)}
-    command = [sys.executable, "-W", "ignore", "-m", "tests.kernels.interpreted_matmul", dtype]
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert len(found) >= (60 if dtype == "fp16" else 12)
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "layout"), CASES)
+def test_every_variant_computes_the_same(dtype: str, layout: str, interpreter: Interpreter) -> None:
+    """All variants are right on a layout, twice in a row, and leave the counts at 0."""
+    found = interpreter.call("tests.kernels.interpreted_matmul:errors", dtype, layout)
+    assert len(found) == (4 if layout in UNALIGNED else 8)
     assert {case: left for case, (_, left) in found.items() if left} == {}
     assert {case: error for case, (error, _) in found.items() if not error <= 1} == {}
 

@@ -60,6 +60,7 @@ def test_results_are_there(name: str) -> None:
     assert missing == [], f"not in {FILE.name}, or of an older {name}; {HOW.format(name)}"
 
 
+@pytest.mark.slow(seconds=22)
 @pytest.mark.parametrize("name", KERNELS)
 def test_configs_are_shipped(name: str) -> None:
     """Each key that a kernel's rows launch has a config in `cache/` that holds today."""
@@ -119,6 +120,7 @@ def run(folder: Path, name: str, tmp_path: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_first_launch_takes_what_is_shipped(tmp_path: Path) -> None:
     """From a store to `cache/` to a new process: no tuning, no database, nothing that tunes."""
     records = list(tuned("softmax"))

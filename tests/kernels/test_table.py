@@ -83,6 +83,7 @@ def test_figures_of_a_row(target: Target) -> None:
     assert " 2.00 " in line(found)
 
 
+@pytest.mark.slow
 def test_further_competitors(target: Target) -> None:
     """What an entry names besides the vendor is launched, timed, and averaged by its own name."""
     made: list[float] = []

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.kernels import tiled_matmul as matmul
+from tests.interpreter import Interpreter
 
 INTERPRETED = [
     "fp16",
@@ -28,20 +23,11 @@ INTERPRETED = [
 RESULTS = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp8e4nv": "float16"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", INTERPRETED)
-def test_results_against_float64(dtype: str, tmp_path: Path) -> None:
+def test_results_against_float64(dtype: str, interpreter: Interpreter) -> None:
     """For any size, layout and tile the error is what rounding explains, and int8 is exact."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(tmp_path)}
-    script = Path(__file__).with_name("interpreted_tiled_matmul.py")
-    done = subprocess.run(
-        [sys.executable, str(script), dtype],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = interpreter.call("tests.kernels.interpreted_tiled_matmul:sizes", dtype)
     assert len(found) == 15
     for case, (excess, result, right) in found.items():
         assert excess <= (0 if dtype == "i8" else 1), case

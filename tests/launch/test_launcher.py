@@ -298,6 +298,7 @@ def test_a_drivers_error_is_raised_as_tritons(c_part: Any, driver: FakeDriver) -
         made.launcher[(1,)](X, 4096, 0.5, 128)
 
 
+@pytest.mark.slow
 def test_forgotten_plans_are_let_go(part: Any) -> None:
     """`forget` drops plans, and what they hold."""
 
@@ -322,6 +323,7 @@ def test_forgotten_plans_are_let_go(part: Any) -> None:
     assert len(made.launcher) == 0
 
 
+@pytest.mark.slow
 def test_a_launcher_that_knows_itself_is_collected(part: Any) -> None:
     """Slow paths are methods of who owns the launcher: the ring is let go as a whole."""
 

@@ -75,6 +75,7 @@ GIVEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", [80, 90, 100, 120])
 def test_plain_kernels_go_to_the_driver(arch: int) -> None:
     """Every runtime argument has its slot, in the entry's order; constexprs have none."""

@@ -78,6 +78,7 @@ def key_of(backend: Any, layout: ParameterLayout, arguments: tuple[Any, ...]) ->
     return slow.calls[0][3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [typed, loose], ids=["typed", "loose"])
 @settings(max_examples=400)
 @given(data=st.data())
@@ -116,6 +117,7 @@ def test_every_class_of_argument_at_every_place(function: Any, part: Any, place:
         assert found.setdefault(words, kernel) == kernel, value
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(first=ARGUMENTS, other=ARGUMENTS, places=st.sets(st.integers(0, 8), max_size=3))
 def test_both_launchers_tell_the_same_apart(

@@ -53,6 +53,7 @@ def matrices() -> tuple[Tensor, Tensor]:
     return torch.randn(256, 2048, generator=generator), torch.randn(2048, 192, generator=generator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_another_order_of_summation_passes(
     dtype: torch.dtype, matrices: tuple[Tensor, Tensor]
@@ -67,6 +68,7 @@ def test_another_order_of_summation_passes(
     assert off(expected, parts[0] + parts[1] + parts[2] + parts[3]) < limit / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_one_term_too_few_is_found(dtype: torch.dtype, matrices: tuple[Tensor, Tensor]) -> None:
     """A product that forgets the last of 2048 columns is off by more than is allowed."""
@@ -100,6 +102,7 @@ def attention(tensors: list[Tensor], block: int, narrow: torch.dtype, out: torch
     return (acc / total).to(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outlier", [1.0, 100.0])
 @pytest.mark.parametrize(
     ("narrow", "out", "product"),

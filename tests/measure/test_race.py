@@ -248,6 +248,7 @@ def bimodal(generator: random.Random, number: int) -> float:
     return generator.gauss(1, 0.005) * (1.06 if generator.random() < 0.4 else 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [gaussian, heavy, spiky, bimodal])
 def test_the_best_is_chosen_nearly_always(noise: Noise) -> None:
     """In 97 of 100 searches of 60 configs what wins is within 1% of the best, drift and all."""

@@ -799,6 +799,7 @@ def lowered(kernel: Any, **values: Any) -> dict[str, Any]:
     return {name: sorted(names) for name, names in sets.items()}
 
 
+@pytest.mark.slow
 def test_real_kernels_in_the_interpreter(tmp_path: Path) -> None:
     """Triton kernels in place, with atomics, with a hole and beyond a mask, by their own IR."""
     p = pointer()

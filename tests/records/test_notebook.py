@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import nbclient
 import nbformat
+import pytest
 from html_tables import Page
 
 CELLS = (
@@ -14,6 +15,7 @@ CELLS = (
 )
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_records() -> None:
     """Features and a shipped record come out as HTML tables, and the record's frame as pandas's."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in CELLS])

@@ -31,6 +31,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         return false_alarms.results(draws=100)
 
 
+@pytest.mark.slow
 def test_what_is_counted(counted: dict[str, Any]) -> None:
     """Drift makes alarms of runs one after another; the threshold ends them; samples make more."""
     assert (counted["processes"], counted["rows"]) == (32, 3)

@@ -78,6 +78,7 @@ def executed(view: CodeView, group: Group) -> float:
     return sum(count.executed for count in view.classes if count.group is group)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("config", [PLAIN, SQUEEZED])
 def test_ptx_is_weighed_as_the_features_weigh_it(
@@ -147,6 +148,7 @@ def test_an_unrolled_loop_runs_less_often(machine: str, views: Views) -> None:
     assert sass.hot.times in (1, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("inner", [8, 11])
 def test_the_rest_of_an_unrolled_loop_runs_as_often_as_is_left(

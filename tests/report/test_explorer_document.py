@@ -41,6 +41,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(values)
 def test_packing(value: Any) -> None:
     """What is packed comes out equal, in letters that HTML leaves alone."""
@@ -145,6 +146,7 @@ def test_licenses_stand_with_the_libraries() -> None:
     )
 
 
+@pytest.mark.slow
 def test_which_code_is_carried(gemm: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kept ones come first with SASS, then others by rank, until the budget is spent."""
     one = gemm.first()

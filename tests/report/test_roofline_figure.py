@@ -120,12 +120,14 @@ def test_what_has_no_intensity_stands_on_an_edge() -> None:
         assert window.bottom < y < window.top
 
 
+@pytest.mark.slow
 def test_awkward_names() -> None:
     """Names with dollars, tags and ampersands come out as they are, not as formulas or tags."""
     name = r"a$x_1$<b>&\frac"
     assert f"{name} ~1.75x" in texts(draw(chart([entry(name, product(), (350.0, 200.0))]), "svg"))
 
 
+@pytest.mark.slow
 def test_more_launches_than_labels() -> None:
     """What has no label any more is told."""
     many: Chart = chart(

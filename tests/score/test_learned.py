@@ -319,6 +319,7 @@ def test_the_shipped_rows() -> None:
     assert len(kernels) > 30
 
 
+@pytest.mark.slow(seconds=27)
 def test_the_shipped_scorer(target: Target, settings: Settings) -> None:
     """Fitted on the shipped rows it ranks 1,000 candidates, once fitted, within a blink."""
     scorer = make_scorer("learned")

@@ -88,6 +88,7 @@ TILES = [
 """BLOCK_M, BLOCK_N, warps, and the columns of the wgmma that Triton takes (0 for mma.sync)."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n", "warps", "columns"), TILES)
 @pytest.mark.parametrize(("kernel", "bits"), [(product, 32), (half_product, 16)])
 def test_accumulators_are_exact(

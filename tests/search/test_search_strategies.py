@@ -85,6 +85,7 @@ def test_model_finds_the_best_by_few() -> None:
     assert ended.reason.endswith(" under 2.0%")
 
 
+@pytest.mark.slow
 def test_model_goes_on_for_less_gain() -> None:
     """The smaller the gain that is worth a batch, the more is compiled; for none, everything."""
     space, time = grid(5, 5, 4), bowl(A=64, B=64, C=32)

@@ -84,6 +84,7 @@ def test_sketches_are_less_sure() -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(count=st.integers(1, 12), shift=st.floats(-5.0, 8.0), seed=st.integers(0, 99))
 def test_unit_of_time_does_not_matter(count: int, shift: float, seed: int) -> None:

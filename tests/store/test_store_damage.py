@@ -106,6 +106,7 @@ def survives(content: bytes) -> list[TuneRecord]:
             return store.records()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(content=st.binary(max_size=2000))
 def test_random_bytes(content: bytes) -> None:
@@ -113,6 +114,7 @@ def test_random_bytes(content: bytes) -> None:
     assert survives(content) == [RECORDS[1]]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_truncated(sound: bytes, data: st.DataObject) -> None:
@@ -131,6 +133,7 @@ def overwritten(sound: bytes, data: st.DataObject) -> bytes:
 
 # What a changed byte leaves readable is kept, so that only the errors are bounded;
 # there is even a byte that makes SQLite take the file for read-only.
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_overwritten(sound: bytes, data: st.DataObject) -> None:
@@ -148,6 +151,7 @@ def changed_digits(sound: bytes, data: st.DataObject) -> bytes:
     return bytes(content)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(data=st.data(), damage=st.sampled_from([overwritten, changed_digits]))
 def test_never_a_wrong_config(sound: bytes, data: st.DataObject, damage: Damage) -> None:

@@ -65,6 +65,7 @@ def outcomes(works: list[Callable[[int], object]]) -> list[list[str]]:
     return [finish(*child).split() for child in children]
 
 
+@pytest.mark.slow
 def test_of_32_processes_one_tunes(where: str) -> None:
     """Of 32 processes that miss one key at once, one tunes, and all get the config it found."""
     said = outcomes([partial(resolve, where, 4096, 0.5)] * 32)
@@ -74,6 +75,7 @@ def test_of_32_processes_one_tunes(where: str) -> None:
         assert store.verify() == []
 
 
+@pytest.mark.slow
 def test_ranks_of_a_job_end_up_with_the_same_configs(where: str) -> None:
     """Eight ranks that meet three keys, each in another order, agree on every config."""
 
@@ -100,6 +102,7 @@ def test_who_does_not_wait_goes_on(where: str) -> None:
         assert (third.mine, third.record, third.holder) == (False, tuned(1), "")
 
 
+@pytest.mark.slow
 def test_waiting_ends(where: str) -> None:
     """Who waits longer than is set for an owner that lives goes on without a record."""
     # Longer than an owner may be silent: this one beats, and is left at it.
@@ -113,6 +116,7 @@ def test_waiting_ends(where: str) -> None:
         assert told == [second.holder]  # once, by the one that waits
 
 
+@pytest.mark.slow
 def test_a_failed_tuner_lets_the_key_go(where: str) -> None:
     """When the one that tunes fails, one of those that wait tries, and the rest get its config."""
 
@@ -160,6 +164,7 @@ def move_elsewhere(where: str) -> None:
         store.transact(lambda connection: connection.execute(changed), writes=True)
 
 
+@pytest.mark.slow
 def test_a_silent_owner_elsewhere_is_taken_over(where: str) -> None:
     """The key of an owner on another host is free once its counter has stood still."""
     owner_that_dies(where)
@@ -168,6 +173,7 @@ def test_a_silent_owner_elsewhere_is_taken_over(where: str) -> None:
         assert flight.mine
 
 
+@pytest.mark.slow
 def test_silence_is_noticed_without_waiting(where: str) -> None:
     """Who never waits takes a silent owner's key over too, some launches later."""
     owner_that_dies(where)
@@ -181,6 +187,7 @@ def test_silence_is_noticed_without_waiting(where: str) -> None:
         assert second.mine
 
 
+@pytest.mark.slow
 def test_an_owner_that_was_stopped_agrees_in_the_end(where: str) -> None:
     """An owner that is taken over while it is stopped goes on with the other's config."""
 

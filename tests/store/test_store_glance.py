@@ -51,6 +51,7 @@ def test_sees_what_was_tuned(path: Path) -> None:
     assert fast_lookup(str(path), record(1).key, PROVENANCE) == NOTHING
 
 
+@pytest.mark.slow
 @given(kept=records())
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_sees_any_record(tmp_path: Path, kept: TuneRecord) -> None:

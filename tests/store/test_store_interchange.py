@@ -28,6 +28,7 @@ def without_samples(record: TuneRecord) -> TuneRecord:
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(records=st.lists(store_records.records(), max_size=4, unique_by=lambda r: key_digest(r.key)))
 def test_export_comes_back_equal(records: list[TuneRecord]) -> None:
@@ -38,6 +39,7 @@ def test_export_comes_back_equal(records: list[TuneRecord]) -> None:
     }
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     records=st.lists(store_records.records(), max_size=4, unique_by=lambda r: key_digest(r.key)),

@@ -129,6 +129,7 @@ def store_file() -> Iterator[str]:
         yield str(Path(folder) / "cache" / "store.sqlite")
 
 
+@pytest.mark.slow(seconds=16)
 def test_killed_at_200_moments_of_tuning() -> None:
     """Whenever a tuning process is killed, from making the store on, the next one goes on."""
     moments = delays(KILLS, 3 * seconds_to_a_record(store_file), seed=4)
@@ -145,6 +146,7 @@ def test_killed_at_200_moments_of_tuning() -> None:
     assert records > KILLS_OF_A_STORE
 
 
+@pytest.mark.slow
 def test_killed_while_tuning_on_a_server(request: pytest.FixtureRequest) -> None:
     """The same holds where the store is a server's."""
     server = request.getfixturevalue("postgres")

@@ -107,6 +107,7 @@ def test_table_that_another_session_holds(url: str) -> None:
     assert len(caught) == 1
 
 
+@pytest.mark.slow
 def test_server_without_free_connections(postgres: Server, url: str) -> None:
     """A server that has no connection to give is asked again until it has."""
     engine = create_engine(driven(url), poolclass=NullPool)
@@ -157,6 +158,7 @@ def test_no_connection_is_left_open(url: str, postgres: Server) -> None:
         engine.dispose()
 
 
+@pytest.mark.slow
 def test_server_dies() -> None:
     """A server that goes away costs one warning; launches go on."""
     server = Server.start()

@@ -21,6 +21,7 @@ WRITERS = 8
 EACH = 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("existing", [True, False])
 def test_eight_processes_write_at_once(where: str, existing: bool) -> None:
     """Eight processes that write different keys all land, also where all make the store at once."""

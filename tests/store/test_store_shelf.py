@@ -301,6 +301,7 @@ def test_server_that_is_not_there() -> None:
     assert not any("secret" in text or "hidden" in text for text in shelf._told)
 
 
+@pytest.mark.slow
 def test_server_that_does_not_answer() -> None:
     """A server that takes connections and says nothing does not hold a launch up."""
     with socket.create_server(("127.0.0.1", 0)) as mute:

@@ -36,6 +36,7 @@ def test_another_process_goes_on_with_them(where: str, store: Store) -> None:
         assert other.verify() == []
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(made=store_records.records())
 def test_any_outcome_comes_back_equal(shared: Store, made: TuneRecord) -> None:

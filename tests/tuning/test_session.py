@@ -39,6 +39,7 @@ def test_the_fastest_wins_and_is_kept(tmp_path: Path) -> None:
     assert later.timed == []
 
 
+@pytest.mark.slow
 def test_arguments_are_whole_afterwards(tmp_path: Path) -> None:
     """Whatever configs wrote, the user's tensors hold what they held."""
     made = problem()
@@ -74,6 +75,7 @@ def test_a_reference_overrules_the_default(tmp_path: Path) -> None:
     assert record.winner == Config({"BLOCK": 1024, "FLAW": 0}, num_warps=4)
 
 
+@pytest.mark.slow
 def test_a_space_that_grew_reuses_timings(tmp_path: Path) -> None:
     """With one more value on an axis, only what is new is searched; the old compete in finals."""
     workshop(tmp_path, HostMachine(), "exhaustive").resolve(job(), space(warps=(4, 8)))
@@ -86,6 +88,7 @@ def test_a_space_that_grew_reuses_timings(tmp_path: Path) -> None:
     assert len({m.config for m in result.record.measurements}) == 15
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     """After Ctrl-C in the middle, what was timed is not timed again, but for the finals."""
     machine = HostMachine(interrupt_after=120)
@@ -134,6 +137,7 @@ def test_equal_seeds_give_equal_runs(tmp_path: Path) -> None:
     assert story(tmp_path / "one") == story(tmp_path / "two")
 
 
+@pytest.mark.slow
 def test_many_problems_share_their_compiles(tmp_path: Path) -> None:
     """Shapes of equal specialisation compile once; one that fails stops no other."""
     made = workshop(tmp_path, HostMachine())
@@ -146,6 +150,7 @@ def test_many_problems_share_their_compiles(tmp_path: Path) -> None:
     assert len(made.funnel.known) == len({v.digest for v in made.funnel.known.values()})  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_an_objective_of_memory(tmp_path: Path) -> None:
     """With all weight on memory the config that holds least on chip wins, not the fastest."""
     fast = workshop(tmp_path / "time", HostMachine(), "exhaustive")
@@ -156,6 +161,7 @@ def test_an_objective_of_memory(tmp_path: Path) -> None:
     assert other.winner.num_warps < one.winner.num_warps
 
 
+@pytest.mark.slow
 def test_nothing_that_can_run(tmp_path: Path) -> None:
     """A space whose configs all fail is an error that names the reason and writes no record."""
     huge = Space({"BLOCK": (1 << 21, 1 << 22), "FLAW": (0,)})

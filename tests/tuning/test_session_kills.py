@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from asmtune.predict.prune.flow import Funnel
 from asmtune.store.database import Store
 from asmtune.tuning.identity import provenance
@@ -59,6 +61,7 @@ def stored(store: Store, n: int) -> set[str]:
     return held | {f"kept {n} {m.config}" for m in run.measurements}
 
 
+@pytest.mark.slow(seconds=94)
 def test_killed_at_200_moments() -> None:
     """After each kill the store is sound and holds all that was told; runs go on to the end."""
     with memory_folder() as name:

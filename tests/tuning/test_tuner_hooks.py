@@ -15,6 +15,7 @@ from asmtune.core.records.tuned import Measurement
 from tests.tuning_support import BEST, HostMachine, job, problem, space, usual_us, workshop
 
 
+@pytest.mark.slow
 def test_hooks_are_called_around_every_launch(tmp_path: Path) -> None:
     """As often before as after; at the end once more, with the winner's values, to reset."""
     called: list[tuple[str, bool]] = []
@@ -45,6 +46,7 @@ def test_hooks_are_called_around_every_launch(tmp_path: Path) -> None:
     assert torch.equal(made.arguments["out_ptr"], torch.zeros(4096))  # what the last call left
 
 
+@pytest.mark.slow
 def test_known_keys_call_no_hook(tmp_path: Path) -> None:
     """What the store knows is not tuned, and nothing is to be reset."""
     workshop(tmp_path, HostMachine()).resolve(job(), space())
@@ -52,6 +54,7 @@ def test_known_keys_call_no_hook(tmp_path: Path) -> None:
     assert maker.resolve(job(), space()).outcome == "known"
 
 
+@pytest.mark.slow
 def test_a_hook_that_always_raises_is_named(tmp_path: Path) -> None:
     """Where no config can be launched, the reason is what the hook raised."""
 
@@ -83,6 +86,7 @@ def remember(kwargs: dict[str, Any], reset_only: bool = False) -> None:
     _LAST["config"] = Config({n: kwargs[n] for n in names}, num_warps=kwargs["num_warps"])
 
 
+@pytest.mark.slow
 def test_the_users_clock_chooses(tmp_path: Path) -> None:
     """Its least time wins, however little it differs, and our clock takes no sample."""
 
@@ -102,6 +106,7 @@ def test_the_users_clock_chooses(tmp_path: Path) -> None:
     assert len(wrong) == 20  # checked, and never timed
 
 
+@pytest.mark.slow
 def test_times_of_two_clocks_are_kept_apart(tmp_path: Path) -> None:
     """What one clock found is no hit for the other, and none of its timings is taken over."""
     workshop(tmp_path, HostMachine(), "exhaustive").resolve(job(), space())

@@ -25,6 +25,7 @@ def gemm_work(m: int, n: int, k: int, **tiles: int) -> Work:
     return work(kernels.gemm, grid=grid, **pointers, M=m, N=n, K=k, **tiles)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(2, 5000),

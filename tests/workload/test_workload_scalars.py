@@ -62,6 +62,7 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(sorted(OPERATIONS)), INT), min_size=1, max_size=12), INT)
 def test_chains_of_operations_wrap_as_registers_do(chain: list[tuple[str, int]], n: int) -> None:

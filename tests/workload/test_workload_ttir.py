@@ -152,6 +152,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(TEXTS), st.integers(0, 2**32), st.integers(1, 4))
 def test_damaged_text_is_read_or_refused(text: str, seed: int, times: int) -> None:
