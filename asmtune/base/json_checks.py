@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from asmtune.base.errors import InputError
+from asmtune.base.text import shortened
 
 _T = TypeVar("_T")
 
@@ -60,8 +61,7 @@ def printable(text: str) -> str:
 
 def shown(value: Any) -> str:
     """A value as messages show it: one line of 60 characters at most."""
-    text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(ascii(value))
 
 
 def fault(where: str, text: str) -> InputError:

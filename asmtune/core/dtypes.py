@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import ProblemError
+from asmtune.base.text import did_you_mean
 
 TORCH_NAMES: Final = {
     "fp64": "float64",

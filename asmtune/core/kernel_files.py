@@ -12,9 +12,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import ProblemError
 from asmtune.base.fingerprint import digest
+from asmtune.base.text import did_you_mean
 
 
 def kernel_names() -> tuple[str, ...]:

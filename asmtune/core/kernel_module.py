@@ -22,8 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import ProblemError
+from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.kernel_files import import_module

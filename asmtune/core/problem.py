@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import FOREIGN, ProblemError
+from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from asmtune.base.text import shortened
+
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint at the nearest known name, or nothing."""
@@ -21,8 +23,7 @@ def plain(name: str) -> str:
 
 def short(value: object) -> str:
     """A value as it would be typed, cut to 80 characters."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return shortened(repr(value), 80)
 
 
 def label(name: str) -> str:

@@ -11,8 +11,8 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
 
 # Longer text could nest deeper than the parser and `_value` may recurse.
 _LENGTH: Final = 200

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
 from asmtune.core.keys.buckets import KINDS, Bucket
 
 KeySource = Iterable[str | Bucket | Callable[..., Any]] | Mapping[str, Callable[..., Any] | None]

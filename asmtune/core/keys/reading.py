@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from asmtune.base.errors import FOREIGN, InputError
+from asmtune.base.text import shortened
 from asmtune.core.dtypes import dtype_name, dtype_of
 from asmtune.core.keys.buckets import KINDS, bucket_of
 from asmtune.core.keys.parts import KeyPart
@@ -144,7 +145,6 @@ def _shown(value: Any) -> str:
     """A value in one short line, with its type; of a tensor no element is read."""
     if hasattr(value, "data_ptr"):
         return f"a tensor of {dtype_of(value)} {tuple(getattr(value, 'shape', ()))}"
-    text = ascii(value)
-    short = text if len(text) <= 60 else f"{text[:57]}..."
+    short = shortened(ascii(value))
     known = value is None or type(value) in (int, float, str, bool)
     return short if known else f"{short} ({type(value).__name__})"

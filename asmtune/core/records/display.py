@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.html import HtmlTable, document
+from asmtune.base.text import shortened
 from asmtune.core.config import Config, varying
 
 if TYPE_CHECKING:
@@ -148,8 +149,7 @@ def _dtypes(dtypes: Mapping[str, str]) -> str:
 
 def _cut(text: str) -> str:
     """Text on one line, and no longer than a cell bears."""
-    line = " ".join(text.split())
-    return line if len(line) <= _LENGTH else f"{line[: _LENGTH - 3]}..."
+    return shortened(" ".join(text.split()), _LENGTH)
 
 
 def _number(value: float) -> str:

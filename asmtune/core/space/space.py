@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import SpaceError
+from asmtune.base.text import did_you_mean
 from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
 from asmtune.core.space.axes import axis_values, misfit_of, point_of, spanned_axes
 from asmtune.core.space.constraints import Constraint, Predicate, planned, walk

@@ -1,8 +1,13 @@
-"""What a name that is not known may have been meant for."""
+"""Text of messages: values in one short line, and hints at names that were mistyped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """Cuts a text that is longer than so many characters, and ends it in three dots."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
