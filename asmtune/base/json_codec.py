@@ -21,9 +21,11 @@ def to_json(record: Any) -> Any:
 
     Dataclasses become objects of their fields; what has `to_dict`, as a config, becomes that.
     """
+    if isinstance(record, type):
+        return str(record)
     if hasattr(record, "to_dict"):
         return record.to_dict()
-    if is_dataclass(record) and not isinstance(record, type):
+    if is_dataclass(record):
         return {field.name: to_json(getattr(record, field.name)) for field in fields(record)}
     if isinstance(record, Mapping):
         return {str(name): to_json(value) for name, value in record.items()}
@@ -105,7 +107,9 @@ class JsonCodec:
         if not isinstance(value, Mapping):
             raise self.error("an object", where, value)
         return {
-            name: self._read(kind, item, f"{where}{self.separator}{name}")
+            self._read(str, name, f"{where}: name"): self._read(
+                kind, item, f"{where}{self.separator}{name}"
+            )
             for name, item in value.items()
         }
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from asmtune.base.json_codec import to_json
 from asmtune.base.pandas_frames import frame
 from asmtune.core.records.rows import TRIED_DTYPES, VERDICT_DTYPES, tried_rows, verdict_row
-from asmtune.core.records.values import to_json
 
 if TYPE_CHECKING:
     import pandas as pd
