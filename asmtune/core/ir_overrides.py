@@ -8,13 +8,12 @@ names the copy: an edit makes another config, for Triton as well as for the stor
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.core.config import Config
@@ -169,10 +168,7 @@ def _copied(override: Override, folder: Path) -> Path:
         if path.is_file() and path.read_text() == override.text:
             return path
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=folder, suffix=".part")
-        with os.fdopen(handle, "w") as file:
-            file.write(override.text)
-        Path(part).replace(path)
+        write_whole(path, override.text.encode(), private=True)
     except OSError as error:
         said = (error.strerror or "unwritable").lower()
         raise StoreError(
