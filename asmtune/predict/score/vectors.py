@@ -27,7 +27,7 @@ from asmtune.predict.score.roofline import dram_rate, predict
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float32]
 
-VERSION: Final = 2
+VERSION: Final = 1
 """Raised when a column or a feature changes its meaning, but not its name."""
 
 LEAST_US: Final = 0.05
