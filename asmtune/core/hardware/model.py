@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from asmtune.base.errors import TargetError
-from asmtune.core.hardware.words import did_you_mean, short
+from asmtune.base.text import shortened
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint at the nearest known name, or nothing."""
+    from difflib import get_close_matches
+
+    by_plain = {plain(candidate): candidate for candidate in known}
+    near = get_close_matches(plain(name), by_plain, n=1)
+    return f"; did you mean {by_plain[near[0]]!r}?" if near else ""
+
+
+def plain(name: str) -> str:
+    """A name without regard to case and runs of spaces."""
+    return " ".join(name.casefold().split())
+
+
+def short(value: object) -> str:
+    """A value as it would be typed, cut to 80 characters."""
+    return shortened(repr(value), 80)
+
+
+def label(name: str) -> str:
+    """A field's name for a message of one line: a key of the user's may hold line breaks."""
+    return name if name.isprintable() else short(name)
+
 
 ARCH = {"cuda": r"sm_(\d{2,3})[af]?", "hip": r"gfx[0-9a-f]{3,5}"}
 """Form of an architecture's name, by backend."""
@@ -136,3 +162,40 @@ class Target:
     def source(self, name: str) -> str:
         """Return the source of a figure; names as for `figure`."""
         return self.figure(name).source
+
+
+L2_BYTES_PER_CYCLE: Final = 64.0
+"""Between one SM and L2, at most (L1's line fill on sm_80 and newer)."""
+
+MMA_SYNC_SHARE: Final = {9: 0.65, 10: 0.5}
+"""Share of the tensor rate that mma.sync reaches, by major capability; 1 elsewhere.
+
+62-65% on H100 (Luo et al.); on sm_100, whose rate tcgen05 alone reaches, assumed.
+"""
+
+_DTYPES: Final = {
+    "f16": "fp16",
+    "bf16": "bf16",
+    "tf32": "tf32",
+    "s8": "int8",
+    "u8": "int8",
+    "e4m3": "fp8",
+    "e5m2": "fp8",
+    "f64": "fp64",
+    "e2m1": "fp4",
+}
+
+
+def tensor_rate(target: Target, kind: str, operand: str) -> float:
+    """FLOPs a cycle of one SM's tensor cores.
+
+    Args:
+        target: the machine.
+        kind: the instruction's family, as `asm.TensorOp.kind`.
+        operand: element type of A; one without a rate of its own runs as fp16.
+    """
+    rates = target.tensor_flops_per_s
+    rate = rates.get(_DTYPES.get(operand, "fp16"), rates["fp16"])
+    if kind in ("mma.sync", "wmma"):
+        rate *= MMA_SYNC_SHARE.get(target.capability // 10, 1.0)
+    return rate / target.sms / target.clock_hz

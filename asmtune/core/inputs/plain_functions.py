@@ -11,7 +11,7 @@ from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import OPTION_AXES
 from asmtune.core.dtypes import TORCH_NAMES, canonical_dtype, dtype_of, torch_dtype
 from asmtune.core.failures import required
-from asmtune.core.inputs.assignments import parse_value, unique
+from asmtune.core.inputs.shapes import parse_value, unique
 from asmtune.core.inputs.size_expressions import Sizes
 from asmtune.core.kernel_module import configs_of, load_function
 from asmtune.core.problem import GRID_LIMITS, Problem, jit_function

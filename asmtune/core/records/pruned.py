@@ -85,7 +85,7 @@ class PruneReport:
         Raises:
             MissingPackageError: there is no pandas.
         """
-        from asmtune.core.records.frames import report_frame
+        from asmtune.core.records.rows import report_frame
 
         return report_frame(self)
 

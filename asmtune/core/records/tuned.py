@@ -108,7 +108,7 @@ class TuneRecord:
         Raises:
             MissingPackageError: there is no pandas.
         """
-        from asmtune.core.records.frames import record_frame
+        from asmtune.core.records.rows import record_frame
 
         return record_frame(self)
 

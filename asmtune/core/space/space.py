@@ -2,16 +2,161 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from asmtune.base.errors import SpaceError
+from asmtune.base.errors import FOREIGN, SpaceError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
-from asmtune.core.space.axes import axis_values, misfit_of, point_of, spanned_axes
-from asmtune.core.space.constraints import Constraint, Predicate, planned, walk
+
+Predicate = Callable[..., bool]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A named condition over some axes.
+
+    Attributes:
+        name: what must hold, in words; error messages and reports show it.
+        predicate: takes axes (and names of the problem's shape) by name.
+    """
+
+    name: str
+    predicate: Predicate
+    needs: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parameters = inspect.signature(self.predicate).parameters.values()
+        needs = tuple(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+        object.__setattr__(self, "needs", needs)
+
+    def holds(self, point: Mapping[str, Any]) -> bool:
+        """Whether the point satisfies the condition.
+
+        Raises:
+            SpaceError: the predicate raised; names it, the point and the cause.
+        """
+        try:
+            return bool(self.predicate(**{name: point[name] for name in self.needs}))
+        except FOREIGN as error:
+            raise SpaceError(
+                f"constraint {self.name!r} failed at {dict(point)}: "
+                f"{type(error).__name__}: {error}; make it return True or False there"
+            ) from error
+
+
+def planned(
+    constraints: Iterable[Constraint],
+    axes: Sequence[str],
+    last: Iterable[str],
+    context: Mapping[str, Any],
+) -> list[list[Constraint]]:
+    """Constraints by the number of axes that must be bound to check them.
+
+    Args:
+        constraints: to be checked.
+        axes: names in the order in which they are bound.
+        last: other names that are bound with the last axis.
+        context: values that are known before any.
+
+    Raises:
+        SpaceError: a constraint names something that is none of these.
+    """
+    order = {name: depth for depth, name in enumerate(axes, 1)}
+    order |= {name: len(axes) for name in last if name not in order}
+    plan: list[list[Constraint]] = [[] for _ in range(len(axes) + 1)]
+    for constraint in constraints:
+        unknown = [n for n in constraint.needs if n not in order and n not in context]
+        if unknown:
+            raise SpaceError(
+                f"constraint {constraint.name!r} names {unknown[0]!r}, which is neither an "
+                f"axis ({', '.join(axes)}) nor given by the shape "
+                f"({', '.join(context) or 'empty'})"
+            )
+        plan[max((order.get(n, 0) for n in constraint.needs), default=0)].append(constraint)
+    return plan
+
+
+def walk(
+    axes: Sequence[tuple[str, Sequence[Any]]],
+    plan: Sequence[Sequence[Constraint]],
+    point: dict[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """Points that satisfy all, depth-first, the last axis fastest; the same dict each time.
+
+    Args:
+        axes: names and values that are left to bind.
+        plan: what can be checked now, and after each of them.
+        point: what is bound; changed.
+    """
+    if not all(constraint.holds(point) for constraint in plan[0]):
+        return
+    if not axes:
+        yield point
+        return
+    name, values = axes[0]
+    for value in values:
+        point[name] = value
+        yield from walk(axes[1:], plan[1:], point)
+
+
+def point_of(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
+    """What constraints see of a config: options that it leaves out have their defaults."""
+    return {**context, **OPTION_DEFAULTS, **config.to_dict()}
+
+
+def misfit_of(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None:
+    """Why a config is no point of the axes; None where it is one."""
+    if config.ir_override is not None:
+        return "ir_override is no axis: give the space as a list of configs"
+    values = point_of(config, {})
+    for name, allowed in axes.items():
+        if name not in values:
+            return f"it lacks {name}"
+        if values[name] not in allowed:
+            return f"axis {name!r} has {', '.join(map(str, allowed))}"
+    unknown = [name for name in config.kwargs if name not in axes]
+    return f"there is no axis {unknown[0]!r}" if unknown else None
+
+
+def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
+    """The values of an axis.
+
+    Raises:
+        SpaceError: there are none, one repeats, or one cannot be a value of it.
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise SpaceError(f"axis {name!r} has {values!r}: expected a list of values")
+    unique = tuple(values)
+    if not unique:
+        raise SpaceError(f"axis {name!r} is empty: give it at least one value")
+    try:
+        distinct = len(set(unique))
+    except TypeError as error:
+        raise SpaceError(f"axis {name!r} has a value that cannot be one: {error}") from error
+    if distinct != len(unique):
+        raise SpaceError(f"axis {name!r} repeats a value: {list(unique)}")
+    if name == "ir_override":
+        raise SpaceError("ir_override is no axis: give the space as a list of configs")
+    if name in OPTION_AXES:
+        for value in unique:
+            if not (value is None and name == "maxnreg") and not (type(value) is int and value > 0):
+                raise SpaceError(f"axis {name!r} has {value!r}: expected whole numbers above 0")
+    return unique
+
+
+def spanned_axes(points: Sequence[Config]) -> dict[str, tuple[Any, ...]]:
+    """The axes that configs of a list lie on, each value in the order of its first config."""
+    spanned: dict[str, dict[Any, None]] = {}
+    for config in points:
+        for name, value in config.to_dict().items():
+            if name != "ir_override":  # a file is no value between two others
+                spanned.setdefault(name, {})[value] = None
+    return {name: tuple(values) for name, values in spanned.items()}
 
 
 class Space:

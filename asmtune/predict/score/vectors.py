@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.base.fingerprint import digest
-from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE
+from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.features import Features
 from asmtune.predict.score.roofline import dram_rate, predict

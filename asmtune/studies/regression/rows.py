@@ -12,8 +12,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import shapes_of
-from asmtune.core.kernel_files import kernel_names
-from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
+from asmtune.core.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import own_config
 from asmtune.store.lookup import StoreLookup

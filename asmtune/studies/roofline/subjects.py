@@ -12,8 +12,7 @@ from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
-from asmtune.core.inputs.assignments import parse_assignments
-from asmtune.core.inputs.shapes import Placed, read_shapes
+from asmtune.core.inputs.shapes import Placed, parse_assignments, read_shapes
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey
