@@ -11,7 +11,7 @@ def shortened(text: str, limit: int = 60) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean BLOCK?` of the nearest known name; nothing where none is near."""
+    """Returns `; did you mean BLOCK?` with the nearest known name, or "" where none is near."""
     from difflib import get_close_matches  # most programs have no name to correct
 
     near = get_close_matches(name, list(known), 1)
