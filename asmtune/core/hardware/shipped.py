@@ -1,4 +1,4 @@
-"""The targets that ship, and a user's own by path."""
+"""Targets read from JSON descriptors and checked: those that ship, and a user's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asmtune.base.errors import TargetError
 from asmtune.core.hardware.model import ARCH, Figure, Target, did_you_mean, label, plain, short
 
 KINDS = ("specified", "measured", "derived", "user")
-"""How a figure came about."""
+"""Kinds of source of a figure."""
 
 _MAY_BE_ZERO = frozenset({"shared_reserved_bytes_per_block"})
 
@@ -23,7 +23,7 @@ def parse_target(text: str, where: str) -> Target:
 
     Args:
         text: The JSON.
-        where: What error messages call it, usually its path.
+        where: Name of it in error messages, usually its path.
 
     Raises:
         TargetError: The text is not JSON, a field is missing, unknown or of the wrong
@@ -51,7 +51,7 @@ class _Reader:
     """Turns JSON values into field values and keeps each number's source.
 
     Attributes:
-        figures: What has been read so far, by field name.
+        figures: The figures read so far, by field name.
     """
 
     def __init__(self, where: str) -> None:
@@ -107,8 +107,8 @@ class _Reader:
             raise self._error(name, "a text that is not empty", raw)
         return raw
 
-    def _error(self, name: str, wanted: str, found: object) -> TargetError:
-        return TargetError(f"{self._where}: {label(name)} must be {wanted}, not {short(found)}")
+    def _error(self, name: str, wanted: str, value: object) -> TargetError:
+        return TargetError(f"{self._where}: {label(name)} must be {wanted}, not {short(value)}")
 
 
 def _check_limits(target: Target, where: str) -> None:
@@ -193,7 +193,7 @@ def load_target(name_or_path: str) -> Target:
 
 
 def target_names() -> tuple[str, ...]:
-    """Names of the shipped targets, sorted."""
+    """Return the names of the shipped targets, sorted."""
     return tuple(sorted(target.name for target in _shipped()))
 
 
@@ -211,7 +211,7 @@ def match_device(device_name: str) -> Target | None:
 
 
 def _read(path: str) -> str:
-    # Here and below: these imports cost more than this module's 5 ms, and only loading needs them.
+    # Here and below: these imports cost over 5 ms, and only loading a target needs them.
     from pathlib import Path
 
     where = path if path.isprintable() else repr(path)
@@ -229,12 +229,12 @@ def _read(path: str) -> str:
 def _shipped() -> tuple[Target, ...]:
     from importlib.resources import files
 
-    found = sorted(files("asmtune.core.hardware.devices").iterdir(), key=lambda entry: entry.name)
+    entries = sorted(files("asmtune.core.hardware.devices").iterdir(), key=lambda entry: entry.name)
     return tuple(
         parse_target(
             entry.read_text(encoding="utf-8"), f"asmtune/core/hardware/devices/{entry.name}"
         )
-        for entry in found
+        for entry in entries
         if entry.name.endswith(".json")
     )
 

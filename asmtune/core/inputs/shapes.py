@@ -1,4 +1,4 @@
-"""Shapes for `asmtune tune`: from options, or from a file of one of four forms."""
+"""NAME=VALUE options, and shapes from options or from a file in one of four formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def parse_assignments(text: str, option: str) -> dict[str, Any]:
-    """Reads "M=4096,causal=true" as a mapping.
+    """Parses "M=4096,causal=true" to a mapping.
 
     Raises:
         InputError: a part is not NAME=VALUE; shows it.
@@ -26,7 +26,7 @@ def parse_assignments(text: str, option: str) -> dict[str, Any]:
 
 
 def unique(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
-    """Pairs as a mapping.
+    """Converts pairs to a mapping.
 
     Raises:
         InputError: a name is given twice.
@@ -47,10 +47,10 @@ def _assignment(part: str, option: str) -> tuple[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A number, true, false, none, or the text itself."""
-    words: dict[str, Any] = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
+    """Parses a number, true, false or none; returns other text as it is."""
+    constants: dict[str, Any] = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
     for kind in (int, float):
         try:
             return kind(text)
@@ -60,10 +60,10 @@ def parse_value(text: str) -> Any:
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
-    """Reads "BLOCK=128,256" as a name and its values.
+    """Parses "BLOCK=128,256" to a name and its values.
 
     Raises:
-        InputError: it is of another form.
+        InputError: it has another form.
     """
     name, equals, values = text.partition("=")
     parts = [value.strip() for value in values.split(",")]
@@ -78,19 +78,19 @@ _FORMS: Final = (
 )
 
 Placed = tuple[str, dict[str, Any]]
-"""A shape, and where it stands, for messages."""
+"""Where a shape was given, for messages, and the shape."""
 
 
 def shapes_of(module: KernelModule, options: Sequence[str], file: Path | None) -> list[Shape]:
-    """The shapes asked for, each once and in order; the module's own where there are none.
+    """Returns the given shapes, each once and in order; the module's own if none are given.
 
     Args:
-        module: its dimensions are what a shape must have.
+        module: the kernel module; shapes must have its dimensions.
         options: "M=4096,N=4096" each.
         file: see `read_shapes`.
 
     Raises:
-        InputError: one is of no form, or lacks a dimension; says where it stands.
+        InputError: one is malformed or lacks a dimension; says where.
     """
     placed = [("--shape", parse_assignments(text, "--shape")) for text in options]
     if file is not None:
@@ -104,13 +104,14 @@ def shapes_of(module: KernelModule, options: Sequence[str], file: Path | None) -
 
 
 def read_shapes(path: Path) -> list[Placed]:
-    """The shapes of a file, with the line of each.
+    """Reads the shapes of a file, with the line of each.
 
-    JSON where it ends in .json, a JSON object a line in .jsonl, CSV with a header in .csv;
-    otherwise a line "M=4096,N=4096" each, with empty lines and what follows a # left out.
+    The suffix tells the format: a JSON list (.json), a JSON object per line (.jsonl), CSV with
+    a header (.csv), else a line such as "M=4096,N=4096" each; empty lines and comments after #
+    are skipped.
 
     Raises:
-        InputError: it cannot be read or is of no such form; names file and line.
+        InputError: it cannot be read or has another format; names file and line.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -188,7 +189,7 @@ def _lines(path: str, text: str) -> Iterator[Placed]:
 
 
 def _numbered(path: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Lines that are not empty, with where they stand."""
+    """Yields the lines that are not empty, each after its place."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield f"--shapes {path}, line {number}", line

@@ -1,4 +1,4 @@
-"""`Space`: axes with values, constraints over them, and a default config."""
+"""`Space`, `Constraint`, and the walk that checks each constraint as early as possible."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Predicate = Callable[..., bool]
 
 @dataclass(frozen=True)
 class Constraint:
-    """A named condition over some axes.
+    """A named condition over some of the axes.
 
     Attributes:
-        name: what must hold, in words; error messages and reports show it.
+        name: the condition in words, for error messages and reports.
         predicate: takes axes (and names of the problem's shape) by name.
     """
 
@@ -35,7 +35,7 @@ class Constraint:
         object.__setattr__(self, "needs", needs)
 
     def holds(self, point: Mapping[str, Any]) -> bool:
-        """Whether the point satisfies the condition.
+        """Returns True if the point satisfies the condition.
 
         Raises:
             SpaceError: the predicate raised; names it, the point and the cause.
@@ -55,13 +55,13 @@ def planned(
     last: Iterable[str],
     context: Mapping[str, Any],
 ) -> list[list[Constraint]]:
-    """Constraints by the number of axes that must be bound to check them.
+    """Groups constraints by the number of axes that must be bound to check them.
 
     Args:
-        constraints: to be checked.
+        constraints: the constraints to check.
         axes: names in the order in which they are bound.
-        last: other names that are bound with the last axis.
-        context: values that are known before any.
+        last: other names, bound together with the last axis.
+        context: values known from the start.
 
     Raises:
         SpaceError: a constraint names something that is none of these.
@@ -86,12 +86,12 @@ def walk(
     plan: Sequence[Sequence[Constraint]],
     point: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """Points that satisfy all, depth-first, the last axis fastest; the same dict each time.
+    """Yields the points that satisfy all constraints, depth-first; always the same dict.
 
     Args:
-        axes: names and values that are left to bind.
-        plan: what can be checked now, and after each of them.
-        point: what is bound; changed.
+        axes: names and values still to bind.
+        plan: constraints to check now, and after each further axis.
+        point: the values bound so far; modified.
     """
     if not all(constraint.holds(point) for constraint in plan[0]):
         return
@@ -105,12 +105,12 @@ def walk(
 
 
 def point_of(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
-    """What constraints see of a config: options that it leaves out have their defaults."""
+    """Returns the values that constraints see of a config, with defaults of missing options."""
     return {**context, **OPTION_DEFAULTS, **config.to_dict()}
 
 
 def misfit_of(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None:
-    """Why a config is no point of the axes; None where it is one."""
+    """Returns why a config is not a point of the axes; None if it is one."""
     if config.ir_override is not None:
         return "ir_override is no axis: give the space as a list of configs"
     values = point_of(config, {})
@@ -124,10 +124,10 @@ def misfit_of(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None
 
 
 def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
-    """The values of an axis.
+    """Checks the values of an axis.
 
     Raises:
-        SpaceError: there are none, one repeats, or one cannot be a value of it.
+        SpaceError: there are none, one repeats, or one is not allowed.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise SpaceError(f"axis {name!r} has {values!r}: expected a list of values")
@@ -150,11 +150,11 @@ def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def spanned_axes(points: Sequence[Config]) -> dict[str, tuple[Any, ...]]:
-    """The axes that configs of a list lie on, each value in the order of its first config."""
+    """Returns the axes of a list of configs, values in the order of their first config."""
     spanned: dict[str, dict[Any, None]] = {}
     for config in points:
         for name, value in config.to_dict().items():
-            if name != "ir_override":  # a file is no value between two others
+            if name != "ir_override":  # files have no order
                 spanned.setdefault(name, {})[value] = None
     return {name: tuple(values) for name, values in spanned.items()}
 
@@ -191,10 +191,10 @@ class Space:
 
     @classmethod
     def from_configs(cls, configs: Sequence[Any], default: Config | None = None) -> Space:
-        """The space of exactly these configs (`Config` or `triton.Config`), in order.
+        """Makes a space of exactly these configs (`Config` or `triton.Config`), in order.
 
         Raises:
-            SpaceError: the list is empty, holds what is no config, or lacks the default.
+            SpaceError: the list is empty, holds something else, or lacks the default.
         """
         points = tuple(dict.fromkeys(Config.of(config) for config in configs))
         if not points:
@@ -208,7 +208,7 @@ class Space:
 
     @classmethod
     def of(cls, value: Any) -> Space:
-        """A space from a space, a list of configs or a mapping of axes.
+        """Converts a space, a list of configs or a mapping of axes to a space.
 
         Raises:
             SpaceError: it is none of these, or malformed.
@@ -222,14 +222,14 @@ class Space:
         return cls.from_configs(list(value))
 
     def where(self, name: str, predicate: Predicate) -> Space:
-        """The same space with one more named constraint."""
+        """Returns the space with one more named constraint."""
         return self._with(constraints=(*self.constraints, Constraint(name, predicate)))
 
     def replace(self, **axes: Iterable[Any]) -> Space:
-        """The same space with other values for some of its axes.
+        """Returns the space with other values for some of its axes.
 
-        An option axis (`num_warps` ...) that the space lacks is added. A default
-        that the new axes leave out is the default no more.
+        A missing option axis (`num_warps` ...) is added. A default outside the new axes is
+        removed.
 
         Raises:
             SpaceError: a name is neither an axis nor an option; lists the axes.
@@ -245,17 +245,17 @@ class Space:
 
     @property
     def is_listed(self) -> bool:
-        """Whether it was given as a list of configs, not by axes."""
+        """True if the space was given as a list of configs, not by axes."""
         return self._points is not None
 
     @property
     def listed(self) -> tuple[Config, ...]:
-        """The configs of the list that it was given as; none of a space of axes."""
+        """The list of configs that the space was given as; empty for a space of axes."""
         return self._points or ()
 
     @property
     def size(self) -> int:
-        """Points before constraints."""
+        """The number of points before constraints."""
         if self._points is not None:
             return len(self._points)
         return math.prod(len(values) for values in self.axes.values())
@@ -264,14 +264,14 @@ class Space:
         return self.configs()
 
     def configs(self, **context: Any) -> Iterator[Config]:
-        """Feasible configs, lazily and in a fixed order.
+        """Yields the feasible configs in a fixed order.
 
         Args:
             context: values that constraints may name besides the axes: the
                 problem's shape (`M=4096`).
 
         Raises:
-            SpaceError: a constraint names something that is neither.
+            SpaceError: a constraint names something else.
         """
         plan = self._plan(context)
         if self._points is not None:
@@ -284,7 +284,7 @@ class Space:
             yield Config.from_dict({name: point[name] for name in self.axes})
 
     def first(self, **context: Any) -> Config:
-        """The default config where it is feasible, or else the first that is.
+        """Returns the default config if it is feasible, else the first that is.
 
         Raises:
             SpaceError: no point is feasible; says which constraint rejects most.
@@ -299,7 +299,7 @@ class Space:
         raise SpaceError(self.describe_empty(**context))
 
     def lacks(self, config: Config, **context: Any) -> str | None:
-        """Why a config is none of the space; None where it is one of it.
+        """Returns why a config is not in the space; None if it is.
 
         Args:
             config: any.
@@ -318,7 +318,7 @@ class Space:
         return f"constraint {broken[0]!r} rejects it" if broken else None
 
     def describe_empty(self, **context: Any) -> str:
-        """One line that says which constraint, taken alone, leaves fewest points."""
+        """Names in one line the constraint that, taken alone, leaves fewest points."""
         alone = {
             c.name: sum(1 for _ in self._with(constraints=(c,)).configs(**context))
             for c in self.constraints
