@@ -61,7 +61,7 @@ class GroupStoreError(AsmtuneError, RuntimeError):
     """The key-value store of a process group cannot be used; says why."""
 
 
-FOREIGN: Final = (
+USER_CODE_ERRORS: Final = (
     ArithmeticError,
     AssertionError,
     AttributeError,

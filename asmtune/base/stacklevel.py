@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-def frames_inside(*others: str) -> int:
+def user_stacklevel(*others: str) -> int:
     """Counts the frames from the caller's caller to the first outside asmtune.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from asmtune.base.errors import FOREIGN, ProblemError
+from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
@@ -77,7 +77,7 @@ class Problem:
         for name, rule in heuristic_rules(self.kernel):
             try:
                 values[name] = rule(dict(values))
-            except FOREIGN as error:
+            except USER_CODE_ERRORS as error:
                 raise self._failed(f"@triton.heuristics {name!r}", config, error) from error
         self._check_names(values, config)
         return values
@@ -104,7 +104,7 @@ class Problem:
         known = {**{p.name: p.default for p in params if p.has_default}, **values}
         try:
             return self.grid(known)
-        except FOREIGN as error:
+        except USER_CODE_ERRORS as error:
             missing = error.args[0] if isinstance(error, KeyError) and error.args else None
             if not isinstance(missing, str) or missing in known:  # or a KeyError of another mapping
                 raise self._failed("the grid's function", config, error) from error

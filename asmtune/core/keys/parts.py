@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from asmtune.base.errors import FOREIGN, InputError
+from asmtune.base.errors import USER_CODE_ERRORS, InputError
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.dtypes import dtype_name, dtype_of
 from asmtune.core.keys.buckets import KINDS, Bucket, bucket_of
@@ -221,7 +221,7 @@ def _value(part: KeyPart, known: Mapping[str, Any], kernel: str, strict: bool) -
     where = f"{where} at {given}"
     try:
         value = part.function(*(known[name] for name in part.needs))
-    except (*FOREIGN, RuntimeError) as error:
+    except (*USER_CODE_ERRORS, RuntimeError) as error:
         cause = " ".join(str(error).split())
         raise InputError(
             f"{where}: {type(error).__name__}: {cause}; "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from asmtune.base.errors import FOREIGN, SpaceError
+from asmtune.base.errors import USER_CODE_ERRORS, SpaceError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
 
@@ -42,7 +42,7 @@ class Constraint:
         """
         try:
             return bool(self.predicate(**{name: point[name] for name in self.needs}))
-        except FOREIGN as error:
+        except USER_CODE_ERRORS as error:
             raise SpaceError(
                 f"constraint {self.name!r} failed at {dict(point)}: "
                 f"{type(error).__name__}: {error}; make it return True or False there"
@@ -298,7 +298,7 @@ class Space:
             return config
         raise SpaceError(self.describe_empty(**context))
 
-    def lacks(self, config: Config, **context: Any) -> str | None:
+    def lacks(self, config: Config, /, **context: Any) -> str | None:
         """Returns why a config is not in the space; None if it is.
 
         Args:
@@ -316,6 +316,26 @@ class Space:
         point = point_of(config, context)
         broken = [c.name for level in self._plan(context) for c in level if not c.holds(point)]
         return f"constraint {broken[0]!r} rejects it" if broken else None
+
+    def matching(self, config: Config, /, **context: Any) -> Config | None:
+        """Returns the space's own config, with its `pre_hook`, that equals one without hook.
+
+        A register cap derived from an artifact is not in the space: such a config matches the one
+        without a cap, which is returned with the cap. None if no config matches.
+
+        Args:
+            config: as read from a store.
+            context: as `configs` takes it.
+        """
+        wanted, uncapped = config.to_dict(), config.with_cap(None).to_dict()
+        without_cap: Config | None = None
+        for own in self.configs(**context):
+            values = own.to_dict()
+            if values == wanted:
+                return own
+            if without_cap is None and values == uncapped:
+                without_cap = own
+        return None if without_cap is None else without_cap.with_cap(config.maxnreg)
 
     def describe_empty(self, **context: Any) -> str:
         """Names in one line the constraint that, taken alone, leaves fewest points."""
@@ -348,24 +368,3 @@ class Space:
     def _plan(self, context: Mapping[str, Any]) -> list[list[Constraint]]:
         options = OPTION_AXES if self.is_listed else ()
         return planned(self.constraints, list(self.axes), options, context)
-
-
-def own_config(config: Config, space: Space, sizes: Mapping[str, Any]) -> Config | None:
-    """The space's own config that equals one of a store, with its `pre_hook`; None without.
-
-    One with a derived cap on registers is not of the space: it is the one without, capped.
-
-    Args:
-        config: without `pre_hook`.
-        space: the configs.
-        sizes: numbers by name that the space's constraints may name.
-    """
-    wanted, uncapped = config.to_dict(), config.with_cap(None).to_dict()
-    without: Config | None = None
-    for own in space.configs(**sizes):
-        found = own.to_dict()
-        if found == wanted:
-            return own
-        if without is None and found == uncapped:
-            without = own
-    return None if without is None else without.with_cap(config.maxnreg)
