@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
-from asmtune.base.text import did_you_mean
+from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
 
@@ -125,7 +125,8 @@ class Problem:
         """
         sizes = tuple(grid) if isinstance(grid, tuple | list) else (grid,)
         counts = [_count(size) for size in sizes]
-        where = f"kernel {self.name}: grid {' '.join(repr(grid).split())[:80]} at {config}: "
+        text = shortened(" ".join(repr(grid).split()), 80)
+        where = f"kernel {self.name}: grid {text} at {config}: "
         if not 1 <= len(counts) <= 3 or not all(n is not None and n > 0 for n in counts):
             hint = "; a division of sizes needs // or triton.cdiv" if _fractions(sizes) else ""
             if 0 in counts:

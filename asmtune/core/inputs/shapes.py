@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
+from asmtune.base.text import shortened
 from asmtune.core.kernel_module import KernelModule, Shape
 
 T = TypeVar("T")
@@ -156,7 +157,7 @@ def _json_lines(path: str, text: str) -> Iterator[Placed]:
         try:
             shape = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: {line[:60]!r} is no JSON object") from error
+            raise InputError(f"{where}: {shortened(line)!r} is no JSON object") from error
         yield where, _mapping(where, shape)
 
 
@@ -200,5 +201,6 @@ def _mapping(where: str, shape: Any) -> dict[str, Any]:
         raise InputError(f'{where}: expected an object such as {{"M": 4096}}')
     for name, value in shape.items():
         if not isinstance(value, int | float | str | bool | None):
-            raise InputError(f"{where}: {name} is {json.dumps(value)[:60]}, expected one value")
+            text = shortened(json.dumps(value))
+            raise InputError(f"{where}: {name} is {text}, expected one value")
     return shape
