@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asmtune.base.json_codec import to_json
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
@@ -24,7 +25,6 @@ from asmtune.core.occupancy import occupancy
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.features import Features
-from asmtune.core.records.values import to_json
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.accumulators import accumulator_registers
 from asmtune.predict.prune.caps import (

@@ -10,11 +10,11 @@ import pytest
 
 from asmtune.base.errors import ProblemError
 from asmtune.core.config import Config
-from asmtune.core.kernel_files import kernel_names
 from asmtune.core.kernel_module import (
     KernelModule,
     configs_of,
     from_python_module,
+    kernel_names,
     load_function,
     load_kernel_module,
 )

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
 from asmtune.core.keys.buckets import Bucket, between, multiple, pow2
-from asmtune.core.keys.parts import KeyPart, key_parts
-from asmtune.core.keys.reading import covers, values
+from asmtune.core.keys.parts import KeyPart, covers, key_parts, values
 
 NAMES = ("x_ptr", "M", "N", "K", "BLOCK")
 NUMBERS = st.integers(-(1 << 40), 1 << 40) | st.integers(-70, 70)

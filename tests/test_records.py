@@ -8,12 +8,12 @@ import pickle
 
 import pytest
 
+from asmtune.base.json_codec import to_json
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.features import Features
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.core.records.values import to_json
 from asmtune.core.records.verdicts import Reason, Verdict
 
 FAST, SLOW = Config({"B": 64}), Config({"B": 32}, num_warps=8)

@@ -11,7 +11,7 @@ from asmtune.base.errors import InputError, OracleError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.kernel_files import kernel_file
+from asmtune.core.kernel_module import kernel_file
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
 from asmtune.predict.prune.flow import Funnel

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import SpaceError
 from asmtune.core.config import Config
-from asmtune.core.space.constraints import Constraint
-from asmtune.core.space.space import Space
+from asmtune.core.space.space import Constraint, Space
 
 LARGE = {
     "A": range(10),

@@ -19,9 +19,14 @@ from hypothesis import strategies as st
 import asmtune
 from asmtune.base.errors import InputError, TargetError
 from asmtune.core.hardware import devices
-from asmtune.core.hardware.descriptor import KINDS, parse_target
 from asmtune.core.hardware.model import Figure, Target
-from asmtune.core.hardware.shipped import load_target, match_device, target_names
+from asmtune.core.hardware.shipped import (
+    KINDS,
+    load_target,
+    match_device,
+    parse_target,
+    target_names,
+)
 
 NAMES = ("A100", "B200", "H100", "H200", "L4", "RTX4090", "RTX5090")
 FOLDER = Path(devices.__file__).parent

@@ -1,1 +1,5 @@
-"""The ground: errors, settings, digests, JSON and files; nothing here knows of kernels or GPUs."""
+"""Helpers without knowledge of kernels or GPUs: every other room imports from here.
+
+Errors and settings, digests and versions, JSON (`json_checks` checks single values, `json_codec`
+reads dataclasses), whole files, child processes, messages, HTML tables and pandas frames.
+"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -10,11 +11,17 @@ from typing import Final
 _STREAMS: Final = ("/dev", "/proc")
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Puts a file with this content in a place: whoever reads sees the old one or the new one.
+def write_whole(path: Path, data: bytes, *, private: bool = False, durable: bool = True) -> None:
+    """Writes a file so that readers see its old content or its new content, never a part.
 
     A link stays a link; the file that it names is replaced. A device or a pipe is written to:
     moved over /dev/null, as root may, a file would end there what every program writes.
+
+    Args:
+        path: the file.
+        data: its new content.
+        private: lets the user alone read it.
+        durable: waits until the content is on the disk; not needed where it can be made again.
 
     Raises:
         OSError: it cannot be written; nothing has changed then, and nothing is left over.
@@ -23,19 +30,22 @@ def write_whole(path: Path, data: bytes) -> None:
         with path.open("wb") as stream:
             stream.write(data)
         return
-    place = path.resolve()
-    part = place.with_name(f".{place.name}.{os.getpid()}-{threading.get_ident()}.part")
+    target = path.resolve()
+    part = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
-        with part.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(place)
+        part.unlink(missing_ok=True)  # left by a killed process that had the same ids
+        part.touch(mode=0o600 if private else 0o666, exist_ok=False)
+        part.write_bytes(data)
+        if durable:
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+        part.replace(target)
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether it is no file to replace; /dev/stdout is none wherever it leads."""
+    """Tells devices and pipes from files to replace; /dev/stdout is none, wherever it leads."""
     named = any(path.absolute().is_relative_to(folder) for folder in _STREAMS)
     return path.exists() and not path.is_dir() and (named or not path.is_file())

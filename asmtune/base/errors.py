@@ -1,4 +1,4 @@
-"""What asmtune raises: small classes, each also the builtin that fits.
+"""Errors that asmtune raises: small classes, each also the builtin that fits.
 
 Every message says what is wrong, where, the limit against the actual value,
 and what to do next, in one line: the command line prints it as it stands.
@@ -30,7 +30,7 @@ class ProblemError(InputError):
 
 
 class OracleError(InputError):
-    """A file of recorded timings is unreadable or not of the oracle's form."""
+    """A file of recorded timings cannot be read or has another format."""
 
 
 class ParseError(InputError):
@@ -42,7 +42,7 @@ class StoreError(AsmtuneError, OSError):
 
 
 class MissingPackageError(AsmtuneError, ImportError):
-    """A package that only some need is not installed; names the extra that brings it."""
+    """An optional package is not installed; names the extra that installs it."""
 
 
 class CompileError(AsmtuneError, RuntimeError):
@@ -54,14 +54,14 @@ class MeasureError(AsmtuneError, RuntimeError):
 
 
 class MissError(AsmtuneError, LookupError):
-    """No store knows a key, and nothing but a tuned config was wanted (`on_miss="raise"`)."""
+    """No store holds the key, and `on_miss="raise"` allows only a tuned config."""
 
 
 class GroupStoreError(AsmtuneError, RuntimeError):
     """The key-value store of a process group cannot be used; says why."""
 
 
-FOREIGN: Final = (
+USER_CODE_ERRORS: Final = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -70,4 +70,4 @@ FOREIGN: Final = (
     TypeError,
     ValueError,
 )
-"""What a predicate or a function of the user's raises for values that it does not fit."""
+"""Exceptions that a user's function may raise for values that it does not handle."""

@@ -1,4 +1,4 @@
-"""Identity of things that outlive a process: content digests and versions."""
+"""Content digests, canonical JSON and package versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def digest(*parts: str | bytes) -> str:
-    """SHA-256 (64 hex digits) of the parts, in order, each with its length."""
+    """Returns the SHA-256 (64 hex digits) of the parts, in order, each with its length."""
     state = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -20,13 +20,13 @@ def digest(*parts: str | bytes) -> str:
 
 
 def canonical(value: Any) -> str:
-    """JSON text of `value` that does not depend on the order of its keys."""
+    """Returns JSON text of `value` that does not depend on the order of its keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
 
 
 @cache
 def version_of(package: str) -> str:
-    """Version of an installed package, or "absent"."""
+    """Returns the version of an installed package, or "absent"."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -34,5 +34,5 @@ def version_of(package: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions that a result depends on, by package name."""
+    """Returns the versions that a result depends on, by package name."""
     return {name: version_of(name) for name in ("asmtune", "triton", "torch")}

@@ -1,7 +1,7 @@
-"""Tables as HTML that stands alone: no script, no network, colours of whatever stands around.
+"""Self-contained HTML tables: no script, no network, the colours of the surrounding page.
 
-Text keeps the notebook's own colour and lines are half transparent, so that light and dark
-themes need nothing of their own. Everything that comes in is escaped.
+Text keeps the notebook's colour and lines are half transparent, so that one style fits light
+and dark themes. All text is escaped.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class HtmlTable:
 
     Attributes:
         caption: its title.
-        headings: of the columns.
+        headings: the columns' titles.
         rows: cells in the columns' order.
-        words: columns of text, by position; the others hold numbers.
-        chosen: rows that stand out, by position.
-        left_out: what was not listed, in words; "" where all was.
+        words: positions of the text columns; the others hold numbers.
+        chosen: positions of the highlighted rows.
+        left_out: note on rows that are not listed; "" where all are.
     """
 
     caption: str
@@ -48,7 +48,7 @@ class HtmlTable:
 
 
 def document(title: str, lines: Iterable[str], tables: Iterable[HtmlTable]) -> str:
-    """A fragment for a notebook's output: a title, lines of text, tables."""
+    """Builds an HTML fragment for a notebook's output: a title, lines of text, tables."""
     parts = [_STYLE, f"<div><strong>{escaped(title)}</strong></div>"]
     parts += [f"<div>{escaped(line)}</div>" for line in lines]
     parts += [_table(table) for table in tables if table.rows]
@@ -56,12 +56,12 @@ def document(title: str, lines: Iterable[str], tables: Iterable[HtmlTable]) -> s
 
 
 def escaped(text: str) -> str:
-    """Text that can stand anywhere in HTML; what cannot be shown becomes a replacement sign."""
+    """Escapes text for HTML; characters that a browser cannot show become U+FFFD."""
     return html.escape("".join(c if _shown(c) else "\N{REPLACEMENT CHARACTER}" for c in text))
 
 
 def _shown(character: str) -> bool:
-    """Whether a browser shows it: control codes and halves of surrogate pairs it does not."""
+    """Returns False for control codes and lone surrogates, which a browser does not show."""
     return character in "\t\n" or unicodedata.category(character) not in ("Cc", "Cs")
 
 

@@ -1,7 +1,7 @@
-"""JSON values checked one by one on the way in, and how messages show them.
+"""Checks of single JSON values, and the errors that they raise.
 
-Each check takes what a parser gave and `where` it stood, and raises an
-`InputError` of one line that names the field.
+Each check takes a value that a JSON parser returned and `where`, the path of its field. It
+returns the checked value, or raises an `InputError` of one line that names the field.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from asmtune.base.errors import InputError
+from asmtune.base.text import shortened
 
 _T = TypeVar("_T")
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON without NaN, infinities and repeated names.
+    """Parses JSON without NaN, infinities and repeated names.
 
     Raises:
         ValueError: the text is not such JSON, or nested too deeply.
@@ -29,10 +30,10 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def json_of(text: Any, where: str) -> Any:
-    """What the JSON text of a column holds.
+    """Parses the JSON text of a database column.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not JSON text.
     """
     if not isinstance(text, str):
         raise expected("JSON text", where, text)
@@ -54,30 +55,29 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """Text that may come from a damaged file, without newlines and control codes."""
+    """Escapes newlines and control codes of text that may come from a damaged file."""
     return text if text.isprintable() else ascii(text)
 
 
 def shown(value: Any) -> str:
-    """A value as messages show it: one line of 60 characters at most."""
-    text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    """Formats a value for a message: one line of 60 characters at most."""
+    return shortened(ascii(value))
 
 
 def fault(where: str, text: str) -> InputError:
-    """The error of a malformed field, in one line even where a name holds newlines."""
+    """Builds the error of a malformed field, in one line even where a name holds newlines."""
     return InputError(f"{printable(where)}: {text}")
 
 
 def expected(what: str, where: str, value: Any) -> InputError:
-    """The error of a field that is not what it should be."""
+    """Builds the error of a field with a wrong value."""
     return fault(where, f"expected {what}, got {shown(value)}")
 
 
 def fields_of(
     value: Any, where: str, required: Iterable[str], optional: Iterable[str] = ()
 ) -> Mapping[str, Any]:
-    """An object that has every required field, and no other than those and the optional."""
+    """Checks for an object with all required fields and none besides them and the optional."""
     if not isinstance(value, Mapping):
         raise expected("an object", where, value)
     required = tuple(required)
@@ -91,14 +91,14 @@ def fields_of(
 
 
 def each_of(value: Any, where: str, read: Callable[[Any, str], _T]) -> list[_T]:
-    """A list, each item of it read."""
+    """Reads each item of a list."""
     if not isinstance(value, list):
         raise expected("a list", where, value)
     return [read(item, f"{where}[{index}]") for index, item in enumerate(value)]
 
 
 def names_of(value: Any, where: str) -> Mapping[str, Any]:
-    """An object whose names are text."""
+    """Checks for an object whose names are text."""
     if not isinstance(value, Mapping):
         raise expected("an object", where, value)
     for name in value:
@@ -107,7 +107,7 @@ def names_of(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def scalar_of(value: Any, where: str) -> Any:
-    """A value that JSON and every database hold exactly."""
+    """Checks for a value that JSON and every database store exactly."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int) and -(1 << 63) <= value < 1 << 64:
@@ -120,7 +120,7 @@ def scalar_of(value: Any, where: str) -> Any:
 
 
 def text_of(value: Any, where: str) -> str:
-    """Text that UTF-8 can encode, without NUL, which PostgreSQL cannot hold."""
+    """Checks for text that UTF-8 can encode, without NUL, which PostgreSQL cannot store."""
     try:
         if isinstance(value, str) and b"\0" not in value.encode():
             return str(value)
@@ -130,7 +130,7 @@ def text_of(value: Any, where: str) -> str:
 
 
 def time_of(value: Any, where: str) -> float:
-    """Microseconds, finite and not negative."""
+    """Checks for a time in microseconds, finite and not negative."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value <= sys.float_info.max:
         raise expected("a finite time of 0 or more, in microseconds", where, value)

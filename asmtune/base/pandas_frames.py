@@ -1,4 +1,4 @@
-"""Rows of values as a pandas frame, with one dtype a column whatever is missing."""
+"""Pandas frames from rows of values; a column's dtype does not depend on missing values."""
 
 from __future__ import annotations
 
@@ -14,38 +14,39 @@ if TYPE_CHECKING:
 def frame(
     rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], facts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """A row a mapping; columns in the order in which their names first come.
+    """Builds a frame with a row per mapping; columns stand in the order of first appearance.
 
     Args:
         rows: values by column; a column that a row lacks is missing there.
-        dtypes: of columns by name, as pandas has them; they are there even without a row.
-            Others are whole numbers, floats, truth values or strings where all their values
-            are, each with pandas's own sign for what is missing, and else objects.
-        facts: what holds for all rows; the frame's `attrs`.
+        dtypes: pandas dtypes by column; these columns exist even without a row. Other columns
+            get pandas's nullable integer, float, boolean or string dtype where all their
+            values fit it, else object.
+        facts: values that hold for all rows; they become the frame's `attrs`.
 
     Raises:
-        MissingPackageError: there is no pandas.
+        MissingPackageError: pandas is not installed.
     """
     pandas = _pandas()
     columns = list(dict.fromkeys([*(name for row in rows for name in row), *dtypes]))
-    made = {
+    series_by_name = {
         name: pandas.Series(
             [row.get(name) for row in rows], dtype=dtypes.get(name, "object"), name=name
         )
         for name in columns
     }
-    free = [name for name in columns if name not in dtypes]
-    made |= {name: made[name].convert_dtypes() for name in free}
-    built = pandas.DataFrame(made, columns=columns)
-    built.attrs.update(facts)
-    return built
+    for name in columns:
+        if name not in dtypes:
+            series_by_name[name] = series_by_name[name].convert_dtypes()
+    result = pandas.DataFrame(series_by_name, columns=columns)
+    result.attrs.update(facts)
+    return result
 
 
 def series(values: Mapping[str, float], name: str) -> pd.Series[float]:
-    """Numbers by name.
+    """Builds a series from numbers by name.
 
     Raises:
-        MissingPackageError: there is no pandas.
+        MissingPackageError: pandas is not installed.
     """
     return _pandas().Series(dict(values), name=name, dtype="float64")
 

@@ -1,4 +1,4 @@
-"""Child processes: they end with whoever started them, and answer on a stdout of their own."""
+"""Child processes that end with their parent, and write answers to a private stdout."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def start(
     environment: Mapping[str, str] | None = None,
     files: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a child in a group of its own, that can be killed with all that it starts.
+    """Starts a child in its own process group, so that it can be killed with its children.
 
-    Linux ends a child that calls `die_with_parent` when the thread that started it ends. The
-    one that asks may end before the process does; the one that starts does not.
+    Linux ends a child that called `die_with_parent` when the thread that started it ends. The
+    calling thread may end before the process does, so a thread that never ends starts children.
 
     Args:
         command: program and arguments.
-        log: takes its stderr.
-        environment: all of its variables; this process's where it is None.
-        files: descriptors that it inherits under their numbers.
+        log: file for its stderr.
+        environment: all of its environment variables; None for this process's.
+        files: file descriptors that it inherits, under the same numbers.
     """
 
     def popen() -> subprocess.Popen[bytes]:
@@ -46,18 +46,18 @@ def start(
 
 @cache
 def _starter(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork has threads of its own
-    """The thread that starts children."""
+    """Returns the thread that starts children."""
     return ThreadPoolExecutor(1, "asmtune-starter")
 
 
 def die_with_parent() -> None:
-    """Linux ends this process when the thread that started it ends, however it ends."""
+    """Makes Linux kill this process when the thread that started it ends, for any reason."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def own_stdout() -> TextIO:
-    """This process's stdout, for answers; what anything else prints there goes nowhere."""
+    """Returns this process's stdout for answers, and sends all other prints to /dev/null."""
     out = os.fdopen(os.dup(1), "w")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

@@ -1,4 +1,4 @@
-"""What the environment sets: read here, once, and nowhere else.
+"""Settings from environment variables; no other module reads them.
 
 | variable | meaning | default |
 |---|---|---|
@@ -6,10 +6,10 @@
 | ASMTUNE_STORE_URL | store: a path, or a URL such as postgresql://user@host/db | in that folder |
 | ASMTUNE_WAIT_S | seconds to wait for a process that tunes the same key; 0 does not wait | 600 |
 | ASMTUNE_ARTIFACTS_MB | size limit of the artifacts, in MiB | 2048 |
-| ASMTUNE_JOBS | compiles at once | one a CPU |
+| ASMTUNE_JOBS | compiles at once | one per CPU |
 | ASMTUNE_COMPILE_TIMEOUT_S | seconds after which one compile is ended | 30 |
 | ASMTUNE_COMPILE_MEMORY_MB | address space of one compile, in MiB | 16384 |
-| ASMTUNE_LAUNCH | who launches: "native", "python", or "auto": native if it builds | auto |
+| ASMTUNE_LAUNCH | launcher: "native", "python", or "auto": native if it builds | auto |
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAUNCHES: Final = ("auto", "native", "python")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Limits and places, taken from the environment unless given.
+    """Limits and folders, taken from the environment unless given.
 
     Attributes:
         cache_dir: folder of the artifacts, and of the store unless that is elsewhere.
@@ -38,14 +38,14 @@ class Settings:
             may hold a password; empty for `store.sqlite` in `cache_dir`.
         wait_s: seconds a launch waits for another process that tunes its key, before it
             goes on with the heuristic.
-        artifacts_bytes: the artifacts on disk take no more than this; the
-            least recently used go first.
+        artifacts_bytes: size limit of the artifacts on disk; the least recently used are
+            deleted first.
         jobs: compiles at once.
         compile_timeout_s: seconds one compile may take. On a 16-core machine
             with all cores busy a GEMM config took at most 0.65 s, while one
             softmax config kept LLVM busy for 9 minutes.
         compile_memory_bytes: address space one compile may take.
-        launch: who launches: "native", "python", or "auto".
+        launch: the launcher: "native", "python", or "auto".
     """
 
     cache_dir: Path
@@ -59,35 +59,35 @@ class Settings:
 
     @property
     def artifacts_dir(self) -> Path:
-        """Folder of compiled artifacts."""
+        """The folder of compiled artifacts."""
         return self.cache_dir / "artifacts"
 
     @property
     def overrides_dir(self) -> Path:
-        """Folder of copies of hand-edited IR that configs name."""
+        """The folder of copies of hand-edited IR files that configs name."""
         return self.cache_dir / "overrides"
 
     @property
     def store_path(self) -> Path:
-        """File of the store of tuned configs and timings, unless `store_url` names another."""
+        """The store's SQLite file, unless `store_url` names another database."""
         return self.cache_dir / "store.sqlite"
 
     @property
     def store_where(self) -> str:
-        """Path or URL of the store; not for messages, since it may hold a password."""
+        """The path or URL of the store; not for messages, since it may hold a password."""
         return self.store_url or str(self.store_path)
 
     @property
     def runs_dir(self) -> Path:
-        """Folder of the traces of tuning runs."""
+        """The folder of the traces of tuning runs."""
         return self.cache_dir / "runs"
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
-        """Settings as `environ` (the process's own by default) gives them.
+        """Reads settings from `environ` (by default the process's own environment).
 
         Raises:
-            InputError: a variable is not such a number; names it.
+            InputError: a variable has an invalid value; names it.
         """
         env = os.environ if environ is None else environ
         folder = env.get("ASMTUNE_CACHE_DIR")

@@ -1,15 +1,15 @@
-"""Where a warning points: the line of the program, not of a library between it and the warning."""
+"""The `stacklevel` of warnings, so that they point at a line of the user's program."""
 
 from __future__ import annotations
 
 import sys
 
 
-def frames_inside(*others: str) -> int:
-    """How many frames the caller's caller is from the first that is not asmtune's.
+def user_stacklevel(*others: str) -> int:
+    """Counts the frames from the caller's caller to the first outside asmtune.
 
     Args:
-        others: beginnings of the names of modules that are passed over as well.
+        others: prefixes of other modules' names to pass over as well.
     """
     frame, count = sys._getframe(1), 1
     inside = ("asmtune.", *others)

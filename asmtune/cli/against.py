@@ -8,7 +8,7 @@ from typing import Final
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
-from asmtune.core.inputs.assignments import parse_assignments
+from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.lookup import StoreLookup

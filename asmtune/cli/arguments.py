@@ -10,8 +10,8 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
-from asmtune.core.inputs.assignments import parse_assignments, parse_axis, unique
 from asmtune.core.inputs.plain_functions import assumptions_of, plain_function
+from asmtune.core.inputs.shapes import parse_assignments, parse_axis, unique
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space

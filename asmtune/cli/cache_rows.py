@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from asmtune.base import json_checks
-from asmtune.core.keys.reading import covers
+from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
 from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, Unfinished

@@ -62,8 +62,7 @@ def rules(json_: Json = False) -> None:
 
 def kernels(json_: Json = False) -> None:
     """List the kernels that come with asmtune."""
-    from asmtune.core.kernel_files import kernel_names
-    from asmtune.core.kernel_module import load_kernel_module
+    from asmtune.core.kernel_module import kernel_names, load_kernel_module
 
     rows = []
     for module in map(load_kernel_module, kernel_names()):

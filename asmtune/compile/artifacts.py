@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
 from asmtune.compile import artifact_codec
@@ -188,17 +189,9 @@ def put_into(folder: Path, digest: str, data: bytes) -> None:
         StoreError: the folder cannot be written.
     """
     path = _path(folder, digest)
-    # Threads of one process write at once as well.
-    part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     with storage_errors(folder):
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            part.touch(mode=0o600)
-            part.write_bytes(data)
-            part.replace(path)
-        finally:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(path, data, private=True, durable=False)  # what is lost is compiled again
 
 
 def _path(folder: Path, digest: str) -> Path:

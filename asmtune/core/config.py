@@ -27,10 +27,10 @@ class Config:
 
     Args:
         kwargs: constexpr parameters by name.
-        num_warps: warps a program; a power of two.
+        num_warps: warps per program; a power of two.
         num_stages: depth of software pipelining.
-        num_ctas: programs a cluster (sm_90 and newer).
-        maxnreg: cap on registers a thread, or None.
+        num_ctas: programs per cluster (sm_90 and newer).
+        maxnreg: cap on registers per thread, or None.
         pre_hook: called with all arguments by name before each launch.
         ir_override: file of hand-edited IR (.ttir, .ttgir, .llir or .ptx) to use instead of
             the compiler's own, from that stage on.
@@ -62,7 +62,7 @@ class Config:
 
     @classmethod
     def of(cls, value: Any) -> Config:
-        """A `Config` from a `Config`, a `triton.Config` or a flat mapping."""
+        """Converts a `Config`, a `triton.Config` or a flat mapping to a `Config`."""
         if isinstance(value, Config):
             return value
         if isinstance(value, Mapping):
@@ -84,7 +84,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """A `Config` from `{"BLOCK_M": 64, ..., "num_warps": 4}`; the inverse of `to_dict`."""
+        """Reads `{"BLOCK_M": 64, ..., "num_warps": 4}`; the inverse of `to_dict`."""
         kwargs = dict(values)
         config = cls.__new__(cls)
         config.num_warps = kwargs.pop("num_warps", 4)
@@ -97,9 +97,9 @@ class Config:
         return config
 
     def to_dict(self) -> dict[str, Any]:
-        """All values in one flat mapping; an option at None or one CTA is left out.
+        """Returns all values in one flat mapping, without options at None and without one CTA.
 
-        Of `ir_override` it holds the file's name, without its folder, which is this machine's.
+        It holds the name of the `ir_override` file without its folder, which differs by machine.
         """
         values = {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.num_ctas != 1:
@@ -111,7 +111,7 @@ class Config:
         return values
 
     def all_kwargs(self) -> dict[str, Any]:
-        """What Triton's launcher takes as keywords, as `triton.Config.all_kwargs`."""
+        """Returns the keywords for Triton's launcher, as `triton.Config.all_kwargs` does."""
         values = {
             **self.kwargs,
             "num_warps": self.num_warps,
@@ -125,12 +125,12 @@ class Config:
         return values
 
     def with_cap(self, maxnreg: int | None) -> Config:
-        """The same config, its hook included, with another `maxnreg`."""
+        """Returns the config, its hook included, with another `maxnreg`."""
         options = (self.num_warps, self.num_stages, self.num_ctas, maxnreg)
         return Config(self.kwargs, *options, self.pre_hook, self.ir_override)
 
     def with_override(self, ir_override: str | None) -> Config:
-        """The same config, its hook included, with another `ir_override`."""
+        """Returns the config, its hook included, with another `ir_override`."""
         options = (self.num_warps, self.num_stages, self.num_ctas, self.maxnreg)
         return Config(self.kwargs, *options, self.pre_hook, ir_override)
 
@@ -160,15 +160,15 @@ class Config:
 
 
 def varying(configs: Sequence[Config]) -> list[str]:
-    """Axes with more than one value among the configs; all, where there is one config."""
+    """Returns the axes on which the configs differ; all axes if there is one config."""
     values: dict[str, set[Any]] = {}
     for config in configs:
         for name, value in config.to_dict().items():
             values.setdefault(name, set()).add(value)
     every = [config.to_dict().keys() for config in configs]
-    found = [
+    differing = [
         name
         for name, seen in values.items()
         if len(seen) > 1 or any(name not in names for names in every)
     ]
-    return found if len(configs) > 1 else list(values)
+    return differing if len(configs) > 1 else list(values)

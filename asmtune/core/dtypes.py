@@ -1,4 +1,4 @@
-"""Names of element types: Triton's, PyTorch's and the words people type.
+"""Names of element types: Triton's, PyTorch's and common aliases.
 
 The canonical name is Triton's (`fp16`, `bf16`, `fp8e4nv`, `i32`).
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import ProblemError
+from asmtune.base.text import did_you_mean
 
 TORCH_NAMES: Final = {
     "fp64": "float64",
@@ -30,7 +30,7 @@ TORCH_NAMES: Final = {
     "u8": "uint8",
     "i1": "bool",
 }
-"""PyTorch's name of each canonical one."""
+"""PyTorch's name of each canonical dtype."""
 
 _ALIASES: Final = {torch_name: name for name, torch_name in TORCH_NAMES.items()} | {
     "half": "fp16",
@@ -43,10 +43,10 @@ _ALIASES: Final = {torch_name: name for name, torch_name in TORCH_NAMES.items()}
 
 
 def canonical_dtype(text: str) -> str:
-    """The canonical name of a dtype: `float16`, `torch.float16` and `fp16` give `fp16`.
+    """Returns the canonical name of a dtype: `float16`, `torch.float16` and `fp16` give `fp16`.
 
     Raises:
-        ProblemError: no such dtype; suggests the nearest.
+        ProblemError: the dtype is unknown; suggests the nearest.
     """
     name = text.removeprefix("torch.").removeprefix("tl.")
     name = _ALIASES.get(name, name)
@@ -57,25 +57,25 @@ def canonical_dtype(text: str) -> str:
 
 
 def element_type(value: Any) -> Any:
-    """The dtype object of a tensor or of a tensor descriptor; None for a scalar."""
+    """Returns the dtype object of a tensor or of a tensor descriptor; None for a scalar."""
     # A reinterpreted tensor has a dtype of its own, a descriptor only its tensor's.
     dtype = getattr(value, "dtype", None)
     return getattr(getattr(value, "base", None), "dtype", None) if dtype is None else dtype
 
 
 def dtype_of(value: Any) -> str | None:
-    """Canonical dtype of a tensor, a tensor descriptor or anything with a `dtype`.
+    """Returns the canonical dtype of a tensor, a tensor descriptor or anything with a `dtype`.
 
-    None for a scalar; a dtype that Triton has no name for keeps PyTorch's.
+    It is None for a scalar. A dtype without a name in Triton keeps PyTorch's name.
     """
     dtype = element_type(value)
     return None if dtype is None else _canonical(dtype)
 
 
 def dtype_name(value: Any) -> str | None:
-    """Canonical name of a dtype of PyTorch's or Triton's itself; None for anything else."""
+    """Returns the canonical name of a PyTorch or Triton dtype object; None for anything else."""
     for module in ("torch", "triton.language.core"):
-        # Where the module is not loaded, nothing can be one of its dtypes.
+        # While a module is not loaded, no value can be one of its dtypes.
         kind = getattr(sys.modules.get(module), "dtype", None)
         if kind is not None and isinstance(value, kind):
             return _canonical(value)
@@ -88,7 +88,7 @@ def _canonical(dtype: object) -> str:
 
 
 def torch_dtype(name: str) -> Any:
-    """The `torch.dtype` of a name."""
+    """Returns the `torch.dtype` of a name."""
     import torch
 
     return getattr(torch, TORCH_NAMES[canonical_dtype(name)])

@@ -1,4 +1,4 @@
-"""The one boundary where any exception becomes a value."""
+"""Exceptions of compilers and user code, turned into `Failure` values or one-line errors."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ _QUOTE_LIMIT: Final = 100
 _DEFINED: Final = re.compile(r"^def (\w+)", re.MULTILINE)
 _KIND_OF_STAGE: Final = {"options": "options", "lower": "kernel", "ttir": "kernel"}
 
-# What the message of an error says it was, most specific first.
+# Kinds of failure by patterns in an error's message, most specific first.
 _KINDS: Final = (
     ("registers", re.compile(r"Insufficient registers|C7602")),
     ("shared_memory", re.compile(r"shared (data|memory)", re.IGNORECASE)),
     ("memory", re.compile(r"MemoryError|bad_alloc|out of memory", re.IGNORECASE)),
     ("timeout", re.compile(r"took too long")),
-    # A signal ended it, as the kernel does to who takes the machine's memory.
+    # A signal ended ptxas, as the kernel's out-of-memory killer does.
     ("crash", re.compile(r"ptxas` failed with error code -\d")),
     ("ptxas", re.compile(r"ptxas")),
 )
 
 
 def guarded(stage: str, work: Callable[[], T]) -> T | Failure:
-    """What `work` returns, or the failure that its exception amounts to.
+    """Returns the result of `work`, or its exception as a failure.
 
-    Our own errors pass: they speak of the user's input, not of one config.
+    asmtune's own errors pass through: they concern the user's input, not one config.
     """
     try:
         return work()
     except AsmtuneError:
         raise
-    # The compiler, its plugins and the kernel's own source raise whatever they
-    # like, RuntimeError from C++ included; each costs its config alone.
+    # The compiler, its plugins and the kernel's source raise any exception, RuntimeError
+    # from C++ included; each must affect its own config alone.
     except Exception as error:  # noqa: BLE001
         return _failure(stage, error)
 
 
 def required(what: str, work: Callable[[], T]) -> T:
-    """What `work`, code of the user's, returns.
+    """Returns the result of `work`, which runs the user's code.
 
     Args:
-        what: what it makes, for the message.
-        work: takes nothing.
+        what: name of its result, for the message.
+        work: is called without arguments.
 
     Raises:
-        ProblemError: it raised; says what and why.
+        ProblemError: `work` raised; names the result and the cause.
     """
-    made = guarded("input", work)
-    if isinstance(made, Failure):
-        raise ProblemError(f"{what}: {made.detail.splitlines()[0]}")
-    return made
+    result = guarded("input", work)
+    if isinstance(result, Failure):
+        raise ProblemError(f"{what}: {result.detail.splitlines()[0]}")
+    return result
 
 
 def _failure(stage: str, error: Exception) -> Failure:
-    """A failure with the kind that its message tells."""
+    """Builds a failure, with its kind taken from the error's message."""
     if _is_source_error(error):
         place, cause = f"{_places(error)}: ", _cause(error)
     else:
@@ -71,12 +71,12 @@ def _failure(stage: str, error: Exception) -> Failure:
 
 
 def _is_source_error(error: BaseException) -> bool:
-    """Whether it is a `CompilationError` of Triton's front end, which this room does not import."""
+    """Recognises a `CompilationError` of Triton's front end, which this room does not import."""
     return all(hasattr(error, name) for name in ("src", "node", "error_message"))
 
 
 def _chain(error: BaseException) -> list[Any]:
-    """The error and what it was raised from, outermost first."""
+    """Lists the error and the chain of its causes, outermost first."""
     chain: list[Any] = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
@@ -84,7 +84,7 @@ def _chain(error: BaseException) -> list[Any]:
 
 
 def _cause(error: BaseException) -> str:
-    """What was wrong, without the source that Triton puts before it."""
+    """Returns the innermost message, without the source that Triton puts before it."""
     innermost = _chain(error)[-1]
     if _is_source_error(innermost):
         return str(innermost.error_message or type(innermost).__name__)
@@ -92,7 +92,7 @@ def _cause(error: BaseException) -> str:
 
 
 def _places(error: BaseException) -> str:
-    """`line 3 of the kernel, "x = f(y)"`, and on into the functions that it calls."""
+    """Returns `line 3 of the kernel, "x = f(y)"`, and the lines in functions that it calls."""
     places: list[str] = []
     for part in filter(_is_source_error, _chain(error)):
         source, line = str(part.src or ""), int(getattr(part.node, "lineno", 1))
@@ -104,8 +104,8 @@ def _places(error: BaseException) -> str:
 
 
 def _essence(message: str) -> str:
-    """The message without the whole PTX or the repro command that Triton appends."""
+    """Cuts the PTX and the repro command that Triton appends to a message."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
-    kept = [line for line in lines if not line.startswith("Repro command")]
-    fatal = [line for line in kept if "fatal" in line and "aborted" not in line]
-    return "\n".join(fatal or kept)[:_DETAIL_LIMIT]
+    own = [line for line in lines if not line.startswith("Repro command")]
+    fatal = [line for line in own if "fatal" in line and "aborted" not in line]
+    return "\n".join(fatal or own)[:_DETAIL_LIMIT]

@@ -1,6 +1,6 @@
-"""Files of hand-edited IR that configs name by `ir_override`, kept by their content.
+"""Files of hand-edited IR that configs name by `ir_override`, copied under their content's digest.
 
-A path says nothing of what lies there: Triton's own cache takes an edited file for the one
+A path does not change when the file does: Triton's own cache mistakes an edited file for the one
 before the edit. Here a file is copied under a name with a digest of its content, and the config
 names the copy: an edit makes another config, for Triton as well as for the store.
 """
@@ -8,13 +8,12 @@ names the copy: an edit makes another config, for Triton as well as for the stor
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.core.config import Config
@@ -22,10 +21,10 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 
 STAGES: Final = ("ttir", "ttgir", "llir", "ptx")
-"""Stages of the compiler, in order, whose output a file may stand for; its suffix tells which."""
+"""Compiler stages, in order, whose output a file can replace; its suffix names the stage."""
 
 _ERROR: Final = re.compile(r"\): error: ")
-# Of ptxas and of MLIR's reader, which are given a copy: the line is that of the file.
+# Errors of ptxas and of MLIR's parser, which read a copy: line numbers are the file's.
 _PLACE: Final = re.compile(
     r'(?:ptxas[\w-]* \S+, line (\d+); |loc\("[^"]*/kernel\.ttir":(\d+):\d+\): )error\s*: (.*)'
 )
@@ -39,7 +38,7 @@ class Override:
 
     Attributes:
         name: of the file, for messages.
-        stage: whose output it stands for: one of `STAGES`.
+        stage: the stage whose output it replaces: one of `STAGES`.
         text: its content.
     """
 
@@ -49,10 +48,10 @@ class Override:
 
     @classmethod
     def read(cls, path: str) -> Override:
-        """The file at a path.
+        """Reads the file at a path.
 
         Raises:
-            InputError: it cannot be read, is empty, or is of no stage.
+            InputError: it cannot be read, is empty, or its suffix names no stage.
         """
         file = Path(path)
         stage = file.suffix.removeprefix(".")
@@ -62,8 +61,8 @@ class Override:
         try:
             text = file.read_text()
         except OSError as error:
-            said = (error.strerror or "unreadable").lower()
-            raise InputError(f"ir_override={path!r}: {said}; give the path of the file") from error
+            cause = (error.strerror or "unreadable").lower()
+            raise InputError(f"ir_override={path!r}: {cause}; give the path of the file") from error
         except UnicodeDecodeError as error:
             raise InputError(f"ir_override={path!r}: not a text; give {stage} as text") from error
         if not text.strip():
@@ -71,26 +70,26 @@ class Override:
         return cls(file.name, stage, text)
 
     def failed(self, failure: Failure) -> Failure:
-        """A failure of the compiler, with a first line that says what is wrong in this file."""
+        """Puts a first line before a compiler's failure that says what is wrong in this file."""
         lines = failure.detail.strip().splitlines() or [""]
-        placed = next((found for line in lines if (found := _PLACE.match(line))), None)
+        placed = next((match for line in lines if (match := _PLACE.match(line))), None)
         if placed is not None:
-            said = f"line {placed[1] or placed[2]}: {placed[3]}"
+            cause = f"line {placed[1] or placed[2]}: {placed[3]}"
         else:
-            said = next((line for line in lines if _ERROR.search(line)), lines[0]).strip()
-        rest = [line for line in lines if line.strip() != said]
-        return replace(failure, detail="\n".join([f"ir_override={self.name}: {said}", *rest]))
+            cause = next((line for line in lines if _ERROR.search(line)), lines[0]).strip()
+        rest = [line for line in lines if line.strip() != cause]
+        return replace(failure, detail="\n".join([f"ir_override={self.name}: {cause}", *rest]))
 
     @property
     def content_name(self) -> str:
-        """The file's name with a digest of its content; of a copy its own name."""
+        """The file's name with a digest of its content; a copy's own name is already that."""
         stem = self.name.removesuffix(f".{self.stage}")
         mark = f".{digest(self.text)[:_DIGITS]}"
         return f"{stem.removesuffix(mark)[:_MOST_STEM]}{mark}.{self.stage}"
 
 
 def described(config: Config) -> dict[str, Any]:
-    """A config's values as `to_dict` gives them; a file that can be read by its content."""
+    """Returns `config.to_dict()`, with the content's digest in the name of a readable file."""
     values = config.to_dict()
     if config.ir_override is not None:
         with contextlib.suppress(InputError):
@@ -99,13 +98,13 @@ def described(config: Config) -> dict[str, Any]:
 
 
 def pinned(config: Config, folder: Path) -> Config:
-    """A config that names a copy of its file, which no edit changes any more.
+    """Returns the config with a copy of its file, so that later edits do not affect it.
 
-    A file that cannot be used stays as it is: the front end says what is wrong with it.
+    An unusable file stays as it is: the compiler's front end reports it.
 
     Args:
-        config: with a file or without.
-        folder: of the copies; made with mode 0700 when first written to.
+        config: any config.
+        folder: holds the copies; created with mode 0700 on the first write.
 
     Raises:
         StoreError: the copy cannot be written.
@@ -120,13 +119,13 @@ def pinned(config: Config, folder: Path) -> Config:
 
 
 def pinned_space(space: Space, folder: Path) -> Space:
-    """A space whose configs name copies of their files; its default is one without a file.
+    """Returns the space with copies of its configs' files, and a default without a file.
 
-    The default's output is what all others must equal: it is to be the compiler's own work.
-    Where every config has a file, the default stays.
+    All outputs are compared with the default's, so the default must be unedited code. It stays
+    as it is if every config has a file.
 
     Args:
-        space: of any configs; one without files is returned as it is.
+        space: any space; one without files is returned as it is.
         folder: see `pinned`.
 
     Raises:
@@ -144,9 +143,9 @@ def pinned_space(space: Space, folder: Path) -> Space:
 
 
 def unedited(space: Space) -> Space:
-    """A space without configs that name files, for who launches what nobody has checked.
+    """Removes configs that name files, for launches without an output check.
 
-    Where there are no others it stays as it is.
+    A space in which all configs name files stays as it is.
     """
     plain = [config for config in space.listed if config.ir_override is None]
     if not plain or len(plain) == len(space.listed):
@@ -155,28 +154,25 @@ def unedited(space: Space) -> Space:
     return _like(space, Space.from_configs(plain, default))
 
 
-def _like(space: Space, made: Space) -> Space:
-    """A space with the constraints of another."""
+def _like(space: Space, result: Space) -> Space:
+    """Adds the constraints of one space to another."""
     for constraint in space.constraints:
-        made = made.where(constraint.name, constraint.predicate)
-    return made
+        result = result.where(constraint.name, constraint.predicate)
+    return result
 
 
 def _copied(override: Override, folder: Path) -> Path:
-    """The copy of a file, written whole or not at all."""
+    """Writes the copy of a file unless it is there, and returns its path."""
     path = (folder / override.content_name).absolute()
     try:
         if path.is_file() and path.read_text() == override.text:
             return path
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=folder, suffix=".part")
-        with os.fdopen(handle, "w") as file:
-            file.write(override.text)
-        Path(part).replace(path)
+        write_whole(path, override.text.encode(), private=True)
     except OSError as error:
-        said = (error.strerror or "unwritable").lower()
+        cause = (error.strerror or "unwritable").lower()
         raise StoreError(
-            f"ir_override={override.name}: its copy cannot be kept in {folder} ({said}): "
+            f"ir_override={override.name}: its copy cannot be kept in {folder} ({cause}): "
             "free or change the folder, or set ASMTUNE_CACHE_DIR to another"
         ) from error
     return path

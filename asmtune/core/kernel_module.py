@@ -1,6 +1,6 @@
-"""Kernel modules: Python files that say what to tune and on what.
+"""Kernel modules: Python files that define a kernel, its configs and its problems.
 
-A module of asmtune's form (kernels/tiled_matmul.py is the template) defines
+A module of asmtune's own form (kernels/tiled_matmul.py is the template) defines
 
     kernel                            the @triton.jit function
     space() -> Space                  its configs
@@ -9,26 +9,148 @@ A module of asmtune's form (kernels/tiled_matmul.py is the template) defines
     OPTIONAL                          values of dimensions that a shape may leave out, if any
     problem(shape, dtype, device)     the Problem; device "meta" needs no GPU
 
-A module of the oracle's form has `kernel`, `space()`, `SHAPES`, `DTYPE` and
-`make(shape, device)`; it is understood as well. So is any Triton function of
-any file: `file.py:name`.
+Two other forms are read as well: a module with `kernel`, `space()`, `SHAPES`, `DTYPE` and
+`make(shape, device)`, as the recorded timings have, and any Triton function of any file,
+`file.py:name`. A failing import is reported in one line with the line of the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import ProblemError
+from asmtune.base.fingerprint import digest
+from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
 from asmtune.core.dtypes import canonical_dtype
-from asmtune.core.kernel_files import import_module
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.space.space import Space
+
+
+def kernel_names() -> tuple[str, ...]:
+    """Returns the names of the kernels that ship with asmtune."""
+    package = importlib.import_module("asmtune.kernels")
+    names = (m.name for m in pkgutil.iter_modules(package.__path__))
+    return tuple(sorted(name for name in names if not name.startswith("_")))
+
+
+def kernel_file(reference: str) -> Path:
+    """Finds the file of the kernel module that a reference names, without importing it.
+
+    Raises:
+        ProblemError: there is no such module or file.
+    """
+    path = Path(reference)
+    if path.suffix != ".py" and "/" not in reference:
+        name = f"asmtune.kernels.{reference}" if reference in kernel_names() else reference
+        spec = importlib.util.find_spec(name) if _is_package_path(name) else None
+        if spec is None or spec.origin is None:
+            raise ProblemError(f"unknown kernel {reference!r}: no module of this name")
+        path = Path(spec.origin)
+    if not path.is_file():
+        raise ProblemError(f"kernel file {path}: no such file")
+    return path
+
+
+def import_module(reference: str) -> ModuleType:
+    """Imports a shipped kernel by name, a file by path, or a module by dotted name.
+
+    Raises:
+        ProblemError: it does not exist, or its code raised; names the line.
+    """
+    path = Path(reference)
+    if path.suffix == ".py" or "/" in reference:
+        return _import_file(path)
+    if reference in kernel_names():
+        return importlib.import_module(f"asmtune.kernels.{reference}")
+    if _is_package_path(reference):
+        return _guarded_import(reference, lambda: importlib.import_module(reference))
+    hint = did_you_mean(reference, kernel_names())
+    raise ProblemError(
+        f"unknown kernel {reference!r}: the kernels are {', '.join(kernel_names())}{hint}; "
+        "give a file as path/to/kernel.py"
+    )
+
+
+def _is_package_path(reference: str) -> bool:
+    root, dot, _ = reference.partition(".")
+    if not root or not dot:
+        return False
+    try:
+        return importlib.util.find_spec(root) is not None
+    except ValueError:  # a module without a spec, such as __main__
+        return False
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ProblemError(f"kernel file {path}: no such file")
+    # A file is one module under any path; two files never collide.
+    unique = f"asmtune_kernel_{path.stem}_{digest(str(path.resolve()))[:12]}"
+    if unique in sys.modules:
+        return sys.modules[unique]
+    spec = importlib.util.spec_from_file_location(unique, path)
+    if spec is None or spec.loader is None:
+        raise ProblemError(f"kernel file {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[unique] = module
+    loader = spec.loader
+
+    def execute() -> ModuleType:
+        with _packages_beside(path):
+            loader.exec_module(module)
+        return module
+
+    with ExitStack() as undo:
+        # The next import would take a half-executed module for a whole one.
+        undo.callback(sys.modules.pop, unique, None)
+        loaded = _guarded_import(str(path), execute)
+        undo.pop_all()
+        return loaded
+
+
+@contextmanager
+def _packages_beside(path: Path) -> Iterator[None]:
+    """Lets a file in a package import the package's other modules while it is executed."""
+    folder = path.resolve().parent
+    inside = (folder / "__init__.py").is_file()
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    before = list(sys.path)
+    sys.path[:0] = [str(folder)] * inside
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _guarded_import(where: str, execute: Callable[[], ModuleType]) -> ModuleType:
+    try:
+        return execute()
+    except SyntaxError as error:
+        raise ProblemError(f"{where}, line {error.lineno}: {error.msg}") from error
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, NameError) as error:
+        raise _import_failure(where, error) from error
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise _import_failure(where, error) from error
+
+
+def _import_failure(where: str, error: Exception) -> ProblemError:
+    file = str(Path(where).absolute())
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    line = f", line {frames[-1].lineno}" if frames else ""
+    return ProblemError(f"{where}{line}: {type(error).__name__}: {error}")
+
 
 Shape = Mapping[str, Any]
 
@@ -58,7 +180,7 @@ class KernelModule:
     optional: Mapping[str, Any] = field(default_factory=dict)
 
     def check_shape(self, shape: Shape) -> Shape:
-        """The shape, if it has just the dimensions that the module's own have; optional ones added.
+        """Checks a shape against the dimensions of the module's own, and adds optional ones.
 
         Raises:
             ProblemError: a dimension is missing or unknown; names it.
@@ -79,10 +201,10 @@ class KernelModule:
         return shape
 
     def check_dtype(self, dtype: str | None) -> str:
-        """The canonical name of a dtype that the module supports (default: its first).
+        """Returns the canonical name of a supported dtype (default: the module's first).
 
         Raises:
-            ProblemError: it does not; lists those it does.
+            ProblemError: the module does not support it; lists those it does.
         """
         if dtype is None:
             return self.dtypes[0]
@@ -95,7 +217,7 @@ class KernelModule:
 
 
 def load_kernel_module(reference: str) -> KernelModule:
-    """The kernel module of a shipped kernel's name or of a file's path.
+    """Loads the kernel module of a shipped kernel's name or of a file's path.
 
     Raises:
         ProblemError: it is unknown, cannot be imported, or lacks a part.
@@ -104,25 +226,25 @@ def load_kernel_module(reference: str) -> KernelModule:
 
 
 def load_function(reference: str) -> Any:
-    """The Triton function that `file.py:name` or `package.module:name` names.
+    """Loads the Triton function that `file.py:name` or `package.module:name` names.
 
     A plain Python function is decorated with `triton.jit`.
 
     Raises:
-        ProblemError: no such file or name, or it is no function.
+        ProblemError: there is no such file or name, or it is not a function.
     """
     where, _, name = reference.rpartition(":")
     module = import_module(where)
-    found = getattr(module, name, None)
-    if found is None:
+    function = getattr(module, name, None)
+    if function is None:
         hint = did_you_mean(name, vars(module))
         raise ProblemError(f"{where} defines no {name!r}{hint}")
-    if not hasattr(found, "fn") and callable(found):
+    if not hasattr(function, "fn") and callable(function):
         import triton
 
-        found = triton.jit(found)
-    jit_function(found)
-    return found
+        function = triton.jit(function)
+    jit_function(function)
+    return function
 
 
 def from_python_module(module: ModuleType) -> KernelModule:
@@ -168,27 +290,27 @@ def _dtypes(module: ModuleType, where: str) -> tuple[str, ...]:
 
 def _own_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
     def problem(shape: Shape, dtype: str, device: str) -> Problem:
-        made = module.problem(shape, dtype, device)
-        if not isinstance(made, Problem):
-            kind = type(made).__name__
+        result = module.problem(shape, dtype, device)
+        if not isinstance(result, Problem):
+            kind = type(result).__name__
             raise ProblemError(f"kernel module {name}: problem() gave {kind}, not a Problem")
-        return made
+        return result
 
     return problem
 
 
 def _oracle_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str], Problem]:
     def problem(shape: Shape, dtype: str, device: str) -> Problem:  # noqa: ARG001
-        made = module.make(shape, device=device)
+        launch = module.make(shape, device=device)
         names = jit_function(module.kernel).arg_names
-        arguments = {**dict(zip(names, made["args"], strict=False)), **made["fixed"]}
-        return Problem(module.kernel, arguments, made["grid"], shape, name)
+        arguments = {**dict(zip(names, launch["args"], strict=False)), **launch["fixed"]}
+        return Problem(module.kernel, arguments, launch["grid"], shape, name)
 
     return problem
 
 
 def configs_of(kernel: Any) -> Sequence[Config] | None:
-    """The configs of a kernel decorated with `@triton.autotune`; None without."""
+    """Returns the configs of a kernel with `@triton.autotune`; None without it."""
     layer = kernel
     while layer is not None and not hasattr(layer, "params"):
         configs = getattr(layer, "configs", None)

@@ -1,4 +1,4 @@
-"""How many programs fit on an SM at once, and what that means for a launch.
+"""Occupancy: the programs that fit on an SM at once, and the rounds of a launch.
 
 The arithmetic is NVIDIA's own, from `cuda_occupancy.h` in the CUDA Toolkit, which
 `cudaOccupancyMaxActiveBlocksPerMultiprocessor` agrees with. A Triton program is one
@@ -16,11 +16,11 @@ from asmtune.core.hardware.model import Target
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """What fits on one SM at once.
+    """The programs that fit on one SM at once, and their limits.
 
     Attributes:
         programs_per_sm: Programs resident at once; 0 if the kernel cannot be launched.
-        limiter: What allows no further program: "warps", "blocks", "shared" or
+        limiter: The resource that allows no further program: "warps", "blocks", "shared" or
             "registers"; of several, the first in this order, since relieving a later
             one would gain nothing. "none" where every warp slot is in use.
         reason: Why no program fits, with the numbers; empty if one does.
@@ -29,7 +29,7 @@ class Occupancy:
         limit_shared: Programs that the shared memory allows.
         limit_registers: Programs that the registers allow.
         active_warps: Warps resident at once.
-        fraction: Active warps over the most an SM holds.
+        fraction: Active warps over the SM's maximum.
     """
 
     programs_per_sm: int
@@ -45,10 +45,10 @@ class Occupancy:
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """How a grid fills a device.
+    """The rounds in which a grid fills a device.
 
     Attributes:
-        full: Rounds in which every place on every SM is taken.
+        full: Rounds in which every SM is full.
         tail_fraction: Share of the places taken in the last, partial round; 0 if there
             is none.
         idle_sms: SMs without any program in that round. The hardware hands programs to
@@ -72,7 +72,7 @@ def occupancy(
 
     Args:
         target: The device.
-        num_warps: Warps a program, at least 1.
+        num_warps: Warps per program, at least 1.
         registers_per_thread: As the compiler reports it, at least 1.
         shared_bytes: Shared memory a program asks for, static and dynamic, without the
             driver's own reserve.
@@ -119,7 +119,7 @@ def register_cap_for(target: Target, num_warps: int, programs: int) -> int | Non
 
     Args:
         target: The device.
-        num_warps: Warps a program, at least 1.
+        num_warps: Warps per program, at least 1.
         programs: Programs wanted on one SM, at least 1.
 
     Returns:

@@ -1,6 +1,6 @@
-"""Files of recorded timings: ground truth to replay the funnel against.
+"""Files of recorded timings, the ground truth that the funnel is replayed against.
 
-The form is JSON, gzipped or not: `{"meta": {...}, "tasks": [{"kernel",
+The format is JSON, gzipped or not: `{"meta": {...}, "tasks": [{"kernel",
 "shape", "dtype", "rows": [{"config", "ms"} or {"config", "error"}]}]}`.
 """
 
@@ -20,12 +20,12 @@ from asmtune.core.config import OPTION_AXES, Config
 
 @dataclass(frozen=True)
 class Row:
-    """One recorded config.
+    """A recorded config.
 
     Attributes:
         config: the config.
-        ms: device time in milliseconds; None where it did not run.
-        error: why not; None where it ran.
+        ms: device time in milliseconds; None if it did not run.
+        error: why it did not run; None if it ran.
         resources: recorded "regs", "spills" and "shared", where present.
     """
 
@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Task:
-    """A kernel on one shape, with every config that was tried."""
+    """A kernel on one shape, with every recorded config."""
 
     kernel: str
     shape: Mapping[str, Any]
@@ -46,7 +46,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Kernel and shape in a few words."""
+        """The kernel and its shape, for messages."""
         return f"{self.kernel} " + " ".join(f"{k}={v}" for k, v in self.shape.items())
 
 
@@ -55,9 +55,9 @@ class Oracle:
     """A file of recorded timings.
 
     Attributes:
-        device: name of the GPU, as its driver gives it.
+        device: name of the GPU, as its driver reports it.
         tasks: in the file's order.
-        versions: of triton and torch that the timings were made with, where known.
+        versions: triton and torch versions of the timings, where known.
     """
 
     device: str
@@ -66,7 +66,7 @@ class Oracle:
 
 
 def load_oracle(path: Path) -> Oracle:
-    """Reads a file of the oracle's form.
+    """Reads a file of recorded timings.
 
     Raises:
         OracleError: it cannot be read, is cut off, or a field is missing or
@@ -85,8 +85,8 @@ def load_oracle(path: Path) -> Oracle:
         ) from error
     if not isinstance(tasks, list) or not tasks:
         raise OracleError(f"oracle {path}: 'tasks' is not a list with at least one task")
-    made = tuple(_task(path, number, task) for number, task in enumerate(tasks))
-    return Oracle(device, made, versions)
+    read = tuple(_task(path, number, task) for number, task in enumerate(tasks))
+    return Oracle(device, read, versions)
 
 
 def _document(path: Path) -> Any:
@@ -107,7 +107,7 @@ def _task(path: Path, number: int, task: Any) -> Task:
     where = f"oracle {path}, task {number}"
     try:
         rows = tuple(_row(where, index, row) for index, row in enumerate(task["rows"]))
-        made = Task(str(task["kernel"]), dict(task["shape"]), str(task["dtype"]), rows)
+        result = Task(str(task["kernel"]), dict(task["shape"]), str(task["dtype"]), rows)
     except OracleError:
         raise
     except KeyError as error:
@@ -115,8 +115,8 @@ def _task(path: Path, number: int, task: Any) -> Task:
     except (AttributeError, TypeError, ValueError) as error:
         raise OracleError(f"{where}: not of the oracle's form: {error}") from error
     if all(row.ms is None for row in rows):
-        raise OracleError(f"{where} ({made.name}): no config was timed")
-    return made
+        raise OracleError(f"{where} ({result.name}): no config was timed")
+    return result
 
 
 def _row(where: str, index: int, row: Any) -> Row:

@@ -1,4 +1,4 @@
-"""`Problem`: a kernel with bound arguments and a grid; what a config completes."""
+"""`Problem`: a kernel with bound arguments and a grid; with a config it is a launch."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from asmtune.base.did_you_mean import did_you_mean
-from asmtune.base.errors import FOREIGN, ProblemError
+from asmtune.base.errors import USER_CODE_ERRORS, ProblemError
+from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
-"""The most programs along each axis of a grid, on every NVIDIA GPU."""
+"""The largest number of programs along each axis of a grid, on every NVIDIA GPU."""
 
 Grid = tuple[int, ...] | Callable[[Mapping[str, Any]], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One launch, but for its config.
+    """A launch without its config.
 
     Attributes:
         kernel: a `@triton.jit` function, or one wrapped by `@triton.heuristics`.
@@ -30,11 +30,11 @@ class Problem:
             (meta tensors where there is no GPU), numbers, fixed constexprs.
         grid: programs along up to three axes, or a function of the arguments
             and the config's values by name.
-        shape: the sizes that the problem is known by (`{"M": 4096}`);
+        shape: the sizes that identify the problem (`{"M": 4096}`);
             constraints of the space may name them.
         name: the kernel's name in reports and in the store.
-        options: names among the arguments, or among the config's own, that are no
-            parameters but options of Triton's compiler (`launch_pdl`).
+        options: names of arguments, or of the config's values, that are not parameters but
+            options of Triton's compiler (`launch_pdl`).
     """
 
     kernel: Any
@@ -50,18 +50,18 @@ class Problem:
 
     @property
     def dtypes(self) -> dict[str, str]:
-        """Canonical dtype of every tensor argument, by parameter name."""
-        found = {name: dtype_of(value) for name, value in self.arguments.items()}
-        return {name: dtype for name, dtype in found.items() if dtype is not None}
+        """The canonical dtype of every tensor argument, by parameter name."""
+        dtypes = {name: dtype_of(value) for name, value in self.arguments.items()}
+        return {name: dtype for name, dtype in dtypes.items() if dtype is not None}
 
     @property
     def tensor_bytes(self) -> dict[str, int]:
-        """Memory behind every tensor and tensor descriptor, by parameter name."""
-        found = {name: _memory_bytes(value) for name, value in self.arguments.items()}
-        return {name: size for name, size in found.items() if size is not None}
+        """The bytes of memory behind every tensor and tensor descriptor, by parameter name."""
+        sizes = {name: _memory_bytes(value) for name, value in self.arguments.items()}
+        return {name: size for name, size in sizes.items() if size is not None}
 
     def bind(self, config: Config) -> dict[str, Any]:
-        """All keywords of a launch with `config`, heuristics evaluated.
+        """Returns all keywords of a launch with `config`, with heuristics evaluated.
 
         Raises:
             ProblemError: a tuned name is bound already, a parameter is missing or
@@ -77,23 +77,23 @@ class Problem:
         for name, rule in heuristic_rules(self.kernel):
             try:
                 values[name] = rule(dict(values))
-            except FOREIGN as error:
+            except USER_CODE_ERRORS as error:
                 raise self._failed(f"@triton.heuristics {name!r}", config, error) from error
         self._check_names(values, config)
         return values
 
     def programs(self, config: Config) -> tuple[int, int, int]:
-        """The grid of a launch with `config`, filled up to three axes.
+        """Returns the grid of a launch with `config`, padded to three axes.
 
         Raises:
             ProblemError: it is not one to three whole numbers above 0 and within
-                `GRID_LIMITS`, or its function asks for what there is not.
+                `GRID_LIMITS`, or its function asks for an unknown name.
         """
         grid = self.grid_at(config, self.bind(config))
         return self.grid_sizes(grid, config)
 
     def grid_at(self, config: Config, values: Mapping[str, Any]) -> Any:
-        """What the grid gives for `values` by name and the kernel's defaults, as it stands.
+        """Evaluates the grid for `values` and the kernel's defaults, unchecked.
 
         Raises:
             ProblemError: its function asks for a name that is not among them, or raised.
@@ -104,9 +104,9 @@ class Problem:
         known = {**{p.name: p.default for p in params if p.has_default}, **values}
         try:
             return self.grid(known)
-        except FOREIGN as error:
+        except USER_CODE_ERRORS as error:
             missing = error.args[0] if isinstance(error, KeyError) and error.args else None
-            if not isinstance(missing, str) or missing in known:  # or of a mapping of its own
+            if not isinstance(missing, str) or missing in known:  # or a KeyError of another mapping
                 raise self._failed("the grid's function", config, error) from error
             raise ProblemError(
                 f"kernel {self.name}: the grid's function asks for {missing!r} at {config}: "
@@ -118,14 +118,15 @@ class Problem:
         return ProblemError(f"kernel {self.name}: {what} failed at {config}: {cause}")
 
     def grid_sizes(self, grid: Any, config: Config) -> tuple[int, int, int]:
-        """A grid filled up to three axes.
+        """Checks a grid and pads it to three axes.
 
         Raises:
             ProblemError: it is not one to three whole numbers above 0, each within its limit.
         """
         sizes = tuple(grid) if isinstance(grid, tuple | list) else (grid,)
         counts = [_count(size) for size in sizes]
-        where = f"kernel {self.name}: grid {' '.join(repr(grid).split())[:80]} at {config}: "
+        text = shortened(" ".join(repr(grid).split()), 80)
+        where = f"kernel {self.name}: grid {text} at {config}: "
         if not 1 <= len(counts) <= 3 or not all(n is not None and n > 0 for n in counts):
             hint = "; a division of sizes needs // or triton.cdiv" if _fractions(sizes) else ""
             if 0 in counts:
@@ -157,7 +158,7 @@ class Problem:
 def unknown_parameter(
     kernel: str, name: str, arg_names: Iterable[str], options: Iterable[str] = ()
 ) -> ProblemError:
-    """The error of a name that is no parameter of a kernel, nor an option of a launch."""
+    """Builds the error of a name that is neither a parameter nor an option of a launch."""
     known = list(arg_names)
     return ProblemError(
         f"kernel {kernel} has no parameter {name!r}: "
@@ -166,7 +167,7 @@ def unknown_parameter(
 
 
 def _memory_bytes(value: Any) -> int | None:
-    """Of a tensor, or of the part of one that a descriptor names; None for a number."""
+    """Counts the bytes of a tensor, or of the part that a descriptor names; None for a number."""
     tensor: Any = value if hasattr(value, "numel") else getattr(value, "base", None)
     if not hasattr(tensor, "numel") or not hasattr(tensor, "element_size"):
         return None
@@ -176,7 +177,7 @@ def _memory_bytes(value: Any) -> int | None:
 
 
 def _count(size: Any) -> int | None:
-    """A size of a grid; None for what is no whole number, as Triton's launcher takes them."""
+    """Reads a size of a grid as Triton's launcher does; None if it is not a whole number."""
     try:
         return None if isinstance(size, bool) else operator.index(size)
     except TypeError:
@@ -188,10 +189,10 @@ def _fractions(sizes: Iterable[Any]) -> bool:
 
 
 def jit_function(kernel: Any) -> Any:
-    """The `JITFunction` under a kernel's decorators.
+    """Returns the `JITFunction` under a kernel's decorators.
 
     Raises:
-        ProblemError: it is no Triton kernel.
+        ProblemError: it is not a Triton kernel.
     """
     function = kernel
     while not hasattr(function, "params") and hasattr(function, "fn"):
@@ -205,7 +206,7 @@ def jit_function(kernel: Any) -> Any:
 
 
 def heuristic_rules(kernel: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Names and functions of the `@triton.heuristics` around a kernel, outermost first."""
+    """Yields names and functions of the `@triton.heuristics` of a kernel, outermost first."""
     layer = kernel
     while not hasattr(layer, "params") and hasattr(layer, "fn"):
         rules = getattr(layer, "values", None)

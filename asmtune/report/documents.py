@@ -8,9 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from asmtune.base.json_codec import to_json
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.rows import verdict_row
-from asmtune.core.records.values import to_json
 from asmtune.core.records.verdicts import Verdict
 
 FORMAT: Final = "asmtune-prune-report"

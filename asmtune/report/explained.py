@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from asmtune.base.json_codec import to_json
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.pruned import PruneReport
-from asmtune.core.records.values import to_json
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.advice import Suggestion, nearest, suggestions

@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from asmtune.core.records.values import to_json
+from asmtune.base.json_codec import to_json
 from asmtune.report.cells import number, one_line, plain_table, words
 from asmtune.report.documents import document_text
 from asmtune.studies.regression.findings import VERDICTS, Check, CheckFinding

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
 from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.keys.parts import KeyPart
 from asmtune.core.problem import Problem, jit_function, unknown_parameter

@@ -13,8 +13,7 @@ from typing import Any
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.ir_overrides import pinned_space
-from asmtune.core.keys.parts import key_parts
-from asmtune.core.keys.reading import values
+from asmtune.core.keys.parts import key_parts, values
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
 from asmtune.core.space.space import Space

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from asmtune.base.errors import InputError
+from asmtune.base.text import shortened
 from asmtune.core.dtypes import dtype_of
 
 
@@ -67,8 +68,7 @@ def shown(value: Any) -> str:
     if hasattr(value, "data_ptr"):
         shape, place = tuple(getattr(value, "shape", ())), getattr(value, "device", "no device")
         return f"a tensor of {dtype_of(value)} {shape} on {place}"
-    text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(ascii(value))
 
 
 def _current_device() -> int | None:

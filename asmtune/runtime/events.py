@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from asmtune.base.stacklevel import frames_inside
+from asmtune.base.stacklevel import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.runtime.misses.answers import Choice, Miss
@@ -145,7 +145,7 @@ class Notices:
             self._told.add((moment, spoken))
         if first:
             message = f"{spoken}: not tuned; {_ADVICE[moment]}; goes on with {config}"
-            warnings.warn(message, UntunedWarning, stacklevel=frames_inside(*THROUGH))
+            warnings.warn(message, UntunedWarning, stacklevel=user_stacklevel(*THROUGH))
 
 
 def spoken_key(key: TuneKey) -> str:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, Final
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import checked_choices
 from asmtune.runtime.options import DecoratorOptions

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from asmtune.base import json_checks
 from asmtune.base.fingerprint import canonical, digest
+from asmtune.base.json_codec import JsonCodec, to_json
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.core.records.values import to_json
 
 PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
@@ -55,20 +55,16 @@ def head_to_json(head: Head) -> dict[str, Any]:
 
 
 def head_from_json(value: Mapping[str, Any], where: str) -> Head:
-    """The head that JSON values stand for.
+    """Reads a head from JSON values.
 
     Raises:
         InputError: as `record_from_json`.
     """
-    return Head(
-        key_from_json(value["key"], f"{where}.key"),
-        _config(value["winner"], f"{where}.winner"),
-        _provenance(value["provenance"], f"{where}.provenance"),
-    )
+    return _CODEC.read(Head, value, where)
 
 
 def head_seal(head: Head, *more: Any) -> str:
-    """Digest of a head and of other JSON json_checks, to tell later that they are those written."""
+    """Digest of a head and of other JSON values, to tell later that they are those written."""
     return digest(canonical([head_to_json(head), *more]))
 
 
@@ -141,7 +137,7 @@ def measurement_to_json(measurement: Measurement, samples: str = "exact") -> dic
 
 
 def record_from_json(value: Any, where: str) -> TuneRecord:
-    """The record that JSON values stand for.
+    """Reads a record from JSON values.
 
     Args:
         value: what a JSON parser gave.
@@ -150,81 +146,41 @@ def record_from_json(value: Any, where: str) -> TuneRecord:
     Raises:
         InputError: a field is missing, unknown or malformed; names it.
     """
-    fields = json_checks.fields_of(
-        value, where, ("key", "winner", "provenance", "measurements", "failures")
-    )
-    return TuneRecord(
-        key=key_from_json(fields["key"], f"{where}.key"),
-        winner=_config(fields["winner"], f"{where}.winner"),
-        measurements=tuple(
-            json_checks.each_of(
-                fields["measurements"], f"{where}.measurements", measurement_from_json
-            )
-        ),
-        provenance=_provenance(fields["provenance"], f"{where}.provenance"),
-        failures=tuple(
-            json_checks.each_of(fields["failures"], f"{where}.failures", failure_from_json)
-        ),
-    )
+    return _CODEC.read(TuneRecord, value, where)
 
 
 def key_from_json(value: Any, where: str) -> TuneKey:
-    """The key that JSON values stand for.
+    """Reads a key from JSON values.
 
     Raises:
         InputError: as `record_from_json`.
     """
-    fields = json_checks.fields_of(value, where, ("kernel", "shape", "dtypes", "device"))
-    shape = json_checks.names_of(fields["shape"], f"{where}.shape")
-    dtypes = json_checks.names_of(fields["dtypes"], f"{where}.dtypes")
-    return TuneKey(
-        kernel=json_checks.text_of(fields["kernel"], f"{where}.kernel"),
-        shape={
-            name: json_checks.scalar_of(item, f"{where}.shape.{name}")
-            for name, item in shape.items()
-        },
-        dtypes={
-            name: json_checks.text_of(item, f"{where}.dtypes.{name}")
-            for name, item in dtypes.items()
-        },
-        device=json_checks.text_of(fields["device"], f"{where}.device"),
-    )
-
-
-def _provenance(value: Any, where: str) -> Provenance:
-    fields = json_checks.fields_of(value, where, PROVENANCE_FIELDS)
-    return Provenance(
-        **{name: json_checks.text_of(fields[name], f"{where}.{name}") for name in fields}
-    )
+    return _CODEC.read(TuneKey, value, where)
 
 
 def measurement_from_json(value: Any, where: str) -> Measurement:
-    """The measurement that JSON values stand for.
+    """Reads a measurement from JSON values.
 
     Raises:
         InputError: as `record_from_json`.
     """
-    fields = json_checks.fields_of(value, where, ("config", *_TIMES), ("samples_us",))
-    median, p20, p80 = (json_checks.time_of(fields[name], f"{where}.{name}") for name in _TIMES)
-    if median == 0:
-        raise json_checks.expected("a time above 0", f"{where}.median_us", median)
-    samples = json_checks.each_of(
-        fields.get("samples_us", []), f"{where}.samples_us", json_checks.time_of
-    )
-    return Measurement(_config(fields["config"], f"{where}.config"), median, p20, p80, (*samples,))
+    if isinstance(value, Mapping):
+        value = {"samples_us": [], **value}
+    measurement: Measurement = _CODEC.read_fields(Measurement, value, where)
+    if measurement.median_us == 0:
+        raise json_checks.expected("a time above 0", f"{where}.median_us", measurement.median_us)
+    return measurement
 
 
 def failure_from_json(value: Any, where: str) -> tuple[Config, Failure]:
-    """The failed config that JSON values stand for.
+    """Reads a failed config from JSON values.
 
     Raises:
         InputError: as `record_from_json`.
     """
     fields = json_checks.fields_of(value, where, ("config", "stage", "kind", "detail"))
-    texts = (
-        json_checks.text_of(fields[name], f"{where}.{name}") for name in ("stage", "kind", "detail")
-    )
-    return _config(fields["config"], f"{where}.config"), Failure(*texts)
+    texts = {name: text for name, text in fields.items() if name != "config"}
+    return _config(fields["config"], f"{where}.config"), _CODEC.read(Failure, texts, where)
 
 
 def _config(value: Any, where: str) -> Config:
@@ -244,3 +200,15 @@ def _config(value: Any, where: str) -> Config:
     return Config.from_dict(
         {name: json_checks.scalar_of(item, f"{where}.{name}") for name, item in named.items()}
     )
+
+
+_CODEC: Final = JsonCodec(
+    decoders={
+        Any: json_checks.scalar_of,
+        str: json_checks.text_of,
+        float: json_checks.time_of,
+        Config: _config,
+        Measurement: measurement_from_json,
+        tuple[Config, Failure]: failure_from_json,
+    }
+)

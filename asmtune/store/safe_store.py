@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
-from asmtune.base.stacklevel import frames_inside
+from asmtune.base.stacklevel import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
@@ -173,7 +173,7 @@ class SafeStore:
     def _tell(self, message: str) -> None:
         if message not in self._told:
             self._told.add(message)
-            warnings.warn(message, StoreWarning, stacklevel=frames_inside())
+            warnings.warn(message, StoreWarning, stacklevel=user_stacklevel())
 
 
 def open_user_store(settings: Settings) -> SafeStore:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.tuning.search.base import BatchSizes, Limits
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
-from asmtune.core.space.space import Space, own_config
+from asmtune.core.space.space import Space
 from asmtune.runtime.misses.nearest import distance
 
 _sizes = st.integers(1, 1 << 40) | st.floats(1e-6, 1e12)
@@ -72,12 +72,12 @@ def test_own_config_is_the_one_with_its_values(index: int, cap: int | None) -> N
     """Each config of a space is found by its values, and with a cap that the space lacks."""
     space = Space({"BLOCK": [16, 32, 64], "num_warps": [2, 4], "num_stages": [1, 2]})
     config = list(space)[index].with_cap(cap)
-    assert own_config(Config.from_dict(config.to_dict()), space, {}) == config
+    assert space.matching(Config.from_dict(config.to_dict())) == config
 
 
 def test_own_config_of_another_space_is_none() -> None:
     """A config that the space has not, or that the sizes forbid, is none of its own."""
     space = Space({"BLOCK": [16, 32]}).where("fits", lambda BLOCK, n: n >= BLOCK)
-    assert own_config(Config({"BLOCK": 64}), space, {"n": 64}) is None
-    assert own_config(Config({"BLOCK": 32}), space, {"n": 64}) == Config({"BLOCK": 32})
-    assert own_config(Config({"BLOCK": 32}), space, {"n": 16}) is None
+    assert space.matching(Config({"BLOCK": 64}), n=64) is None
+    assert space.matching(Config({"BLOCK": 32}), n=64) == Config({"BLOCK": 32})
+    assert space.matching(Config({"BLOCK": 32}), n=16) is None

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from asmtune.core.config import Config
-from asmtune.core.hardware.rates import MMA_SYNC_SHARE
+from asmtune.core.hardware.model import MMA_SYNC_SHARE
 from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.core.problem import Problem
 from asmtune.kernels import tiled_matmul as matmul

@@ -15,7 +15,7 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from asmtune.core.kernel_files import kernel_names
+from asmtune.core.kernel_module import kernel_names
 from asmtune.runtime.decorator import asm_autotune
 from tests.kernels.tolerances import excess
 

@@ -13,8 +13,7 @@ from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.hardware.model import Target
-from asmtune.core.kernel_files import kernel_names
-from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.kernel_module import kernel_names, load_kernel_module
 from asmtune.core.records.artifacts import Artifact
 from benchmarks.kernels.entry import entry_of
 from tests.interpreter import Interpreter

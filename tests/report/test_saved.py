@@ -52,13 +52,16 @@ def changed(**values: Any) -> str:
         (changed(version="1"), "version '1'"),
         (changed(format="asmtune-verdict"), "no report"),
         (changed(reports=[]), "holds no report"),
-        (changed(reports=[{}]), "no field 'kernel'"),
+        (changed(reports=[{}]), r"reports\[0\]: field 'kernel' is missing"),
         (changed(reports=[3]), "write the report again"),
         (report_json([report()])[:-40], "not whole JSON"),
         ("", "not whole JSON"),
         (changed().replace('"dropped_at": "rules"', '"dropped_at": "stairs"'), "'stairs'"),
         (changed().replace('"score": 2.5', '"score": "high"'), "high"),
-        (changed().replace('"scorer": "weights"', '"scorer": null'), "a text is expected"),
+        (
+            changed().replace('"scorer": "weights"', '"scorer": null'),
+            r"reports\[0\]\.scorer: expected text, got None",
+        ),
     ],
 )
 def test_what_cannot_be_read(text: str, says: str, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""What a device can do: limits and rates, each with the source of its figure.
+"""Targets: a device's limits and rates, each with the source of its figure.
+
+`shipped` reads and checks descriptors, `model` defines `Target`.
 
 A descriptor is a JSON file. The shipped ones lie in `asmtune/core/hardware/devices/`; a user's own
 file has the same fields. A field holds `{"value": ..., "source": ..., "kind": ...}` or

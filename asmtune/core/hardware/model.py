@@ -1,21 +1,47 @@
-"""`Target`: one device's limits and rates."""
+"""`Target`: a device's limits and rates, and the rates that no descriptor states."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from asmtune.base.errors import TargetError
-from asmtune.core.hardware.words import did_you_mean, short
+from asmtune.base.text import shortened
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Suggests the nearest known name, without regard to case; "" where none is near."""
+    from difflib import get_close_matches
+
+    by_plain = {plain(candidate): candidate for candidate in known}
+    near = get_close_matches(plain(name), by_plain, n=1)
+    return f"; did you mean {by_plain[near[0]]!r}?" if near else ""
+
+
+def plain(name: str) -> str:
+    """Normalises case and runs of spaces of a name."""
+    return " ".join(name.casefold().split())
+
+
+def short(value: object) -> str:
+    """Formats a value as Python source, cut to 80 characters."""
+    return shortened(repr(value), 80)
+
+
+def label(name: str) -> str:
+    """Escapes a field's name for a one-line message: a key of a user's file may hold newlines."""
+    return name if name.isprintable() else short(name)
+
 
 ARCH = {"cuda": r"sm_(\d{2,3})[af]?", "hip": r"gfx[0-9a-f]{3,5}"}
-"""Form of an architecture's name, by backend."""
+"""Patterns of architecture names, by backend."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a descriptor and where it comes from.
+    """A number of a descriptor with its source.
 
     Attributes:
         value: The number, in the unit its field name states.
@@ -31,11 +57,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One device: limits for feasibility and occupancy, rates for rooflines.
+    """A device: limits for feasibility and occupancy, rates for rooflines.
 
     Rates are the vendor's dense peaks at boost clock, with FP32 accumulation where the
-    device distinguishes: that is what Triton asks for. `measured_*` are rates that a
-    real device reached, for whoever wants an attainable ceiling.
+    device distinguishes, as Triton uses. `measured_*` are rates that a real device reached:
+    an attainable ceiling.
 
     `warp_allocation_granularity` is the number of partitions an SM's registers are split
     into. Where the vendor states tensor rates at another clock than `clock_hz`, the
@@ -136,3 +162,40 @@ class Target:
     def source(self, name: str) -> str:
         """Return the source of a figure; names as for `figure`."""
         return self.figure(name).source
+
+
+L2_BYTES_PER_CYCLE: Final = 64.0
+"""The most bytes between one SM and L2 in a cycle (L1's line fill on sm_80 and newer)."""
+
+MMA_SYNC_SHARE: Final = {9: 0.65, 10: 0.5}
+"""Share of the tensor rate that mma.sync reaches, by major capability; 1 elsewhere.
+
+On H100 it is 62-65% (Luo et al.). On sm_100 only tcgen05 reaches the rate; 0.5 is assumed.
+"""
+
+_DTYPES: Final = {
+    "f16": "fp16",
+    "bf16": "bf16",
+    "tf32": "tf32",
+    "s8": "int8",
+    "u8": "int8",
+    "e4m3": "fp8",
+    "e5m2": "fp8",
+    "f64": "fp64",
+    "e2m1": "fp4",
+}
+
+
+def tensor_rate(target: Target, kind: str, operand: str) -> float:
+    """Returns the FLOPs per cycle of one SM's tensor cores.
+
+    Args:
+        target: the device.
+        kind: the instruction's family, as `asm.TensorOp.kind`.
+        operand: element type of A; a type without a rate counts as fp16.
+    """
+    rates = target.tensor_flops_per_s
+    rate = rates.get(_DTYPES.get(operand, "fp16"), rates["fp16"])
+    if kind in ("mma.sync", "wmma"):
+        rate *= MMA_SYNC_SHARE.get(target.capability // 10, 1.0)
+    return rate / target.sms / target.clock_hz

@@ -1,13 +1,177 @@
-"""The targets that ship, and a user's own by path."""
+"""Targets read from JSON descriptors and checked: those that ship, and a user's own."""
 
 from __future__ import annotations
 
+import json
+import math
+import re
+from dataclasses import MISSING, fields
 from functools import cache
+from typing import Any
 
 from asmtune.base.errors import TargetError
-from asmtune.core.hardware.descriptor import parse_target
-from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.words import did_you_mean, plain, short
+from asmtune.core.hardware.model import ARCH, Figure, Target, did_you_mean, label, plain, short
+
+KINDS = ("specified", "measured", "derived", "user")
+"""Kinds of source of a figure."""
+
+_MAY_BE_ZERO = frozenset({"shared_reserved_bytes_per_block"})
+
+
+def parse_target(text: str, where: str) -> Target:
+    """Read a descriptor from JSON text and check it.
+
+    Args:
+        text: The JSON.
+        where: Name of it in error messages, usually its path.
+
+    Raises:
+        TargetError: The text is not JSON, a field is missing, unknown or of the wrong
+            type, or limits contradict each other.
+    """
+    data = _parse_json(text, where)
+    known = {f.name: f for f in fields(Target) if f.name != "figures"}
+    for name in data:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise TargetError(f"{where}: unknown field {short(name)}{hint}")
+    reader = _Reader(where)
+    values: dict[str, Any] = {}
+    for name, f in known.items():
+        if name in data:
+            values[name] = reader.read(name, str(f.type).removesuffix(" | None"), data[name])
+        elif f.default is MISSING and f.default_factory is MISSING:
+            raise TargetError(f"{where}: field {name!r} is missing; every target states it")
+    target = Target(**values, figures=reader.figures)
+    _check_limits(target, where)
+    return target
+
+
+class _Reader:
+    """Turns JSON values into field values and keeps each number's source.
+
+    Attributes:
+        figures: The figures read so far, by field name.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.figures: dict[str, Figure] = {}
+
+    def read(self, name: str, kind: str, raw: object) -> object:
+        """Read one field; `kind` is its annotation in `Target`, without "| None"."""
+        if kind == "str":
+            return self._text(name, raw)
+        if kind == "tuple[str, ...]":
+            if not isinstance(raw, list):
+                raise self._error(name, "a list of texts", raw)
+            return tuple(self._text(f"{name}[{i}]", item) for i, item in enumerate(raw))
+        if kind == "Mapping[str, float]":
+            if not isinstance(raw, dict) or not raw:
+                raise self._error(name, "an object with a rate for each type", raw)
+            return {key: self._number(f"{name}.{key}", raw[key], whole=False) for key in raw}
+        return self._number(name, raw, whole=kind == "int")
+
+    def _number(self, name: str, raw: object, *, whole: bool) -> float:
+        value, source, kind = self._unpack(name, raw)
+        zero_allowed = name in _MAY_BE_ZERO
+        wanted = "a whole number" if whole else "a number"
+        wanted += " of at least 0" if zero_allowed else " above 0"
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+            raise self._error(name, wanted, value)
+        if not _is_finite(value) or value < 0 or (value == 0 and not zero_allowed):
+            raise self._error(name, wanted, value)
+        number = value if whole else float(value)
+        self.figures[name] = Figure(number, source, kind)
+        return number
+
+    def _unpack(self, name: str, raw: object) -> tuple[object, str, str]:
+        if not isinstance(raw, dict):
+            return raw, "user", "user"
+        for key in raw:
+            if key not in ("value", "source", "kind"):
+                raise TargetError(
+                    f"{self._where}: {label(name)} has an unknown key {short(key)};"
+                    " a figure has value, source and kind"
+                )
+        if "value" not in raw:
+            raise TargetError(f"{self._where}: {label(name)} has no 'value'")
+        source = self._text(f"{name}.source", raw.get("source", "user"))
+        kind = raw.get("kind", "specified" if "source" in raw else "user")
+        if kind not in KINDS:
+            raise self._error(f"{name}.kind", f"one of {', '.join(KINDS)}", kind)
+        return raw["value"], source, kind
+
+    def _text(self, name: str, raw: object) -> str:
+        if not isinstance(raw, str) or not raw.strip():
+            raise self._error(name, "a text that is not empty", raw)
+        return raw
+
+    def _error(self, name: str, wanted: str, value: object) -> TargetError:
+        return TargetError(f"{self._where}: {label(name)} must be {wanted}, not {short(value)}")
+
+
+def _check_limits(target: Target, where: str) -> None:
+    """Refuse limits that contradict each other."""
+    arch = ARCH.get(target.backend)
+    if arch is None:
+        known = ", ".join(ARCH)
+        raise TargetError(f"{where}: backend {short(target.backend)} is unknown; known: {known}")
+    if not re.fullmatch(arch, target.arch):
+        example = "sm_90" if target.backend == "cuda" else "gfx942"
+        raise TargetError(
+            f"{where}: arch {short(target.arch)} is not of backend {target.backend};"
+            f" write it as {example!r}"
+        )
+    t = target
+    for small, small_value, large, large_value in (
+        (
+            "shared_bytes_per_block + shared_reserved_bytes_per_block",
+            t.shared_bytes_per_block + t.shared_reserved_bytes_per_block,
+            "shared_bytes_per_sm",
+            t.shared_bytes_per_sm,
+        ),
+        (
+            "max_threads_per_block",
+            t.max_threads_per_block,
+            "max_warps_per_sm * warp_size",
+            t.max_warps_per_sm * t.warp_size,
+        ),
+        (
+            "max_registers_per_thread * warp_size",
+            t.max_registers_per_thread * t.warp_size,
+            "registers_per_sm / warp_allocation_granularity",
+            t.registers_per_sm // t.warp_allocation_granularity,
+        ),
+        ("max_blocks_per_sm", t.max_blocks_per_sm, "max_warps_per_sm", t.max_warps_per_sm),
+        ("l2_bytes", t.l2_bytes, "dram_bytes", t.dram_bytes),
+        ("dram_bytes_per_s", t.dram_bytes_per_s, "l2_bytes_per_s", t.l2_bytes_per_s),
+    ):
+        if small_value > large_value:
+            raise TargetError(
+                f"{where}: {small} = {small_value} exceeds {large} = {large_value}; correct one"
+            )
+
+
+def _parse_json(text: str, where: str) -> dict[str, object]:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TargetError(
+            f"{where}: not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from error
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits; deep nesting
+        raise TargetError(f"{where}: not usable JSON: {short(str(error))}") from error
+    if not isinstance(data, dict):
+        raise TargetError(f"{where}: must hold a JSON object with the fields of a target")
+    return data
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond the range of a float
+        return False
 
 
 def load_target(name_or_path: str) -> Target:
@@ -29,7 +193,7 @@ def load_target(name_or_path: str) -> Target:
 
 
 def target_names() -> tuple[str, ...]:
-    """Names of the shipped targets, sorted."""
+    """Return the names of the shipped targets, sorted."""
     return tuple(sorted(target.name for target in _shipped()))
 
 
@@ -47,7 +211,7 @@ def match_device(device_name: str) -> Target | None:
 
 
 def _read(path: str) -> str:
-    # Here and below: these imports cost more than this module's 5 ms, and only loading needs them.
+    # Here and below: these imports cost over 5 ms, and only loading a target needs them.
     from pathlib import Path
 
     where = path if path.isprintable() else repr(path)
@@ -65,12 +229,12 @@ def _read(path: str) -> str:
 def _shipped() -> tuple[Target, ...]:
     from importlib.resources import files
 
-    found = sorted(files("asmtune.core.hardware.devices").iterdir(), key=lambda entry: entry.name)
+    entries = sorted(files("asmtune.core.hardware.devices").iterdir(), key=lambda entry: entry.name)
     return tuple(
         parse_target(
             entry.read_text(encoding="utf-8"), f"asmtune/core/hardware/devices/{entry.name}"
         )
-        for entry in found
+        for entry in entries
         if entry.name.endswith(".json")
     )
 

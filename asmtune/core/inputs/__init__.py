@@ -1,1 +1,1 @@
-"""What users type: sizes, shapes, assignments and plain functions, checked and read."""
+"""Readers of users' text: assignments and shapes, size expressions, plain Triton functions."""

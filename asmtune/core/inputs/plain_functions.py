@@ -1,4 +1,4 @@
-"""A plain Triton function from the command line: its arguments and its grid."""
+"""Problems of plain Triton functions, from arguments and a grid on the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import OPTION_AXES
 from asmtune.core.dtypes import TORCH_NAMES, canonical_dtype, dtype_of, torch_dtype
 from asmtune.core.failures import required
-from asmtune.core.inputs.assignments import parse_value, unique
+from asmtune.core.inputs.shapes import parse_value, unique
 from asmtune.core.inputs.size_expressions import Sizes
 from asmtune.core.kernel_module import configs_of, load_function
 from asmtune.core.problem import GRID_LIMITS, Problem, jit_function
@@ -24,7 +24,7 @@ _POINTER: Final = re.compile(r"\*?\s*(?P<dtype>[\w.]+)\s*(\[(?P<sizes>.*)\])?")
 def plain_function(
     reference: str, arguments: Sequence[str], grid: str | None, axes: Mapping[str, list[Any]]
 ) -> tuple[Problem, Space]:
-    """A function's problem, on tensors without memory, and its space.
+    """Builds a function's problem, on tensors without memory, and its space.
 
     Args:
         reference: `file.py:function`.
@@ -33,7 +33,7 @@ def plain_function(
         axes: replace the configs of `@triton.autotune`.
 
     Raises:
-        InputError: anything that does not fit; one line each.
+        InputError: an argument, the grid or the reference is wrong; says which.
     """
     kernel = load_function(reference)
     values = unique("--arg", (_argument(kernel, text) for text in arguments))
@@ -51,7 +51,7 @@ def plain_function(
 
 
 def assumptions_of(problem: Problem) -> tuple[str, ...]:
-    """What a report of a plain function takes for granted, a sentence each."""
+    """Lists the assumptions of a report on a plain function, a sentence each."""
     notes = []
     if not callable(problem.grid):
         notes.append('the grid is taken as one program; give it as --grid "cdiv(n, BLOCK)"')
@@ -66,7 +66,7 @@ def assumptions_of(problem: Problem) -> tuple[str, ...]:
 
 
 def _argument(kernel: Any, text: str) -> tuple[str, Any]:
-    """A value for a parameter: a number, or a dtype, with sizes or without, for a pointer."""
+    """Reads a parameter's value: a number, or for a pointer a dtype with or without sizes."""
     name, equals, value = (part.strip() for part in text.partition("="))
     parameters = {p.name: p for p in jit_function(kernel).params}
     if not equals or not value:
@@ -89,10 +89,10 @@ def _argument(kernel: Any, text: str) -> tuple[str, Any]:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer as Triton specialises it; it says nothing of the memory's size.
+    """A pointer as Triton specialises it; the memory's size is unknown.
 
     Attributes:
-        dtype: of PyTorch.
+        dtype: PyTorch's dtype.
         sizes: as the user wrote them, or None.
     """
 
@@ -100,11 +100,11 @@ class Pointer:
     sizes: str | None
 
     def data_ptr(self) -> int:
-        """An address divisible by 16, as those of PyTorch are."""
+        """Returns an address divisible by 16, as PyTorch's are."""
         return 0
 
     def sized(self, name: str, numbers: Mapping[str, Any]) -> Any:
-        """A tensor without memory, where the user has given the sizes; else itself."""
+        """Returns a tensor without memory if the user gave sizes, else itself."""
         if self.sizes is None:
             return self
         import torch
@@ -119,7 +119,7 @@ class Pointer:
 
 
 def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, Any]], Any]:
-    """The grid of a plain function: an expression over the numbers of its launch."""
+    """Builds a grid function from an expression over the numbers of a launch."""
     sizes = Sizes("--grid", text, GRID_LIMITS)
     parameters = jit_function(problem.kernel).params
     others = problem.arguments.keys() - problem.shape.keys()
@@ -130,7 +130,7 @@ def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, A
 
 
 def _constexpr(text: str) -> Any:
-    """A dtype where the text names one, as `ACC=fp32` does; else the text."""
+    """Returns the dtype that a text names, as in `ACC=fp32`, else the text."""
     import triton.language as tl
 
     if text in TORCH_NAMES or text.removeprefix("tl.") in TORCH_NAMES.values():

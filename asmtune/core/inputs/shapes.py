@@ -1,4 +1,4 @@
-"""Shapes for `asmtune tune`: from options, or from a file of one of four forms."""
+"""NAME=VALUE options, and shapes from options or from a file in one of four formats."""
 
 from __future__ import annotations
 
@@ -7,12 +7,71 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
-from asmtune.core.inputs.assignments import parse_assignments, parse_value
+from asmtune.base.text import shortened
 from asmtune.core.kernel_module import KernelModule, Shape
+
+T = TypeVar("T")
+
+
+def parse_assignments(text: str, option: str) -> dict[str, Any]:
+    """Parses "M=4096,causal=true" to a mapping.
+
+    Raises:
+        InputError: a part is not NAME=VALUE; shows it.
+    """
+    return unique(option, (_assignment(part, option) for part in text.split(",")))
+
+
+def unique(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """Converts pairs to a mapping.
+
+    Raises:
+        InputError: a name is given twice.
+    """
+    values: dict[str, T] = {}
+    for name, value in pairs:
+        if name in values:
+            raise InputError(f"{option}: {name} is given twice")
+        values[name] = value
+    return values
+
+
+def _assignment(part: str, option: str) -> tuple[str, Any]:
+    name, equals, value = part.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise InputError(f"{option}: {part!r} is not NAME=VALUE")
+    return name.strip(), parse_value(value.strip())
+
+
+def parse_value(text: str) -> Any:
+    """Parses a number, true, false or none; returns other text as it is."""
+    constants: dict[str, Any] = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def parse_axis(text: str) -> tuple[str, list[Any]]:
+    """Parses "BLOCK=128,256" to a name and its values.
+
+    Raises:
+        InputError: it has another form.
+    """
+    name, equals, values = text.partition("=")
+    parts = [value.strip() for value in values.split(",")]
+    if not equals or not name.strip() or not all(parts):
+        raise InputError(f"--axis: {text!r} is not NAME=VALUE,VALUE,...")
+    return name.strip(), [parse_value(part) for part in parts]
+
 
 _FORMS: Final = (
     "a file of shapes is a JSON list of objects (.json), an object a line (.jsonl), CSV with a "
@@ -20,19 +79,19 @@ _FORMS: Final = (
 )
 
 Placed = tuple[str, dict[str, Any]]
-"""A shape, and where it stands, for messages."""
+"""Where a shape was given, for messages, and the shape."""
 
 
 def shapes_of(module: KernelModule, options: Sequence[str], file: Path | None) -> list[Shape]:
-    """The shapes asked for, each once and in order; the module's own where there are none.
+    """Returns the given shapes, each once and in order; the module's own if none are given.
 
     Args:
-        module: its dimensions are what a shape must have.
+        module: the kernel module; shapes must have its dimensions.
         options: "M=4096,N=4096" each.
         file: see `read_shapes`.
 
     Raises:
-        InputError: one is of no form, or lacks a dimension; says where it stands.
+        InputError: one is malformed or lacks a dimension; says where.
     """
     placed = [("--shape", parse_assignments(text, "--shape")) for text in options]
     if file is not None:
@@ -46,13 +105,14 @@ def shapes_of(module: KernelModule, options: Sequence[str], file: Path | None) -
 
 
 def read_shapes(path: Path) -> list[Placed]:
-    """The shapes of a file, with the line of each.
+    """Reads the shapes of a file, with the line of each.
 
-    JSON where it ends in .json, a JSON object a line in .jsonl, CSV with a header in .csv;
-    otherwise a line "M=4096,N=4096" each, with empty lines and what follows a # left out.
+    The suffix tells the format: a JSON list (.json), a JSON object per line (.jsonl), CSV with
+    a header (.csv), else a line such as "M=4096,N=4096" each; empty lines and comments after #
+    are skipped.
 
     Raises:
-        InputError: it cannot be read or is of no such form; names file and line.
+        InputError: it cannot be read or has another format; names file and line.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -97,7 +157,7 @@ def _json_lines(path: str, text: str) -> Iterator[Placed]:
         try:
             shape = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: {line[:60]!r} is no JSON object") from error
+            raise InputError(f"{where}: {shortened(line)!r} is no JSON object") from error
         yield where, _mapping(where, shape)
 
 
@@ -130,7 +190,7 @@ def _lines(path: str, text: str) -> Iterator[Placed]:
 
 
 def _numbered(path: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Lines that are not empty, with where they stand."""
+    """Yields the lines that are not empty, each after its place."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield f"--shapes {path}, line {number}", line
@@ -141,5 +201,6 @@ def _mapping(where: str, shape: Any) -> dict[str, Any]:
         raise InputError(f'{where}: expected an object such as {{"M": 4096}}')
     for name, value in shape.items():
         if not isinstance(value, int | float | str | bool | None):
-            raise InputError(f"{where}: {name} is {json.dumps(value)[:60]}, expected one value")
+            text = shortened(json.dumps(value))
+            raise InputError(f"{where}: {name} is {text}, expected one value")
     return shape

@@ -1,7 +1,7 @@
-"""Sizes on the command line: whole numbers, or arithmetic on the names of a launch.
+"""Size expressions on the command line: arithmetic on whole numbers and a launch's names.
 
-Python's parser reads them, and only what is listed here is ever evaluated: no
-attribute, no call of another function, no text, no number beyond 64 bits.
+Python's parser reads them, and only the operations listed here are evaluated: no attribute, no
+other function, no text, no number beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
 
-# Longer text could nest deeper than the parser and `_value` may recurse.
+# Longer text could nest too deeply for the parser and for `_value`.
 _LENGTH: Final = 200
 _LARGEST: Final = 1 << 63
 _ALLOWED: Final = "whole numbers, names, + - * // % **"
@@ -51,7 +51,7 @@ _SIGNS: Final[Mapping[type[ast.unaryop], Callable[[int], int]]] = {
     ast.USub: operator.neg,
 }
 
-# What may be called, with the fewest and the most arguments.
+# Functions by name, with their least and largest number of arguments.
 _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., int], int, int]]] = {
     "cdiv": (_cdiv, 2, 2),
     "max": (max, 2, _LENGTH),
@@ -61,16 +61,15 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[..., int], int, int]]] = {
 
 
 class Sizes:
-    """Sizes of a grid or of a tensor, as the user wrote them.
+    """Sizes of a grid or of a tensor as expressions.
 
     Args:
-        option: where they stand, for messages ("--grid").
+        option: the option that holds them, for messages ("--grid").
         text: expressions with commas between them ("cdiv(n, BLOCK), batch").
         limits: the largest value of each; as many expressions are allowed.
 
     Raises:
-        InputError: it is not Python's syntax, or asks for more than arithmetic;
-            says where.
+        InputError: it is not Python's syntax, or not plain arithmetic; says where.
     """
 
     def __init__(self, option: str, text: str, limits: Sequence[int]) -> None:
@@ -100,7 +99,7 @@ class Sizes:
                     self._refuse(node, f"no number is called {node.id!r}; {_known(node.id, names)}")
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[int, ...]:
-        """The sizes under a launch's values by name.
+        """Computes the sizes from a launch's values by name.
 
         Raises:
             InputError: one is not a whole number from 1 to its limit; says under which values.
@@ -123,7 +122,7 @@ class Sizes:
         return size
 
     def _check(self, node: ast.expr) -> None:
-        """Refuses what is not on the lists above, wherever it stands."""
+        """Refuses operations that are not listed above, at any depth."""
         match node:
             case ast.Constant(value=number) if type(number) is int:
                 pass
@@ -167,17 +166,17 @@ def _known(name: str, names: Iterable[str]) -> str:
 
 
 def _names(node: ast.expr) -> Iterator[ast.Name]:
-    """The names of values, not those of functions, in the order of the text."""
-    found = [item for item in ast.walk(node) if isinstance(item, ast.Name)]
+    """Yields the names of values, not of functions, in the order of the text."""
+    names = [item for item in ast.walk(node) if isinstance(item, ast.Name)]
     called = [item.func for item in ast.walk(node) if isinstance(item, ast.Call)]
-    return iter(sorted((n for n in found if n not in called), key=lambda n: n.col_offset))
+    return iter(sorted((n for n in names if n not in called), key=lambda n: n.col_offset))
 
 
 def _value(node: ast.expr, values: Mapping[str, Any]) -> int:
-    """The value of a checked expression.
+    """Evaluates a checked expression.
 
     Raises:
-        ArithmeticError: it has none, or none that 64 bits hold.
+        ArithmeticError: it has no value, or one beyond 64 bits.
     """
     match node:
         case ast.Constant(value=int(number)):

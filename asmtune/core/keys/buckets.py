@@ -1,4 +1,4 @@
-"""Buckets of whole numbers: what a key rounds up, so that near sizes share a config."""
+"""Buckets of whole numbers, which a key rounds up so that near sizes share a config."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any, Final
 from asmtune.base.errors import InputError
 
 Span = tuple[int | None, int | None]
-"""First and last whole number of a bucket; None where it has no end."""
+"""First and last whole number of a bucket; None for an open end."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A rounding of whole numbers, of an argument once it is called with its name.
+    """A rounding of whole numbers; calling it with a name binds it to an argument.
 
     Attributes:
         kind: "pow2", "multiple" or "between".
-        numbers: of the kind: what it gives multiples of, or the edges.
-        argument: the kernel's parameter whose value is rounded; None until it is named.
+        numbers: the kind's numbers: the divisor of `multiple`, or the edges of `between`.
+        argument: the kernel's parameter whose value is rounded; None until it is bound.
     """
 
     kind: str
@@ -32,10 +32,10 @@ class Bucket:
     argument: str | None = None
 
     def __call__(self, argument: str) -> Bucket:
-        """The same bucket, of an argument: `pow2("N")`.
+        """Binds the bucket to an argument: `pow2("N")`.
 
         Raises:
-            InputError: it is no name.
+            InputError: the argument is not a name.
         """
         if not isinstance(argument, str):
             raise InputError(
@@ -53,25 +53,25 @@ class Bucket:
 
     @property
     def function(self) -> Callable[[Any], int]:
-        """From a value to the number that stands for its bucket; pure and monotone.
+        """The function from a value to its bucket's number; pure and monotone.
 
-        It takes what Python takes as an index (`numpy.int64(5)`), but no truth value, and
-        raises TypeError for anything else.
+        It takes any index of Python's (`numpy.int64(5)`) but a bool, and raises TypeError for
+        other values.
         """
         rounding = KINDS[self.kind].rounding
         return partial(rounding, self.numbers) if self.numbers else rounding
 
     def span(self, value: int) -> Span | None:
-        """The numbers that `value` stands for; None where it stands for no bucket."""
+        """Returns the numbers of the bucket that `value` stands for; None if it stands for none."""
         return KINDS[self.kind].span(self.numbers, value)
 
 
 pow2: Final = Bucket("pow2")
-"""The next power of two: 5 to 8 share a key; 0 is alone, and below it -8 to -5 do."""
+"""Rounds up to a power of two: 5 to 8 share a key, 0 is alone, and so do -8 to -5."""
 
 
 def multiple(of: int, argument: str | None = None) -> Bucket:
-    """The next multiple: with 128, 385 to 512 share a key.
+    """Rounds up to a multiple: with 128, 385 to 512 share a key.
 
     Raises:
         InputError: `of` is not a whole number above 0.
@@ -83,9 +83,9 @@ def multiple(of: int, argument: str | None = None) -> Bucket:
 
 
 def between(*edges: int, argument: str | None = None) -> Bucket:
-    """The next edge: with 16 and 256, all up to 16, 17 to 256, and all above share a key.
+    """Rounds up to an edge: with 16 and 256, up to 16, 17 to 256, and above 256 share a key.
 
-    What lies above the last edge counts as one more than it.
+    Numbers above the last edge become the last edge plus one.
 
     Raises:
         InputError: the edges are not whole numbers, each above the one before.
@@ -99,16 +99,16 @@ def between(*edges: int, argument: str | None = None) -> Bucket:
 
 
 def bucket_of(name: str) -> Bucket | None:
-    """The bucket that a key part's name tells, `multiple(128, K)`; None where it tells none."""
-    found = re.fullmatch(r"(\w+)\(((?:-?\d+, )*)(\w+)\)", name)
-    if found is None or found[1] not in KINDS or not found[3].isidentifier():
+    """Parses a key part's name such as `multiple(128, K)`; None if it names no bucket."""
+    match = re.fullmatch(r"(\w+)\(((?:-?\d+, )*)(\w+)\)", name)
+    if match is None or match[1] not in KINDS or not match[3].isidentifier():
         return None
-    numbers = tuple(int(number) for number in found[2].split(", ")[:-1])
+    numbers = tuple(int(number) for number in match[2].split(", ")[:-1])
     try:
-        made = KINDS[found[1]].make(*numbers)
-    except (InputError, TypeError):  # a name out of a file may hold any numbers
+        bucket = KINDS[match[1]].make(*numbers)
+    except (InputError, TypeError):  # a name from a file may hold any numbers
         return None
-    return made(found[3])
+    return bucket(match[3])
 
 
 def _whole(value: Any) -> int:
@@ -172,4 +172,4 @@ KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
         "between": _Kind(between, _between, _between_span),
     }
 )
-"""What each kind of bucket does, by the name that stands in a key."""
+"""The kinds of bucket, by their names in keys."""

@@ -1,27 +1,33 @@
-"""From what `key=` was given to the parts of a key."""
+"""The parts of a key as `key=` gives them, and their values at a launch."""
 
 from __future__ import annotations
 
 import inspect
+import math
+import numbers
+import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
-from asmtune.base.did_you_mean import did_you_mean
-from asmtune.base.errors import InputError
-from asmtune.core.keys.buckets import KINDS, Bucket
+from asmtune.base.errors import USER_CODE_ERRORS, InputError
+from asmtune.base.text import did_you_mean, shortened
+from asmtune.core.dtypes import dtype_name, dtype_of
+from asmtune.core.keys.buckets import KINDS, Bucket, bucket_of
 
 KeySource = Iterable[str | Bucket | Callable[..., Any]] | Mapping[str, Callable[..., Any] | None]
 
 
 @dataclass(frozen=True)
 class KeyPart:
-    """One value of a key.
+    """A named value of a key.
 
     Attributes:
-        name: what the value is stored by: `M`, `pow2(N)`, `cells(M, N)`.
+        name: the value's name in the store: `M`, `pow2(N)`, `cells(M, N)`.
         needs: parameters of the kernel, in the order in which `function` takes them.
-        function: pure, takes the arguments by position; None for the argument itself.
+        function: takes the arguments by position, and is pure; None for the argument itself.
     """
 
     name: str
@@ -32,26 +38,26 @@ class KeyPart:
 def key_parts(
     key: KeySource, arg_names: Sequence[str], kernel: str = "the kernel", *, strict: bool = True
 ) -> tuple[KeyPart, ...]:
-    """The parts of what `key=` was given.
+    """Reads the parts of `key=`.
 
     Args:
         key: names, buckets and functions of arguments; or by name a function, a
             bucket of the argument of that name, or None for the argument itself.
         arg_names: the kernel's parameters.
         kernel: its name, for messages.
-        strict: whether unknown and repeated names are refused; `triton.autotune` ignores them.
+        strict: True refuses unknown and repeated names, which `triton.autotune` ignores.
 
     Raises:
-        InputError: a part names no parameter of the kernel, is no part, or stands twice.
+        InputError: a part names an unknown parameter, is invalid, or is repeated.
     """
     if not isinstance(key, Iterable) or (strict and isinstance(key, str)):
         raise InputError(f"asm_autotune: key={key!r}: expected a list of names of arguments")
     if isinstance(key, Mapping):
-        made = [_named_part(name, item) for name, item in key.items()]
+        listed = [_named_part(name, item) for name, item in key.items()]
     else:
-        made = [_part(item) for item in key]
+        listed = [_part(item) for item in key]
     parts: dict[str, KeyPart] = {}
-    for part in made:
+    for part in listed:
         unknown = [name for name in part.needs if name not in arg_names]
         if unknown and strict:
             raise InputError(_unknown(part, unknown[0], arg_names, kernel))
@@ -63,7 +69,7 @@ def key_parts(
 
 
 def _part(item: Any) -> KeyPart:
-    """A part that stands in a list."""
+    """Reads a part of a list."""
     if isinstance(item, str):
         return KeyPart(item, (item,))
     if isinstance(item, Bucket):
@@ -78,7 +84,7 @@ def _part(item: Any) -> KeyPart:
 
 
 def _named_part(name: Any, item: Any) -> KeyPart:
-    """A part that stands in a mapping."""
+    """Reads a part of a mapping."""
     if not isinstance(name, str) or not name.isidentifier():
         raise InputError(f"asm_autotune: key {name!r}: expected a name of letters and digits")
     if item is None:
@@ -121,7 +127,7 @@ def _function_part(name: str, function: Any) -> KeyPart:
 
 
 def _as_written(parameter: inspect.Parameter) -> str:
-    """`*rest`, `**rest` or `N by keyword alone`."""
+    """Formats a parameter as `*rest`, `**rest` or `N by keyword alone`."""
     if parameter.kind is parameter.VAR_POSITIONAL:
         return f"*{parameter.name}"
     if parameter.kind is parameter.VAR_KEYWORD:
@@ -131,9 +137,9 @@ def _as_written(parameter: inspect.Parameter) -> str:
 
 def _unknown(part: KeyPart, name: str, arg_names: Sequence[str], kernel: str) -> str:
     hint = did_you_mean(name, arg_names)
-    asked = f"key {name!r}" if part.function is None else f"{name!r} of key {part.name}"
+    where = f"key {name!r}" if part.function is None else f"{name!r} of key {part.name}"
     return (
-        f"asm_autotune: {asked} is no parameter of {kernel}: they are {', '.join(arg_names)}{hint}"
+        f"asm_autotune: {where} is no parameter of {kernel}: they are {', '.join(arg_names)}{hint}"
     )
 
 
@@ -144,3 +150,137 @@ def _repeated(part: KeyPart) -> str:
         f"asm_autotune: two functions in key= would be called {part.name}: "
         "name them, key={'cells': lambda M, N: M * N, ...}"
     )
+
+
+Plain = int | float | str | bool | None
+
+_PLAIN: Final = "a finite number, text, True, False, None or a dtype"
+_FUNCTION: Final = re.compile(r"(\w+)\(([^\W\d]\w*(?:, [^\W\d]\w*)*)\)")
+_USUAL: Final = (bool, str)
+_WHOLE: Final = range(-(1 << 63), 1 << 64)
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def values(
+    parts: Sequence[KeyPart],
+    arguments: Mapping[str, Any],
+    kernel: str = "the kernel",
+    *,
+    defaults: Mapping[str, Any] = _NOTHING,
+    strict: bool = True,
+) -> dict[str, Plain]:
+    """Computes the key's values by the names of its parts.
+
+    Args:
+        parts: as `key_parts` returns them.
+        arguments: a launch's arguments by name.
+        kernel: its name, for messages.
+        defaults: the parameters' default values; an argument without value and default is None.
+        strict: True refuses a value that is not plain. Otherwise, as for `triton.autotune`, a
+            tensor counts as its dtype and any other hashable value as its text.
+
+    Raises:
+        InputError: a value is not plain, or a function raised; names kernel, part and value.
+    """
+    known = {**defaults, **arguments}
+    return {part.name: _value(part, known, kernel, strict) for part in parts}
+
+
+def covers(name: str, value: Any) -> str | None:
+    """Describes the values that a stored one stands for: `N 2049..4096` of `pow2(N)` at 4096.
+
+    Returns None if it stands for itself, or the part cannot give it.
+    """
+    bucket = bucket_of(name)
+    if bucket is None:
+        match = _FUNCTION.fullmatch(name)
+        if match is None or match[1] in KINDS:
+            return None
+        return f"{match[2]} with {match[1]} = {value}"
+    span = bucket.span(value) if type(value) is int else None
+    if span is None:
+        return None
+    low, high = span
+    if low is None:
+        return f"{bucket.argument} {high} or less"
+    if high is None:
+        return f"{bucket.argument} {low} or more"
+    return f"{bucket.argument} {low}..{high}" if low < high else f"{bucket.argument} {high}"
+
+
+def _value(part: KeyPart, known: Mapping[str, Any], kernel: str, strict: bool) -> Plain:
+    where = f"kernel {kernel}: key {part.name}"
+    if part.function is None:
+        value: Any = known.get(part.name)
+        usual = value is None or type(value) in _USUAL or (type(value) is int and value in _WHOLE)
+        return value if usual else _plain(value, where, strict)
+    absent = [name for name in part.needs if name not in known]
+    if absent:
+        raise InputError(f"{where} needs argument {absent[0]}, and the launch has none")
+    given = ", ".join(f"{name}={_shown(known[name])}" for name in part.needs)
+    where = f"{where} at {given}"
+    try:
+        value = part.function(*(known[name] for name in part.needs))
+    except (*USER_CODE_ERRORS, RuntimeError) as error:
+        cause = " ".join(str(error).split())
+        raise InputError(
+            f"{where}: {type(error).__name__}: {cause}; "
+            "make it give a plain value for every argument that is launched"
+        ) from error
+    return _plain(value, where, strict)
+
+
+def _plain(value: Any, where: str, strict: bool) -> Plain:
+    """Converts a value to one that a store can hold.
+
+    A number of another library becomes the equal Python number: `numpy.int64(5)` is 5.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if (name := dtype_name(value)) is not None:
+        return name
+    number = _number(value)
+    if number is not None:
+        return number
+    return _refused(value, where) if strict else _loose(value, where)
+
+
+def _number(value: Any) -> int | float | None:
+    """Converts to a finite number that a store can hold; None if the value is not one."""
+    if hasattr(value, "data_ptr") or getattr(value, "shape", None):
+        return None  # a tensor of one element is an index too, and reading it waits for the GPU
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        real = isinstance(value, numbers.Real) and math.isfinite(value)
+        return float(value) if real else None
+    return whole if whole in _WHOLE else None
+
+
+def _refused(value: Any, where: str) -> Plain:
+    advice = "give a function of it that returns one"
+    if hasattr(value, "data_ptr"):
+        advice = "its dtype is part of every key; take a size, such as lambda x: x.shape[0]"
+    raise InputError(f"{where} is {_shown(value)}: expected {_PLAIN}; {advice}")
+
+
+def _loose(value: Any, where: str) -> Plain:
+    dtype = dtype_of(value)
+    if dtype is not None:
+        return dtype
+    try:
+        hash(value)
+    except TypeError as error:
+        raise InputError(f"{where} is {_shown(value)}: {error}; expected {_PLAIN}") from error
+    return str(value)
+
+
+def _shown(value: Any) -> str:
+    """Formats a value in one short line with its type, without reading a tensor's elements."""
+    if hasattr(value, "data_ptr"):
+        return f"a tensor of {dtype_of(value)} {tuple(getattr(value, 'shape', ()))}"
+    short = shortened(ascii(value))
+    known = value is None or type(value) in (int, float, str, bool)
+    return short if known else f"{short} ({type(value).__name__})"

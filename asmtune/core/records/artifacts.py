@@ -1,4 +1,4 @@
-"""What a compile gives, whole or as far as its sketch, or why it gives nothing."""
+"""Results of compiling a config: `Artifact`, `Sketch` or `Failure`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a config could not be compiled or launched; a value, never raised.
+    """Why a config could not be compiled or launched: a value, never raised.
 
     Attributes:
         stage: where it failed: "rules", "lower", a stage of the compiler, "read", "sass" (it
-            cannot be disassembled), "launch", or "check" (its output is not what it should be).
-        kind: what it was, as one word: "kernel" (the source is at fault), "options",
+            cannot be disassembled), "launch", or "check" (its output is wrong).
+        kind: the cause, as one word: "kernel" (the source is at fault), "options",
             "registers", "shared_memory", "memory" (the host's or the GPU's), "timeout",
             "override" (a hand-edited file cannot be used, or does not fit the kernel),
             "crash" (the process that compiled or launched it died), "fault" (it broke the CUDA
-            context), "ptxas", "nvdisasm", "tool" (a program that does not start), "compiler" (any
+            context), "ptxas", "nvdisasm", "tool" (a program does not start), "compiler" (any
             other error),
             "parse" (its output cannot be read), "lost" (the artifact is no longer
             cached), "capture" (a launch that cannot stand in a CUDA graph), at "check"
             "wrong_output", "unwritten" or "stray_write", and at "rules" the name of the rule
             that is broken.
-        detail: the message of whoever refused it, shortened.
+        detail: the message of the program that failed, shortened.
     """
 
     stage: str
@@ -38,16 +38,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a compile gives: the stages' outputs, as text but for the cubin.
+    """The outputs of a compile's stages, as text but for the cubin.
 
     Attributes:
-        digest: of all that the outputs depend on; the artifact's name on disk.
+        digest: hash of everything that the outputs depend on; the artifact's name on disk.
         entry: name of the kernel in the PTX.
-        arch: `sm_90`, as the target has it.
+        arch: the target's architecture, such as `sm_90`.
         outputs: text of "ttir", "ttgir" and "ptx".
         cubin: the ELF file.
-        metadata: Triton's own, as JSON values.
-        seconds: time spent by stage.
+        metadata: Triton's metadata, as JSON values.
+        seconds: compile time by stage.
     """
 
     digest: str
@@ -60,20 +60,20 @@ class Artifact:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory a program, static and dynamic, as launched."""
+        """Shared memory per program, static and dynamic, as launched."""
         return int(self.metadata["shared"])
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """What a compile gives before LLVM: a tenth of its time, and no machine code.
+    """The output of a compile that stops before LLVM: a tenth of the time, no machine code.
 
     Attributes:
-        digest: of the artifact that the whole compile would give.
-        arch: `sm_90`, as the target has it.
-        ttgir: Triton's second IR, loops and layouts in it.
-        metadata: Triton's own as far as it is known, as JSON values: the options,
-            `num_warps` with those of a warp-specialised kernel's partitions, `shared`.
+        digest: digest of the artifact that the whole compile would give.
+        arch: the target's architecture, such as `sm_90`.
+        ttgir: Triton's GPU IR, with loops and layouts.
+        metadata: Triton's metadata known so far, as JSON values: the options, `shared`, and
+            `num_warps`, which includes the partitions of a warp-specialised kernel.
     """
 
     digest: str
@@ -83,5 +83,5 @@ class Sketch:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory a program, as launched."""
+        """Shared memory per program, as launched."""
         return int(self.metadata["shared"])

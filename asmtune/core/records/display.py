@@ -1,4 +1,4 @@
-"""How records show themselves in a notebook: what matters on top, long lists abridged."""
+"""Records as HTML for notebooks: the most important on top, long lists cut."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.html import HtmlTable, document
+from asmtune.base.text import shortened
 from asmtune.core.config import Config, varying
 
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from asmtune.core.records.verdicts import Verdict
 
 ROWS: Final = 20
-"""Of a list, how many rows are shown; what is left out is told below."""
+"""Rows shown of a list; a line below it counts the others."""
 
 _LENGTH: Final = 160
-"""Characters of a message or name that are shown."""
+"""Characters shown of a message or name."""
 
 _FEATURES: Final = {
     "regs_per_thread": "registers",
@@ -31,7 +32,7 @@ _FEATURES: Final = {
 
 
 def report_html(report: PruneReport) -> str:
-    """The funnel's counts and reasons, then the kept configs, best first."""
+    """Shows the funnel's counts and reasons, then the kept configs, best first."""
     title = f"{report.kernel} {_words(report.shape)} on {report.target}"
     lines = [f"{_dtypes(report.dtypes)}; ranked by {report.scorer}", report.summary()]
     lines += [line for line in (_expected(report.selection),) if line]
@@ -40,20 +41,21 @@ def report_html(report: PruneReport) -> str:
 
 
 def record_html(record: TuneRecord) -> str:
-    """The winner with its time, then what was timed, the fastest first, then what failed."""
-    key, made = record.key, record.provenance
+    """Shows the winner with its time, then the timed configs, fastest first, then failures."""
+    key, provenance = record.key, record.provenance
     time = "not timed" if record.median_us is None else f"{_number(record.median_us)} us"
     lines = [
         f"winner: {_cut(str(record.winner))}: {time}",
         f"{len(record.measurements)} configs timed, {len(record.failures)} failed; "
-        f"triton {made.triton}, torch {made.torch}, driver {made.driver}, {made.date}",
+        f"triton {provenance.triton}, torch {provenance.torch}, driver {provenance.driver}, "
+        f"{provenance.date}",
     ]
     title = f"{key.kernel} {_words(key.shape)} {_dtypes(key.dtypes)} on {key.device}"
     return document(title, lines, [_timed(record), _failed(record)])
 
 
 def features_html(features: Features) -> str:
-    """All numbers by name, in the order of `asmtune features`."""
+    """Shows all features by name, in the order of `asmtune features`."""
     rows = [(name, _number(value)) for name, value in features.items()]
     shown = HtmlTable("Features", ("feature", "value"), rows, frozenset({0}))
     line = "units are in the names; `asmtune features` says what each means"
@@ -61,16 +63,16 @@ def features_html(features: Features) -> str:
 
 
 def _funnel(report: PruneReport) -> HtmlTable:
-    """As many configs as fell, by stage and reason, with one reason in full."""
-    such: dict[tuple[str, str], str] = {}
+    """Counts the dropped configs by stage and rule, with one reason in full for each."""
+    examples: dict[tuple[str, str], str] = {}
     for verdict in report.verdicts:
         if verdict.dropped_at is not None:
             reason = verdict.reasons[0] if verdict.reasons else None
             where = (verdict.dropped_at, reason.rule if reason else verdict.dropped_at)
-            such.setdefault(where, _cut(reason.text) if reason else "")
+            examples.setdefault(where, _cut(reason.text) if reason else "")
     rows = [("space", "candidates", str(len(report.verdicts)), "")]
     for (stage, rule), count in report.dropped().items():
-        rows.append((stage, rule, f"-{count}", such[stage, rule]))
+        rows.append((stage, rule, f"-{count}", examples[stage, rule]))
     rows.append(("kept", f"by {report.scorer}", str(len(report.kept)), ""))
     headings = ("stage", "reason", "configs", "such as")
     chosen = frozenset({len(rows) - 1})
@@ -110,16 +112,16 @@ def _times(measurement: Measurement) -> tuple[str, ...]:
 
 
 def _failed(record: TuneRecord) -> HtmlTable:
-    """Failures counted by stage and kind, with one of each in full."""
+    """Counts the failures by stage and kind, with one of each in full."""
     counts = Counter((failure.stage, failure.kind) for _, failure in record.failures)
-    such = {(f.stage, f.kind): f"{config}: {f.detail}" for config, f in record.failures[::-1]}
-    rows = [(*where, str(n), _cut(such[where])) for where, n in counts.most_common()]
+    examples = {(f.stage, f.kind): f"{config}: {f.detail}" for config, f in record.failures[::-1]}
+    rows = [(*where, str(n), _cut(examples[where])) for where, n in counts.most_common()]
     headings = ("stage", "kind", "configs", "such as")
     return HtmlTable("Failed", headings, rows[:ROWS], frozenset({0, 1, 3}), left_out=_left(rows))
 
 
 def _left(every: Sequence[Any], shown: Sequence[Any] | None = None) -> str:
-    """What is not listed, in words; "" where all is."""
+    """Returns a note on the rows that are not shown; "" if all are."""
     count = len(every) - (min(len(every), ROWS) if shown is None else len(shown))
     return f"{count} of {len(every)} are left out; to_pandas() has all" if count else ""
 
@@ -147,11 +149,10 @@ def _dtypes(dtypes: Mapping[str, str]) -> str:
 
 
 def _cut(text: str) -> str:
-    """Text on one line, and no longer than a cell bears."""
-    line = " ".join(text.split())
-    return line if len(line) <= _LENGTH else f"{line[: _LENGTH - 3]}..."
+    """Puts text on one line and cuts it to a cell's length."""
+    return shortened(" ".join(text.split()), _LENGTH)
 
 
 def _number(value: float) -> str:
-    """Whole numbers in full, others with five digits that count."""
+    """Formats whole numbers in full, others with five significant digits."""
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.5g}"

@@ -30,10 +30,10 @@ class Features(Mapping[str, float]):
         return f"Features({len(self)} values)"
 
     def to_pandas(self) -> pd.Series[float]:
-        """A series by feature; its names tell their units, and `asmtune features` what they mean.
+        """Returns a series by feature name; `asmtune features` explains the names.
 
         Raises:
-            MissingPackageError: there is no pandas.
+            MissingPackageError: pandas is not installed.
         """
         from asmtune.base.pandas_frames import series
 

@@ -1,4 +1,4 @@
-"""The funnel's outcome for one problem."""
+"""Prune reports: the funnel's outcome for one problem."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Selection:
-    """How many of a ranking are kept, and what that is worth.
+    """The number of ranks kept, and the speed that they are expected to keep.
 
     Attributes:
-        keep: as it was asked for: "auto", "20", "5%".
-        ranks: kept from the first on; near ties and the default come on top.
-        expected_share: of the best speed that they keep, on average, in [0, 1]; None
-            where the scorer's error was never measured.
-        chance_dropped: that nothing within 1% of the best is among them, likewise.
-        source: what the two were measured with, in words, likewise.
+        keep: the option's value: "auto", "20", "5%".
+        ranks: number of ranks kept; near ties and the default config come on top.
+        expected_share: average share of the best speed that the kept configs reach, in
+            [0, 1]; None if the scorer's error was never measured.
+        chance_dropped: probability that no kept config is within 1% of the best; None likewise.
+        source: the data that the two were measured on, in words; None likewise.
     """
 
     keep: str
@@ -40,13 +40,13 @@ class PruneReport:
         kernel, shape, dtypes: the problem.
         target: name of the target.
         scorer: name of the scorer that ranked.
-        verdicts: one a config: kept ones first by rank, then the dropped.
+        verdicts: one per config: the kept ones by rank, then the dropped ones.
         seconds: wall-clock seconds by stage.
         versions: of asmtune, triton and torch.
-        notes: what a reader must know of how it was made.
-        selection: how many ranks were kept; None where all that can run were.
-        compiled: how many ranks of a prediction before compiling were compiled, so that
-            `selection` is of these; None where all were.
+        notes: sentences that a reader of the report must know.
+        selection: how many ranks were kept; None if all configs that can run were.
+        compiled: how many ranks of a prediction before compiling were compiled; `selection` is
+            among these. None if all were.
     """
 
     kernel: str
@@ -96,25 +96,25 @@ class PruneReport:
         return f"{total} candidates: {', '.join(parts)}"
 
     def dropped(self) -> dict[tuple[str, str], int]:
-        """How many configs fell, by (stage, reason), in order of the funnel."""
-        tally: dict[tuple[str, str], int] = {}
+        """Counts the dropped configs by (stage, reason), in the order of the funnel."""
+        counts: dict[tuple[str, str], int] = {}
         for verdict in self.verdicts:
             if verdict.dropped_at is not None:
                 reason = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at
                 key = (verdict.dropped_at, reason)
-                tally[key] = tally.get(key, 0) + 1
+                counts[key] = counts.get(key, 0) + 1
         order = {"rules": 0, "sketch": 1, "compile": 2, "score": 3}
-        return dict(sorted(tally.items(), key=lambda item: (order[item[0][0]], -item[1])))
+        return dict(sorted(counts.items(), key=lambda item: (order[item[0][0]], -item[1])))
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row a config with its axes, verdict and features; units are in the columns' names.
+        """Returns a row per config with its axes, verdict and features; column names hold units.
 
         Kernel, shape, dtypes, target, scorer and versions are the frame's `attrs`.
 
         Raises:
-            MissingPackageError: there is no pandas.
+            MissingPackageError: pandas is not installed.
         """
-        from asmtune.core.records.frames import report_frame
+        from asmtune.core.records.rows import report_frame
 
         return report_frame(self)
 

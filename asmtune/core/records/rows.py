@@ -1,15 +1,21 @@
-"""Records as rows of plain values, a config each: what CSV files and pandas frames hold."""
+"""Records as rows of plain values, one per config, for CSV files and pandas frames."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from asmtune.base.json_codec import to_json
+from asmtune.base.pandas_frames import frame
 from asmtune.core.config import OPTION_AXES, Config
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from asmtune.core.records.pruned import PruneReport
     from asmtune.core.records.tuned import TuneRecord
     from asmtune.core.records.verdicts import Verdict
+
 
 _OPTIONS: Final = dict.fromkeys(OPTION_AXES, "Int64")
 
@@ -23,7 +29,7 @@ VERDICT_DTYPES: Final[Mapping[str, str]] = {
     "bottleneck": "string",
     "reasons": "string",
 }
-"""Of the columns of verdicts, as pandas has them; features are `float64`, axes as they come."""
+"""Pandas dtypes of the columns of verdicts; features are `float64`, axes are inferred."""
 
 TRIED_DTYPES: Final[Mapping[str, str]] = {
     **_OPTIONS,
@@ -37,11 +43,11 @@ TRIED_DTYPES: Final[Mapping[str, str]] = {
     "failure": "string",
     "detail": "string",
 }
-"""Likewise of what was timed or failed."""
+"""Pandas dtypes of the columns of timed and failed configs."""
 
 
 def verdict_row(verdict: Verdict) -> dict[str, Any]:
-    """A verdict: its config's axes, what was decided and why, its features."""
+    """Returns a verdict's row: its config's axes, the decision and its reasons, its features."""
     row: dict[str, Any] = {
         **_axes(verdict.config, {*VERDICT_DTYPES, "target"}),
         "kept": verdict.kept,
@@ -57,7 +63,7 @@ def verdict_row(verdict: Verdict) -> dict[str, Any]:
 
 
 def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
-    """What was timed, the fastest first, then what failed; a config each."""
+    """Returns a row per config: timed ones, fastest first, then failed ones."""
     timed = sorted(record.measurements, key=lambda measurement: measurement.median_us)
     rows = [
         {
@@ -84,9 +90,25 @@ def tried_rows(record: TuneRecord) -> list[dict[str, Any]]:
 
 
 def _axes(config: Config, columns: set[str]) -> dict[str, Any]:
-    """An axis called as a column is, such as `rank`, stands as `config.rank` beside it."""
+    """Returns a config's values; an axis named like a column, as `rank`, becomes `config.rank`."""
     own = {f"config.{n}" if n in columns else n: value for n, value in config.kwargs.items()}
     axes = {**own, **{option: getattr(config, option) for option in OPTION_AXES}}
     if config.ir_override is not None:
         axes["ir_override"] = config.to_dict()["ir_override"]
     return axes
+
+
+def report_frame(report: PruneReport) -> pd.DataFrame:
+    """Builds a frame with a row per verdict, in the report's order."""
+    names = dict.fromkeys(n for verdict in report.verdicts for n in verdict.features or ())
+    taken = {name for verdict in report.verdicts for name in verdict.config.kwargs}
+    features = {n: "float64" for n in names if n not in taken and n not in VERDICT_DTYPES}
+    facts = ("kernel", "shape", "dtypes", "target", "scorer", "versions", "notes")
+    attrs: dict[str, Any] = {name: to_json(getattr(report, name)) for name in facts}
+    return frame([*map(verdict_row, report.verdicts)], {**VERDICT_DTYPES, **features}, attrs)
+
+
+def record_frame(record: TuneRecord) -> pd.DataFrame:
+    """Builds a frame with a row per config that was timed or failed."""
+    attrs = {"key": to_json(record.key), "provenance": to_json(record.provenance)}
+    return frame(tried_rows(record), TRIED_DTYPES, attrs)

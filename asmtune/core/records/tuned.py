@@ -1,4 +1,4 @@
-"""A tuned config: what it is kept by, and what it was made with."""
+"""Tune records: a tuned config with its key, its timings and its provenance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Measurement:
 
     Attributes:
         config: the config.
-        median_us, p20_us, p80_us: of the samples without outliers, microseconds.
+        median_us, p20_us, p80_us: percentiles of the samples without outliers.
         samples_us: every sample, in the order taken.
     """
 
@@ -36,12 +36,12 @@ class Measurement:
 
 
 Outcome = tuple[Config, Measurement | Failure]
-"""What came of a config that was tried on the GPU."""
+"""A config that was launched, with its timing or failure."""
 
 
 @dataclass(frozen=True)
 class TuneKey:
-    """What a tuned config is kept by.
+    """The key of a tuned config in the store.
 
     Attributes:
         kernel: `module.qualname` of the kernel.
@@ -58,7 +58,7 @@ class TuneKey:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a tuned config comes from; what must still hold for it to be used.
+    """Versions and digests that a tuned config was made with; used only while they still hold.
 
     Attributes:
         source: digest of the kernel's source and of what it calls.
@@ -86,7 +86,7 @@ class TuneRecord:
         winner: the config to launch.
         measurements: every config timed, the winner among them.
         failures: configs that did not compile or launch.
-        provenance: what it was made with.
+        provenance: versions and digests that it was made with.
     """
 
     key: TuneKey
@@ -97,18 +97,18 @@ class TuneRecord:
 
     @property
     def median_us(self) -> float | None:
-        """The winner's median time in microseconds; None where it was not timed."""
+        """The winner's median time in microseconds; None if it was not timed."""
         return next((m.median_us for m in self.measurements if m.config == self.winner), None)
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row a config, the fastest first, then those that failed; times in microseconds.
+        """Returns a row per config: timed ones, fastest first, then failed ones.
 
         Key and provenance are the frame's `attrs`.
 
         Raises:
-            MissingPackageError: there is no pandas.
+            MissingPackageError: pandas is not installed.
         """
-        from asmtune.core.records.frames import record_frame
+        from asmtune.core.records.rows import record_frame
 
         return record_frame(self)
 

@@ -1,4 +1,4 @@
-"""What the funnel says of one config, and why."""
+"""Verdicts: the funnel's decision on one config, with its reasons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from asmtune.core.records.features import Features
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a config was dropped, or what holds it back: a rule's name and its numbers."""
+    """A rule's name, and in numbers why it dropped a config or warns of it."""
 
     rule: str
     text: str
@@ -22,22 +22,22 @@ class Reason:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the funnel says of one config.
+    """The funnel's decision on one config.
 
     Attributes:
         config: the config.
-        kept: whether it is worth timing.
-        dropped_at: "rules", "sketch", "compile" or "score"; None where it is kept. What fell
-            at "sketch" was not compiled: a prediction before compiling left it out.
-        rank: 1 for the scorer's favourite; None where it was not scored.
-        score: higher is better; its scale is the scorer's own.
-        reasons: why it was dropped, and remarks of the rules that only warn.
-        features: of the compiled config; None where it did not compile.
-        failure: of the compile, where it failed.
+        kept: True if it is to be timed.
+        dropped_at: "rules", "sketch", "compile" or "score"; None if it is kept. A config
+            dropped at "sketch" was not compiled: its predicted rank was too low.
+        rank: 1 for the best score; None if it was not scored.
+        score: higher is better; each scorer has its own scale.
+        reasons: of the rule that dropped it, and of rules that only warn.
+        features: of the compiled config; None if it did not compile.
+        failure: why the compile failed, if it did.
         artifact: digest of the compiled artifact.
-        predicted_us: microseconds of the launch by the roofline, whatever ranked; before
-            compiling where it fell at "sketch".
-        bottleneck: what takes most of them.
+        predicted_us: microseconds of a launch by the roofline model, with any scorer; from
+            the sketch if it was dropped there.
+        bottleneck: the resource that limits this time.
     """
 
     config: Config

@@ -1,17 +1,162 @@
-"""`Space`: axes with values, constraints over them, and a default config."""
+"""`Space`, `Constraint`, and the walk that checks each constraint as early as possible."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from asmtune.base.did_you_mean import did_you_mean
-from asmtune.base.errors import SpaceError
+from asmtune.base.errors import USER_CODE_ERRORS, SpaceError
+from asmtune.base.text import did_you_mean
 from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
-from asmtune.core.space.axes import axis_values, misfit_of, point_of, spanned_axes
-from asmtune.core.space.constraints import Constraint, Predicate, planned, walk
+
+Predicate = Callable[..., bool]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A named condition over some of the axes.
+
+    Attributes:
+        name: the condition in words, for error messages and reports.
+        predicate: takes axes (and names of the problem's shape) by name.
+    """
+
+    name: str
+    predicate: Predicate
+    needs: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parameters = inspect.signature(self.predicate).parameters.values()
+        needs = tuple(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+        object.__setattr__(self, "needs", needs)
+
+    def holds(self, point: Mapping[str, Any]) -> bool:
+        """Returns True if the point satisfies the condition.
+
+        Raises:
+            SpaceError: the predicate raised; names it, the point and the cause.
+        """
+        try:
+            return bool(self.predicate(**{name: point[name] for name in self.needs}))
+        except USER_CODE_ERRORS as error:
+            raise SpaceError(
+                f"constraint {self.name!r} failed at {dict(point)}: "
+                f"{type(error).__name__}: {error}; make it return True or False there"
+            ) from error
+
+
+def planned(
+    constraints: Iterable[Constraint],
+    axes: Sequence[str],
+    last: Iterable[str],
+    context: Mapping[str, Any],
+) -> list[list[Constraint]]:
+    """Groups constraints by the number of axes that must be bound to check them.
+
+    Args:
+        constraints: the constraints to check.
+        axes: names in the order in which they are bound.
+        last: other names, bound together with the last axis.
+        context: values known from the start.
+
+    Raises:
+        SpaceError: a constraint names something that is none of these.
+    """
+    order = {name: depth for depth, name in enumerate(axes, 1)}
+    order |= {name: len(axes) for name in last if name not in order}
+    plan: list[list[Constraint]] = [[] for _ in range(len(axes) + 1)]
+    for constraint in constraints:
+        unknown = [n for n in constraint.needs if n not in order and n not in context]
+        if unknown:
+            raise SpaceError(
+                f"constraint {constraint.name!r} names {unknown[0]!r}, which is neither an "
+                f"axis ({', '.join(axes)}) nor given by the shape "
+                f"({', '.join(context) or 'empty'})"
+            )
+        plan[max((order.get(n, 0) for n in constraint.needs), default=0)].append(constraint)
+    return plan
+
+
+def walk(
+    axes: Sequence[tuple[str, Sequence[Any]]],
+    plan: Sequence[Sequence[Constraint]],
+    point: dict[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """Yields the points that satisfy all constraints, depth-first; always the same dict.
+
+    Args:
+        axes: names and values still to bind.
+        plan: constraints to check now, and after each further axis.
+        point: the values bound so far; modified.
+    """
+    if not all(constraint.holds(point) for constraint in plan[0]):
+        return
+    if not axes:
+        yield point
+        return
+    name, values = axes[0]
+    for value in values:
+        point[name] = value
+        yield from walk(axes[1:], plan[1:], point)
+
+
+def point_of(config: Config, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values that constraints see of a config, with defaults of missing options."""
+    return {**context, **OPTION_DEFAULTS, **config.to_dict()}
+
+
+def misfit_of(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> str | None:
+    """Returns why a config is not a point of the axes; None if it is one."""
+    if config.ir_override is not None:
+        return "ir_override is no axis: give the space as a list of configs"
+    values = point_of(config, {})
+    for name, allowed in axes.items():
+        if name not in values:
+            return f"it lacks {name}"
+        if values[name] not in allowed:
+            return f"axis {name!r} has {', '.join(map(str, allowed))}"
+    unknown = [name for name in config.kwargs if name not in axes]
+    return f"there is no axis {unknown[0]!r}" if unknown else None
+
+
+def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
+    """Checks the values of an axis.
+
+    Raises:
+        SpaceError: there are none, one repeats, or one is not allowed.
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise SpaceError(f"axis {name!r} has {values!r}: expected a list of values")
+    unique = tuple(values)
+    if not unique:
+        raise SpaceError(f"axis {name!r} is empty: give it at least one value")
+    try:
+        distinct = len(set(unique))
+    except TypeError as error:
+        raise SpaceError(f"axis {name!r} has a value that cannot be one: {error}") from error
+    if distinct != len(unique):
+        raise SpaceError(f"axis {name!r} repeats a value: {list(unique)}")
+    if name == "ir_override":
+        raise SpaceError("ir_override is no axis: give the space as a list of configs")
+    if name in OPTION_AXES:
+        for value in unique:
+            if not (value is None and name == "maxnreg") and not (type(value) is int and value > 0):
+                raise SpaceError(f"axis {name!r} has {value!r}: expected whole numbers above 0")
+    return unique
+
+
+def spanned_axes(points: Sequence[Config]) -> dict[str, tuple[Any, ...]]:
+    """Returns the axes of a list of configs, values in the order of their first config."""
+    spanned: dict[str, dict[Any, None]] = {}
+    for config in points:
+        for name, value in config.to_dict().items():
+            if name != "ir_override":  # files have no order
+                spanned.setdefault(name, {})[value] = None
+    return {name: tuple(values) for name, values in spanned.items()}
 
 
 class Space:
@@ -46,10 +191,10 @@ class Space:
 
     @classmethod
     def from_configs(cls, configs: Sequence[Any], default: Config | None = None) -> Space:
-        """The space of exactly these configs (`Config` or `triton.Config`), in order.
+        """Makes a space of exactly these configs (`Config` or `triton.Config`), in order.
 
         Raises:
-            SpaceError: the list is empty, holds what is no config, or lacks the default.
+            SpaceError: the list is empty, holds something else, or lacks the default.
         """
         points = tuple(dict.fromkeys(Config.of(config) for config in configs))
         if not points:
@@ -63,7 +208,7 @@ class Space:
 
     @classmethod
     def of(cls, value: Any) -> Space:
-        """A space from a space, a list of configs or a mapping of axes.
+        """Converts a space, a list of configs or a mapping of axes to a space.
 
         Raises:
             SpaceError: it is none of these, or malformed.
@@ -77,14 +222,14 @@ class Space:
         return cls.from_configs(list(value))
 
     def where(self, name: str, predicate: Predicate) -> Space:
-        """The same space with one more named constraint."""
+        """Returns the space with one more named constraint."""
         return self._with(constraints=(*self.constraints, Constraint(name, predicate)))
 
     def replace(self, **axes: Iterable[Any]) -> Space:
-        """The same space with other values for some of its axes.
+        """Returns the space with other values for some of its axes.
 
-        An option axis (`num_warps` ...) that the space lacks is added. A default
-        that the new axes leave out is the default no more.
+        A missing option axis (`num_warps` ...) is added. A default outside the new axes is
+        removed.
 
         Raises:
             SpaceError: a name is neither an axis nor an option; lists the axes.
@@ -100,17 +245,17 @@ class Space:
 
     @property
     def is_listed(self) -> bool:
-        """Whether it was given as a list of configs, not by axes."""
+        """True if the space was given as a list of configs, not by axes."""
         return self._points is not None
 
     @property
     def listed(self) -> tuple[Config, ...]:
-        """The configs of the list that it was given as; none of a space of axes."""
+        """The list of configs that the space was given as; empty for a space of axes."""
         return self._points or ()
 
     @property
     def size(self) -> int:
-        """Points before constraints."""
+        """The number of points before constraints."""
         if self._points is not None:
             return len(self._points)
         return math.prod(len(values) for values in self.axes.values())
@@ -119,14 +264,14 @@ class Space:
         return self.configs()
 
     def configs(self, **context: Any) -> Iterator[Config]:
-        """Feasible configs, lazily and in a fixed order.
+        """Yields the feasible configs in a fixed order.
 
         Args:
             context: values that constraints may name besides the axes: the
                 problem's shape (`M=4096`).
 
         Raises:
-            SpaceError: a constraint names something that is neither.
+            SpaceError: a constraint names something else.
         """
         plan = self._plan(context)
         if self._points is not None:
@@ -139,7 +284,7 @@ class Space:
             yield Config.from_dict({name: point[name] for name in self.axes})
 
     def first(self, **context: Any) -> Config:
-        """The default config where it is feasible, or else the first that is.
+        """Returns the default config if it is feasible, else the first that is.
 
         Raises:
             SpaceError: no point is feasible; says which constraint rejects most.
@@ -153,8 +298,8 @@ class Space:
             return config
         raise SpaceError(self.describe_empty(**context))
 
-    def lacks(self, config: Config, **context: Any) -> str | None:
-        """Why a config is none of the space; None where it is one of it.
+    def lacks(self, config: Config, /, **context: Any) -> str | None:
+        """Returns why a config is not in the space; None if it is.
 
         Args:
             config: any.
@@ -172,8 +317,28 @@ class Space:
         broken = [c.name for level in self._plan(context) for c in level if not c.holds(point)]
         return f"constraint {broken[0]!r} rejects it" if broken else None
 
+    def matching(self, config: Config, /, **context: Any) -> Config | None:
+        """Returns the space's own config, with its `pre_hook`, that equals one without hook.
+
+        A register cap derived from an artifact is not in the space: such a config matches the one
+        without a cap, which is returned with the cap. None if no config matches.
+
+        Args:
+            config: as read from a store.
+            context: as `configs` takes it.
+        """
+        wanted, uncapped = config.to_dict(), config.with_cap(None).to_dict()
+        without_cap: Config | None = None
+        for own in self.configs(**context):
+            values = own.to_dict()
+            if values == wanted:
+                return own
+            if without_cap is None and values == uncapped:
+                without_cap = own
+        return None if without_cap is None else without_cap.with_cap(config.maxnreg)
+
     def describe_empty(self, **context: Any) -> str:
-        """One line that says which constraint, taken alone, leaves fewest points."""
+        """Names in one line the constraint that, taken alone, leaves fewest points."""
         alone = {
             c.name: sum(1 for _ in self._with(constraints=(c,)).configs(**context))
             for c in self.constraints
@@ -203,24 +368,3 @@ class Space:
     def _plan(self, context: Mapping[str, Any]) -> list[list[Constraint]]:
         options = OPTION_AXES if self.is_listed else ()
         return planned(self.constraints, list(self.axes), options, context)
-
-
-def own_config(config: Config, space: Space, sizes: Mapping[str, Any]) -> Config | None:
-    """The space's own config that equals one of a store, with its `pre_hook`; None without.
-
-    One with a derived cap on registers is not of the space: it is the one without, capped.
-
-    Args:
-        config: without `pre_hook`.
-        space: the configs.
-        sizes: numbers by name that the space's constraints may name.
-    """
-    wanted, uncapped = config.to_dict(), config.with_cap(None).to_dict()
-    without: Config | None = None
-    for own in space.configs(**sizes):
-        found = own.to_dict()
-        if found == wanted:
-            return own
-        if without is None and found == uncapped:
-            without = own
-    return None if without is None else without.with_cap(config.maxnreg)

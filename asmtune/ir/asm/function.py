@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from asmtune.base.errors import ParseError
+from asmtune.base.text import shortened
 from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
 from asmtune.ir.asm.nvptx import jump_of, loop_role
 from asmtune.ir.asm.program import AsmFunction, BasicBlock, Instruction, LoopRole
@@ -16,8 +17,7 @@ _FUNCTION_DIRECTIVES = re.compile(r"\.(\w+)\s*([\w,\s]*)").findall
 
 def quoted(text: str) -> str:
     """Quote text for a message, on one line and no longer than 60 characters."""
-    flat = " ".join(text.split())
-    return repr(flat if len(flat) <= 60 else flat[:57] + "...")
+    return repr(shortened(" ".join(text.split())))
 
 
 class Scope:

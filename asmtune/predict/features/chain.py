@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE, tensor_rate
+from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target, tensor_rate
 from asmtune.ir.asm.memory import access
 from asmtune.ir.asm.nvptx import OpClass, classify
 from asmtune.ir.asm.partitions import block_threads

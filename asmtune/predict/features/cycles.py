@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.rates import tensor_rate
+from asmtune.core.hardware.model import Target, tensor_rate
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.execution import SegmentRun

@@ -6,10 +6,9 @@ read, and predicts without scikit-learn.
 
 from __future__ import annotations
 
+import io
 import lzma
-import os
 import struct
-import tempfile
 import tokenize
 import zipfile
 import zlib
@@ -21,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import ParseError
 
 _ARRAYS: Final = {
@@ -127,15 +127,10 @@ class Forest:
             OSError: it cannot be written.
         """
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")  # mode 0600
-        part = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                arrays = {name: getattr(self, name) for name in _ARRAYS}
-                np.savez(file, columns=self.columns, identity=self.identity, **arrays)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        data = io.BytesIO()
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        np.savez(data, columns=self.columns, identity=self.identity, **arrays)
+        write_whole(path, data.getvalue(), private=True)
 
     @classmethod
     def load(cls, path: Path, columns: int, identity: str) -> Forest:

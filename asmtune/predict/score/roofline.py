@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE
+from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
 from asmtune.core.records.features import Features
 from asmtune.predict.score.base import Candidate
 

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
 from asmtune.predict.score.base import Candidate, Scorer
 
 WEIGHTS: Final = {

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.base.fingerprint import digest
-from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE
+from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.features import Features
 from asmtune.predict.score.roofline import dram_rate, predict
@@ -27,7 +26,7 @@ from asmtune.predict.score.roofline import dram_rate, predict
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float32]
 
-VERSION: Final = 2
+VERSION: Final = 1
 """Raised when a column or a feature changes its meaning, but not its name."""
 
 LEAST_US: Final = 0.05

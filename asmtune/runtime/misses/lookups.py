@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance
-from asmtune.core.space.space import own_config
 from asmtune.runtime.misses.answers import Choice, Miss
 from asmtune.runtime.misses.nearest import nearest
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
@@ -73,7 +72,7 @@ class MissLookup:
     def own(self, config: Config) -> Config:
         """The space's own config for a stored one; itself where it is none of the space."""
         miss = self.miss
-        return own_config(config, miss.space, miss.problem.shape) or config
+        return miss.space.matching(config, **miss.problem.shape) or config
 
     @functools.cached_property
     def _glimpse(self) -> FastAnswer:

@@ -8,7 +8,6 @@ from typing import Any
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.core.space.space import own_config
 from asmtune.runtime.misses.answers import Miss
 from asmtune.store.lookup import reusable
 
@@ -35,7 +34,7 @@ def nearest(records: Iterable[TuneRecord], miss: Miss, now: Provenance) -> Confi
         and (away := distance(record.key.shape, key.shape)) is not None
     ]
     for _, record in sorted(placed, key=lambda pair: pair[0]):
-        config = own_config(record.winner, miss.space, miss.problem.shape)
+        config = miss.space.matching(record.winner, **miss.problem.shape)
         if config is not None:
             return config
     return None

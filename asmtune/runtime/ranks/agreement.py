@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.base.stacklevel import frames_inside
+from asmtune.base.stacklevel import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.events import THROUGH, spoken_key
@@ -218,4 +218,4 @@ class _Negotiation:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, RankWarning, stacklevel=frames_inside(*THROUGH))
+    warnings.warn(message, RankWarning, stacklevel=user_stacklevel(*THROUGH))

@@ -11,8 +11,8 @@ from typing import Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
+from asmtune.base.json_codec import to_json
 from asmtune.core.records.tuned import TuneKey
-from asmtune.core.records.values import to_json
 from asmtune.store.trace.run import Header
 
 SUFFIX: Final = ".jsonl"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar
 
 from asmtune.base.errors import InputError
+from asmtune.base.json_codec import Decoder, JsonCodec
+from asmtune.base.text import shortened
 from asmtune.core.config import OPTION_DEFAULTS, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.store.trace.rows import TimedRow, Timing
@@ -22,7 +22,6 @@ FORMAT: Final = "asmtune-trace"
 VERSION: Final = 1
 
 _DIGITS: Final = 6  # significant; a timing is known to three
-_SHOWN: Final = 60
 _FUNCTION: Final = "function"
 
 
@@ -82,47 +81,12 @@ def decoded(kind: type[T], value: Any, where: str) -> T:
     Raises:
         InputError: it is not of that type; says where, and which field.
     """
-    made: T = _decoded(kind, value, where)
-    return made
-
-
-def _decoded(kind: Any, value: Any, where: str) -> Any:
-    if kind is Any:
-        return value
-    if special := _SPECIAL.get(kind):
-        return special(value, where)
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        (inner,) = (argument for argument in arguments if argument is not type(None))
-        return None if value is None else _decoded(inner, value, where)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise _expected("a list", value, where)
-        return tuple(_decoded(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-    if not isinstance(value, dict):
-        raise _expected("an object", value, where)
-    if is_dataclass(kind):
-        return _dataclass(kind, value, where)
-    return {name: _decoded(arguments[1], item, f"{where}, {name}") for name, item in value.items()}
-
-
-def _dataclass(kind: Any, value: Mapping[str, Any], where: str) -> Any:
-    values = {}
-    for name, hint in _hints(kind).items():
-        values[name] = _decoded(hint, value.get(name), f"{where}, {name}")
-        if name.endswith("_us") and values[name] is not None and values[name] <= 0:
-            raise _expected("a time above 0", value[name], f"{where}, {name}")
-    return kind(**values)
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+    return _CODEC.read(kind, value, where)
 
 
 def _timed(value: Any, where: str) -> TimedRow:
     if not isinstance(value, dict):
-        raise _expected("an object", value, where)
+        raise _expected("an object", where, value)
     config = _config(value.get("config"), f"{where}, config")
     if "failure" in value:
         return TimedRow(config, decoded(Failure, value["failure"], f"{where}, failure"))
@@ -131,49 +95,59 @@ def _timed(value: Any, where: str) -> TimedRow:
 
 def _config(value: Any, where: str) -> Config:
     if not isinstance(value, dict):
-        raise _expected("an object", value, where)
+        raise _expected("an object", where, value)
     for name, item in value.items():
         if isinstance(item, dict | list):
-            raise _expected("a number, a text, true, false or null", item, f"{where}, {name}")
+            raise _expected("a number, a text, true, false or null", f"{where}, {name}", item)
         if name in OPTION_DEFAULTS and (type(item) is not int or item < 0):
-            raise _expected("a whole number", item, f"{where}, {name}")
+            raise _expected("a whole number", f"{where}, {name}", item)
         if name == "ir_override" and not isinstance(item, str):
-            raise _expected("a file's name", item, f"{where}, {name}")
+            raise _expected("a file's name", f"{where}, {name}", item)
     return Config.from_dict(value)
 
 
 def _number(value: Any, where: str) -> float:
     if type(value) not in (int, float):
-        raise _expected("a number", value, where)
+        raise _expected("a number", where, value)
     try:
         number = float(value)
     except OverflowError:  # whole numbers of JSON have no limit
         number = math.inf
     if not math.isfinite(number):
-        raise _expected("a finite number", value, where)
+        raise _expected("a finite number", where, value)
     return number
 
 
-def _exactly(kind: type, words: str) -> Callable[[Any, str], Any]:
+def _exactly(kind: type, words: str) -> Decoder:
     def check(value: Any, where: str) -> Any:
         if type(value) is not kind:
-            raise _expected(words, value, where)
+            raise _expected(words, where, value)
         return value
 
     return check
 
 
-_SPECIAL: Final[Mapping[Any, Callable[[Any, str], Any]]] = {
-    float: _number,
-    int: _exactly(int, "a whole number"),
-    bool: _exactly(bool, "true or false"),
-    str: _exactly(str, "a text"),
-    Config: _config,
-    TimedRow: _timed,
-}
+def _check_time(name: str, value: Any, where: str) -> None:
+    if name.endswith("_us") and value is not None and value <= 0:
+        raise _expected("a time above 0", where, value)
 
 
-def _expected(what: str, value: Any, where: str) -> InputError:
+def _expected(what: str, where: str, value: Any) -> InputError:
     text = "nothing" if value is None else json.dumps(value)
-    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-    return InputError(f"{where}: expected {what}, found {text}")
+    return InputError(f"{where}: expected {what}, found {shortened(text)}")
+
+
+_CODEC: Final = JsonCodec(
+    decoders={
+        float: _number,
+        int: _exactly(int, "a whole number"),
+        bool: _exactly(bool, "true or false"),
+        str: _exactly(str, "a text"),
+        Config: _config,
+        TimedRow: _timed,
+    },
+    error=_expected,
+    separator=", ",
+    exact=False,
+    check=_check_time,
+)

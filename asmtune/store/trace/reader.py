@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from asmtune.base.errors import InputError
+from asmtune.base.text import shortened
 from asmtune.store.trace.json_codec import decoded, decoded_header
 from asmtune.store.trace.rows import BatchRow, CostRow, InitialRanking, TimedRow, TrialRow
 from asmtune.store.trace.run import Ending, Summary, TracedRun
@@ -122,8 +123,7 @@ def _begun(path: Path, line: _Line | None) -> TracedRun:
 
 
 def _short(text: str) -> str:
-    shown = ascii(text)
-    return shown if len(shown) <= 40 else f"{shown[:37]}..."
+    return shortened(ascii(text), 40)
 
 
 def _stage(parts: _Parts, line: _Line) -> None:

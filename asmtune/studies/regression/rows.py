@@ -12,10 +12,8 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import shapes_of
-from asmtune.core.kernel_files import kernel_names
-from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
+from asmtune.core.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
 from asmtune.core.problem import Problem
-from asmtune.core.space.space import own_config
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import find_tuned
 from asmtune.studies.regression.run import BenchSubject, Missed
@@ -110,7 +108,7 @@ class BenchRequest:
         if found.record is None:
             why = f" ({found.detail})" if found.outcome == "corrupt" else ""
             return Missed(subject, "unknown", f"no config is stored{why}: {advice}")
-        config = own_config(found.record.winner, queue.space, problem.shape)
+        config = queue.space.matching(found.record.winner, **problem.shape)
         if config is None:
             said = "the stored config is none of the space any more"
             return Missed(subject, "unknown", f"{said}: {advice}")
@@ -137,7 +135,7 @@ def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
     module = load_kernel_module(row["reference"])
     make = module.problem
     problem = required(f"kernel {module.name}", lambda: make(row["sizes"], row["dtype"], place))
-    config = own_config(Config.from_dict(row["config"]), module.space(), problem.shape)
+    config = module.space().matching(Config.from_dict(row["config"]), **problem.shape)
     if config is None:
         raise InputError(f"kernel {module.name}: its space has changed meanwhile; bench again")
     return problem, config

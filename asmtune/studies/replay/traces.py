@@ -9,8 +9,7 @@ from pathlib import Path
 from asmtune.base.errors import OracleError, ProblemError
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
-from asmtune.core.kernel_files import kernel_file
-from asmtune.core.kernel_module import KernelModule, load_kernel_module
+from asmtune.core.kernel_module import KernelModule, kernel_file, load_kernel_module
 from asmtune.core.oracle import Oracle, Row, Task
 from asmtune.core.records.artifacts import Failure
 from asmtune.store.trace.rows import CompiledRow

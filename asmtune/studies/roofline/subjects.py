@@ -12,12 +12,10 @@ from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
-from asmtune.core.inputs.assignments import parse_assignments
-from asmtune.core.inputs.shapes import Placed, read_shapes
+from asmtune.core.inputs.shapes import Placed, parse_assignments, read_shapes
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey
-from asmtune.core.space.space import own_config
 from asmtune.store.lookup import StoreLookup
 from asmtune.studies.roofline.sizes import is_sized
 from asmtune.studies.roofline.survey import RooflineSubject
@@ -135,7 +133,7 @@ class _Stored:
         if found.outcome != "hit" or found.record is None:
             return found
         record = found.record
-        own = own_config(record.winner, queue.space, problem.shape) or record.winner
+        own = queue.space.matching(record.winner, **problem.shape) or record.winner
         return replace(found, record=replace(record, winner=own))
 
     def sized(self, found: StoreLookup, queue: TuningQueue, shape: Shape) -> bool:

@@ -12,8 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE, tensor_rate
+from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target, tensor_rate
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Node
 from asmtune.predict.features.sketch.layouts import WARP
