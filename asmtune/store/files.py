@@ -17,8 +17,8 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import NullPool
 
 from asmtune.store import tables
+from asmtune.store.fast_lookup import connect
 from asmtune.store.lookup import StoreWarning
-from asmtune.store.sqlite import connect
 
 BUSY_SECONDS: Final = 60.0
 """How long a call waits for another process's lock, unless told otherwise."""
@@ -113,7 +113,7 @@ def _create(path: Path) -> None:
         with closing(connect(fresh, BUSY_SECONDS)) as raw:
             raw.execute("PRAGMA journal_mode=WAL")  # lasting: the file remembers it
         with writing(engine_of(fresh)).begin() as connection:
-            tables.bring_up_to_date(connection)
+            tables.create(connection)
         fresh.rename(path)
     finally:
         _unlink_all(fresh)

@@ -16,7 +16,7 @@ from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
-from asmtune.store.lookup import StoreLookup, judged
+from asmtune.store.lookup import StoreLookup, judge
 
 
 def shipped_records() -> tuple[TuneRecord, ...]:
@@ -40,7 +40,7 @@ def shipped_of(kernel: str) -> tuple[TuneRecord, ...]:
 
 
 def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
-    """What is shipped for a key, judged as a record of the store is.
+    """What is shipped for a key, judge as a record of the store is.
 
     Files may hold one key several times, tuned with different versions of
     Triton: the one that holds is taken.
@@ -50,7 +50,7 @@ def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
     """
     answer = StoreLookup("miss", detail=f"nothing shipped for {key.kernel}", layer="shipped")
     for record in _by_digest(key.kernel).get(key_digest(key), ()):
-        answer = judged(record, expected, "shipped")
+        answer = judge(record, expected, "shipped")
         if answer.outcome == "hit":
             break
     return answer

@@ -131,7 +131,7 @@ class RunWatch:
         timed = [o for _, o in outcomes if isinstance(o, Measurement)]
         failed = [(config, o) for config, o in outcomes if isinstance(o, Failure)]
         if outcomes:
-            self._shelf.remember(self._key, self.expected, timed, failed)
+            self._shelf.save_outcomes(self._key, self.expected, timed, failed)
 
     def foreseen(self, state: State) -> None:
         """The search begins."""
