@@ -210,7 +210,8 @@ def test_newer_version(url: str, postgres: Server) -> None:
 
 def test_options_of_the_url_are_kept(url: str) -> None:
     """What the URL says of the connection goes before what the store would set."""
-    engine = location.served(location.home(f"{url}&connect_timeout=7&application_name=mine"), 5.0)
+    parsed = location.parse(f"{url}&connect_timeout=7&application_name=mine")
+    engine = location.server_engine(parsed, 5.0)
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SHOW application_name").scalar_one() == "mine"
         given = connection.connection.dbapi_connection.info.get_parameters()

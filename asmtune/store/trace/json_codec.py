@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 from asmtune.base.errors import InputError
 from asmtune.core.config import OPTION_DEFAULTS, Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.store.trace.rows import TimedRow, Timing
-from asmtune.store.trace.run import Header
+from asmtune.store.trace.run import Header, TimedRow, Timing
 
 T = TypeVar("T")
 
