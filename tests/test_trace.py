@@ -29,9 +29,8 @@ from asmtune.store.trace import folder as places
 from asmtune.store.trace.folder import find_run, names_run, run_files
 from asmtune.store.trace.json_codec import decoded, encoded
 from asmtune.store.trace.reader import read_summary, read_trace
-from asmtune.store.trace.rows import Timing
-from asmtune.store.trace.run import Ending, TracedRun
-from asmtune.store.trace.writer import MOST_FORESEEN, TraceWarning, TraceWriter
+from asmtune.store.trace.run import Ending, Timing, TracedRun
+from asmtune.store.trace.writer import MOST_RANKED, TraceWarning, TraceWriter
 from tests.trace_runs import (
     BROKEN,
     DEFAULT,
@@ -60,11 +59,11 @@ def test_all_that_was_written_is_read(whole: Path) -> None:
     assert run.header == replace(HEADER, effort={"name": "balanced", "seconds": None})
     assert run.run == whole.stem
     assert run.stages == (("sketch", 0.5),)
-    assert run.foreseen is not None
-    assert [p.config for p in run.foreseen.configs] == [FAST, DEFAULT, SLOW, WRONG, BROKEN]
-    assert [p.rank for p in run.foreseen.configs] == [1, 2, 3, 4, 5]
-    assert (run.foreseen.count, run.foreseen.left_out) == (6, 1)
-    (fallen,) = run.foreseen.dropped
+    assert run.ranking is not None
+    assert [p.config for p in run.ranking.configs] == [FAST, DEFAULT, SLOW, WRONG, BROKEN]
+    assert [p.rank for p in run.ranking.configs] == [1, 2, 3, 4, 5]
+    assert (run.ranking.count, run.ranking.left_out) == (6, 1)
+    (fallen,) = run.ranking.dropped
     assert (fallen.stage, fallen.reason, fallen.count) == ("rules", "threads", 1)
     assert "2048 threads" in fallen.example
     assert run.compiled()[DEFAULT].spills == 2
@@ -141,7 +140,7 @@ def test_any_outcome_comes_back(
 def events(run: TracedRun) -> int:
     """How many lines after the first a run was read from."""
     parts = (run.stages, run.batches, run.trials, run.notes)
-    single = (run.foreseen, run.ending, run.finals or None, run.costs or None)
+    single = (run.ranking, run.ending, run.finals or None, run.costs or None)
     return sum(map(len, parts)) + sum(part is not None for part in single)
 
 
@@ -341,17 +340,17 @@ def test_a_space_of_ten_thousand(tmp_path: Path) -> None:
     every = [Config({"BLOCK_M": number, "BLOCK_N": 64, "BLOCK_K": 64}) for number in range(10368)]
     verdicts = [Verdict(c, True, score=float(n), predicted_us=3.5) for n, c in enumerate(every)]
     writer = TraceWriter(tmp_path, HEADER)
-    writer.foreseen(verdicts, default=every[0])
+    writer.ranking(verdicts, default=every[0])
     writer.close()
     assert writer.path is not None
     assert writer.path.stat().st_size < 60_000
-    foreseen = read_trace(writer.path).foreseen
-    assert foreseen is not None
-    assert foreseen.count == 10368
-    assert len(foreseen.configs) == MOST_FORESEEN + 1
-    assert foreseen.left_out == 10368 - MOST_FORESEEN - 1
-    assert foreseen.configs[0].config == every[-1]
-    assert (foreseen.configs[-1].config, foreseen.configs[-1].rank) == (every[0], 10368)
+    ranking = read_trace(writer.path).ranking
+    assert ranking is not None
+    assert ranking.count == 10368
+    assert len(ranking.configs) == MOST_RANKED + 1
+    assert ranking.left_out == 10368 - MOST_RANKED - 1
+    assert ranking.configs[0].config == every[-1]
+    assert (ranking.configs[-1].config, ranking.configs[-1].rank) == (every[0], 10368)
 
 
 def test_ranks_go_before_scores(tmp_path: Path) -> None:
@@ -363,13 +362,13 @@ def test_ranks_go_before_scores(tmp_path: Path) -> None:
         Verdict(TOO_MANY, False, "rules"),
     ]
     writer = TraceWriter(tmp_path, HEADER)
-    writer.foreseen(verdicts)
+    writer.ranking(verdicts)
     writer.close()
     assert writer.path is not None
-    foreseen = read_trace(writer.path).foreseen
-    assert foreseen is not None
-    assert [(p.config, p.rank) for p in foreseen.configs] == [(FAST, 1), (DEFAULT, 2), (SLOW, 3)]
-    assert {(d.stage, d.count) for d in foreseen.dropped} == {("sketch", 1), ("rules", 1)}
+    ranking = read_trace(writer.path).ranking
+    assert ranking is not None
+    assert [(p.config, p.rank) for p in ranking.configs] == [(FAST, 1), (DEFAULT, 2), (SLOW, 3)]
+    assert {(d.stage, d.count) for d in ranking.dropped} == {("sketch", 1), ("rules", 1)}
 
 
 def test_predicted_times_rank_where_nothing_else_does(tmp_path: Path) -> None:
@@ -380,13 +379,13 @@ def test_predicted_times_rank_where_nothing_else_does(tmp_path: Path) -> None:
         Verdict(DEFAULT, True),
     ]
     writer = TraceWriter(tmp_path, HEADER)
-    writer.foreseen(verdicts)
+    writer.ranking(verdicts)
     writer.close()
     assert writer.path is not None
-    foreseen = read_trace(writer.path).foreseen
-    assert foreseen is not None
-    assert [(p.config, p.rank) for p in foreseen.configs] == [(FAST, 1), (SLOW, 2)]
-    assert foreseen.left_out == 1
+    ranking = read_trace(writer.path).ranking
+    assert ranking is not None
+    assert [(p.config, p.rank) for p in ranking.configs] == [(FAST, 1), (SLOW, 2)]
+    assert ranking.left_out == 1
 
 
 def _set(line: int, value: Any, *path: Any) -> Callable[[list[Any]], None]:

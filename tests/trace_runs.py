@@ -10,8 +10,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.features import Features
 from asmtune.core.records.tuned import Measurement, TuneKey
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.store.trace.rows import CostRow
-from asmtune.store.trace.run import Ending, Header
+from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.store.trace.writer import TraceWriter
 
 DEFAULT = Config({"BLOCK": 64}, num_warps=2)
@@ -87,7 +86,7 @@ def write_run(folder: Path, header: Header = HEADER, *, ended: bool = True) -> T
     """A whole run; without its last line where it was not `ended`."""
     writer = TraceWriter(folder, header)
     writer.stage("sketch", 0.5)
-    writer.foreseen(foreseen(), header.default)
+    writer.ranking(foreseen(), header.default)
     writer.trial(1, 0.1, [measured(DEFAULT, 21.0)], best_us=21.0)
     writer.batch(1, 2.0, batch())
     wrong = Failure("check", "wrong_output", "x_ptr differs at 3 of 4096, by 1.5")

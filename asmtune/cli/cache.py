@@ -202,7 +202,7 @@ def _existing(where: str | None) -> Iterator[Store | None]:
     from asmtune.store import location
     from asmtune.store.database import Store
 
-    home = location.home(_where(where))
+    home = location.parse(_where(where))
     if isinstance(home, Path) and not store_exists(home):
         yield None
         return

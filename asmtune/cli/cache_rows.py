@@ -14,7 +14,7 @@ from asmtune.base import json_checks
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
-from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, Unfinished
+from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, UnfinishedRun
 
 
 def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
     }
 
 
-def unfinished_row(run: Unfinished) -> dict[str, Any]:
+def unfinished_row(run: UnfinishedRun) -> dict[str, Any]:
     """A run that has no winner yet, with the timings that the next one reuses."""
     return {
         **_key("unfinished", run.key),

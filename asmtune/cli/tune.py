@@ -17,7 +17,7 @@ from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import shapes_of
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.store.trace.reader import read_trace
-from asmtune.store.trace.rows import CostRow
+from asmtune.store.trace.run import CostRow
 
 if TYPE_CHECKING:
     from asmtune.tuning.options import TuneResult

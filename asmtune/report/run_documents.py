@@ -33,7 +33,7 @@ def run_json(run: TracedRun) -> str:
         "finals": [row.config.to_dict() for row in run.finals],
         "failed": failed,
         "refused": [encoded(row) for row in compiled.values() if row.dropped_at is not None],
-        "foreseen": encoded(run.foreseen),
+        "foreseen": encoded(run.ranking),
         "costs": encoded(run.costs),
         "ending": None if run.ending is None else encoded(run.ending),
         "notes": list(run.notes),

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from asmtune.store.trace.rows import Timing
-from asmtune.store.trace.run import TracedRun
+from asmtune.store.trace.run import Timing, TracedRun
 
 
 class FunnelLine(NamedTuple):
@@ -43,8 +42,8 @@ def funnel_steps(run: TracedRun) -> list[FunnelLine]:
     """From the space to the finalists: what each stage passed on, and what fell before it."""
     compiled = run.compiled()
     steps: list[FunnelLine] = []
-    if run.foreseen is not None:
-        steps += _before_compiling(run, run.foreseen.count, len(compiled))
+    if run.ranking is not None:
+        steps += _before_compiling(run, run.ranking.count, len(compiled))
     steps.append(FunnelLine("compiled", "configs", len(compiled)))
     refused = Counter(
         (row.dropped_at, (row.reason or "").partition(":")[0])
@@ -74,11 +73,11 @@ def progress_of(run: TracedRun) -> list[Far]:
 
 def _before_compiling(run: TracedRun, candidates: int, compiled: int) -> Iterator[FunnelLine]:
     yield FunnelLine("space", "candidates", candidates)
-    dropped = run.foreseen.dropped if run.foreseen is not None else ()
+    dropped = run.ranking.dropped if run.ranking is not None else ()
     for fallen in dropped:
         yield FunnelLine(fallen.stage, fallen.reason, -fallen.count)
     # Caps are read off machine code, so that what has one was not of the space.
-    capped = any(p.config.maxnreg for p in run.foreseen.configs) if run.foreseen else False
+    capped = any(p.config.maxnreg for p in run.ranking.configs) if run.ranking else False
     added = 0 if capped else sum(config.maxnreg is not None for config in run.compiled())
     left = candidates - sum(fallen.count for fallen in dropped) - (compiled - added)
     if left > 0:

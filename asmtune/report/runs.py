@@ -22,8 +22,7 @@ from asmtune.report.cells import (
     words,
 )
 from asmtune.report.run_facts import funnel_steps, progress_of, seconds_by_stage
-from asmtune.store.trace.rows import CostRow, Timing
-from asmtune.store.trace.run import Summary, TracedRun
+from asmtune.store.trace.run import CostRow, Summary, Timing, TracedRun
 
 MOST_ROWS: Final = 25
 """Timed configs that the table shows; JSON has all."""
@@ -106,7 +105,7 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
     axes, compiled = varying(list(timings)), run.compiled()
     places = {config: place for place, config in enumerate(timings, 1)}
     kept = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
-    foreseen = {p.config: p for p in run.foreseen.configs} if run.foreseen else {}
+    foreseen = {p.config: p for p in run.ranking.configs} if run.ranking else {}
     table = plain_table("Timed, fastest first", ("", *map(one_line, axes)), left=0)
     table.add_column("us", justify="right")
     for heading in ("spread", "samples", "pred us", "pred rank", "regs", "spills", "shared KiB"):

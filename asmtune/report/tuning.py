@@ -14,7 +14,7 @@ from asmtune.report.cells import count, dtype_words, number, one_line, plain_tab
 from asmtune.report.documents import document_text
 from asmtune.report.runs import costs_table
 from asmtune.store.trace.json_codec import encoded
-from asmtune.store.trace.rows import CostRow
+from asmtune.store.trace.run import CostRow
 from asmtune.studies.replay.results import geometric_mean
 from asmtune.tuning.options import TuneResult
 

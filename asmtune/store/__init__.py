@@ -1,15 +1,18 @@
 """The store: tuned configs by kernel, shape, dtypes and device, with every timing.
 
-Two layers, asked in this order:
+A lookup asks two layers, in this order:
 
-    the user's   an SQLite file, or another database by URL    (database)
-    shipped      reviewed JSON files that come with asmtune    (shipped, interchange)
+    the user's   an SQLite file, or a PostgreSQL database by URL    (database)
+    shipped      reviewed JSON files that come with asmtune         (shipped, interchange)
 
-Launches and tuning use the user's through a `Shelf`, which never raises (shelf):
-it also keeps timings of runs that have not ended (trials), and lets one process
-tune a key while others wait (flights). What the model chose and nobody has timed
-stands apart (predictions). A new process first looks at one row (glance).
+Data flows from a key to a record and back. A new process first reads one row without SQLAlchemy
+(fast_lookup). Launches and tuning use the user's store as a `SafeStore`, which warns and never
+raises (safe_store). It also holds the outcomes of runs that have not ended and the predictions
+that nobody has timed, and lets one process tune a key while others wait (lease). `Store` runs
+each call in a transaction (transactions, on files or location) over rows that carry a seal (rows,
+tables), and tells what is wrong in one line (faults). `lookup` holds the answers and the rules of
+validity, `codec` the JSON form of records, `trace` the events of one tuning run.
 
-Nothing loaded from either can execute: both hold JSON. What needs SQLAlchemy
-comes on first use; the shipped layer needs none of it.
+Nothing loaded from either layer can execute: both hold JSON. SQLAlchemy is loaded on first use of
+`database`; the shipped layer, `fast_lookup` and `trace` need none of it.
 """

@@ -1,29 +1,33 @@
-"""A key's config from the store's SQLite file, and no more: what a new process needs.
+"""Look up one key's config in the store's SQLite file, without SQLAlchemy.
 
-SQLAlchemy alone takes 130 ms to load on a machine where the rest of a lookup takes 20, most of
-it spent on the samples of 128 timings, which a launch does not need. A glance reads one row
-by SQLite itself. Whatever is not as it should be is not for it to judge: it answers nothing,
-and the store proper is asked.
+A new process needs no more than this. SQLAlchemy alone takes 130 ms to load, on a machine where
+the rest of a lookup takes 20 ms, most of them for the samples of 128 timings, which a launch does
+not need. `fast_lookup` reads one row with Python's `sqlite3`. Where anything about the file or the
+row is unexpected, it answers "not sure", and the caller opens the `Store`.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import quote
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import codec
 from asmtune.store.lookup import differences
-from asmtune.store.sqlite import SCHEMA_VERSION, connect
+
+SCHEMA_VERSION: Final = 1
+"""Version of the store's tables (`tables`)."""
 
 PATIENCE_S: Final = 1.0
-"""How long a glance waits for a lock. Readers of SQLite's write-ahead log wait for nobody, but
-where the log is just being made or recovered."""
+"""Seconds to wait for a lock. Readers of SQLite's write-ahead log wait for nobody, except while
+the log is being made or recovered."""
 
 _NAMES: Final = ("kernel", "shape", "dtypes", "device", "winner", *codec.PROVENANCE_FIELDS)
 _SELECTED: Final = ", ".join(_NAMES)
@@ -33,12 +37,12 @@ _PREDICTED: Final = f"SELECT seal, predicted_us, {_SELECTED} FROM predictions WH
 
 @dataclass(frozen=True)
 class StoredConfig:
-    """What a store holds for a key.
+    """The config that a store holds for a key.
 
     Attributes:
-        config: to launch; without `pre_hook`.
-        how: whether it was tuned, or predicted and never timed.
-        predicted_us: microseconds of a launch of a predicted one.
+        config: config to launch; without `pre_hook`.
+        how: "tuned", or "predicted" and never timed.
+        predicted_us: predicted microseconds of a launch; None for a tuned config.
     """
 
     config: Config
@@ -48,11 +52,11 @@ class StoredConfig:
 
 @dataclass(frozen=True)
 class FastAnswer:
-    """The answer of a glance.
+    """The answer of `fast_lookup`.
 
     Attributes:
-        sure: whether it is that of the store proper; else the store proper must be asked.
-        seen: what holds for the key: tuned, else predicted.
+        sure: whether `Store` would give the same answer; if not, ask `Store`.
+        seen: the valid config of the key, tuned before predicted; None where there is none.
     """
 
     sure: bool
@@ -60,12 +64,12 @@ class FastAnswer:
 
 
 def fast_lookup(where: str, key: TuneKey, expected: Provenance) -> FastAnswer:
-    """What a store holds for a key, as far as one look can tell; makes no file.
+    """Look up a key's config in an SQLite file; make no file.
 
     Args:
-        where: path or URL of the store; a URL is not looked at.
-        key: what is about to be launched.
-        expected: how it would be tuned now.
+        where: path or URL of the store; a URL is never sure.
+        key: key of the launch.
+        expected: how the key would be tuned now.
     """
     if "://" in where:
         return FastAnswer(False)
@@ -81,14 +85,28 @@ def fast_lookup(where: str, key: TuneKey, expected: Provenance) -> FastAnswer:
             tuned = connection.execute(_TUNED, (digest,)).fetchone()
             predicted = connection.execute(_PREDICTED, (digest,)).fetchone()
     except (sqlite3.Error, UnicodeDecodeError, OSError):
-        # The store proper says what is wrong, and what to do. SQLite quotes a damaged name in
-        # its message, which Python cannot decode then.
+        # `Store` says what is wrong and what to do. UnicodeDecodeError: SQLite quotes a damaged
+        # name in its message, which Python then cannot decode.
         return FastAnswer(False)
     try:
         seen = _tuned(tuned, digest, expected) or _predicted(predicted, digest, expected)
     except InputError:
         return FastAnswer(False)
     return FastAnswer(True, seen)
+
+
+def connect(path: Path, patience_s: float) -> sqlite3.Connection:
+    """Open an existing SQLite file in autocommit mode; a locked file is waited for `patience_s`."""
+    # mode=rw: SQLite itself would make a missing file readable by others.
+    uri = f"file:{quote(os.fsencode(path.absolute()))}?mode=rw"
+    connection = sqlite3.connect(
+        uri, timeout=patience_s, isolation_level=None, check_same_thread=False, uri=True
+    )
+    # Damaged text must reach the check of its row, not end the whole query.
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    for pragma in ("foreign_keys=ON", "trusted_schema=OFF", "cell_size_check=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
 
 
 def _tuned(row: tuple[Any, ...] | None, digest: str, expected: Provenance) -> StoredConfig | None:
@@ -110,10 +128,10 @@ def _predicted(
 
 
 def _head(row: tuple[Any, ...], digest: str) -> codec.Head:
-    """What a row says, where it is what was written.
+    """Parse a row and check it against its digest and its seal.
 
     Raises:
-        InputError: it is not, or an older asmtune wrote it, which left no seal for a glance.
+        InputError: the row is malformed or does not match.
     """
     seal, predicted_us, *values = row
     head = codec.head_of(dict(zip(_NAMES, values, strict=True)), "row")

@@ -14,7 +14,7 @@ from asmtune.base.errors import StoreError
 from asmtune.base.json_checks import printable
 
 ELSEWHERE: Final = "or set ASMTUNE_STORE_URL to another place"
-"""The way out that every fault of a store leaves."""
+"""Advice that fits every error of a store."""
 
 _ADVICE: Final = {
     sqlite3.SQLITE_FULL: f"free some space, {ELSEWHERE}",
@@ -27,9 +27,9 @@ _ADVICE: Final = {
     sqlite3.SQLITE_TOOBIG: "the record is larger than SQLite's limit: keep fewer samples",
 }
 
-# SQLITE_ERROR is what a missing table gives: all of the store's SQL is fixed,
-# so that it can only mean that the file does not hold the store's tables. Nor
-# can what the store writes break a constraint, but where rows and indexes disagree.
+# A missing table gives SQLITE_ERROR. The store's SQL is fixed, so that it can only mean that the
+# file does not hold the store's tables. Likewise the store's rows can break a constraint only
+# where rows and indexes disagree.
 _DAMAGED: Final = frozenset(
     {
         sqlite3.SQLITE_CONSTRAINT,
@@ -41,7 +41,7 @@ _DAMAGED: Final = frozenset(
 )
 
 
-# By SQL's code, as PostgreSQL gives it.
+# By SQLSTATE code, as PostgreSQL gives it.
 _SERVER_ADVICE: Final = {
     "25006": "the database may only be read: name its primary server",
     "42501": "let its owner grant the right, or create the tables",
@@ -49,15 +49,15 @@ _SERVER_ADVICE: Final = {
     "57014": "another session has held it for too long: try again when that has ended",
 }
 
-# Two processes that make the tables at once: one of them finds them made.
-_MADE_BY_ANOTHER: Final = frozenset({"42701", "42710", "42P07"})
+# Two processes make the tables at once: one of them finds that they exist.
+_EXISTS_ALREADY: Final = frozenset({"42701", "42710", "42P07"})
 
 
 class DamagedStoreError(StoreError):
     """The file is not a readable store: random bytes, truncated, or another program's.
 
     Attributes:
-        detail: what the database said of it.
+        detail: the database's own message.
     """
 
     def __init__(self, message: str, detail: str) -> None:
@@ -70,7 +70,7 @@ class DamagedStoreError(StoreError):
 
 
 def damaged(place: str, detail: str) -> DamagedStoreError:
-    """The error of a file that is no store."""
+    """Make the error of a file or a database that is not a store."""
     advice = "move the file away to start afresh (tuning does so by itself)"
     if "://" in place:
         advice = "name a database of its own for the store"
@@ -81,7 +81,7 @@ def damaged(place: str, detail: str) -> DamagedStoreError:
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Turns what the database or the system raises into a `StoreError` about `place`."""
+    """Turn errors of the database and the system into a `StoreError` about `place`."""
     try:
         yield
     except StoreError:
@@ -89,25 +89,25 @@ def translated(place: str) -> Iterator[None]:
     except (SQLAlchemyError, sqlite3.Error) as error:
         raise _database_error(place, error) from error
     except UnicodeDecodeError as error:
-        # The sqlite3 module, over a message that quotes the damaged bytes.
+        # Raised by the sqlite3 module for a message that quotes damaged bytes.
         raise damaged(place, "names that are not text") from error
     except OSError as error:
         raise system_error(f"store {place}", error) from error
 
 
 def is_conflict(error: DBAPIError) -> bool:
-    """Whether a server ended a transaction because of another one, so that it may be run again."""
+    """Tell whether a server ended a transaction for another one, so that it may be retried."""
     state = _state(error)
-    return isinstance(error, IntegrityError) or state[:2] == "40" or state in _MADE_BY_ANOTHER
+    return isinstance(error, IntegrityError) or state[:2] == "40" or state in _EXISTS_ALREADY
 
 
 def is_refused_connection(error: DBAPIError) -> bool:
-    """Whether no connection was made, as when the server has too many or is starting."""
+    """Tell whether no connection was made, as when the server has too many or is starting."""
     return isinstance(error, OperationalError) and error.statement is None
 
 
 def _state(error: DBAPIError) -> str:
-    """SQL's code of what went wrong; empty where the driver gives none."""
+    """Return the SQLSTATE code of an error; empty where the driver gives none."""
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     return str(state or "")
 
@@ -129,7 +129,7 @@ def _database_error(place: str, error: Exception) -> StoreError:
 
 
 def system_error(subject: str, error: OSError, elsewhere: str = ELSEWHERE) -> StoreError:
-    """A failed file operation on `subject`, with advice."""
+    """Make the error of a failed file operation on `subject`, with advice."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         advice = "free some space"
     elif error.errno in (errno.ENOTDIR, errno.EEXIST):

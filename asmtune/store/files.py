@@ -17,20 +17,20 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import NullPool
 
 from asmtune.store import tables
+from asmtune.store.fast_lookup import connect
 from asmtune.store.lookup import StoreWarning
-from asmtune.store.sqlite import connect
 
 BUSY_SECONDS: Final = 60.0
-"""How long a call waits for another process's lock, unless told otherwise."""
+"""Seconds that a call waits for another process's lock, by default."""
 
 _POLL_S: Final = 0.02
 _WRITES: Final = "asmtune_writes"
 
 
 def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
-    """An engine on the file, which must exist; waits so long for another's lock.
+    """Make an engine on an existing file; a locked file is waited for `patience_s`.
 
-    No pool: a connection lives for one transaction, so that none is carried
+    It has no pool: a connection lives for one transaction, so that none is carried
     over a fork and none keeps a file open that was set aside.
     """
     engine = create_engine(
@@ -41,7 +41,7 @@ def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
 
 
 def writing(engine: Engine) -> Engine:
-    """The engine with transactions that may write."""
+    """Return the engine with transactions that may write."""
     return engine.execution_options(**{_WRITES: True})
 
 
@@ -53,7 +53,7 @@ def _begin(connection: Connection) -> None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Which file stands at the path; None where there is none."""
+    """Identify the file at the path; None where there is none."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -62,26 +62,26 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def ensure(path: Path, patience_s: float = BUSY_SECONDS) -> tuple[int, int] | None:
-    """Makes folder (0700) and file (0600) where missing; which file it is."""
-    found = identity(path)
-    if found is None:
+    """Make folder (0700) and file (0600) where missing; return the file's identity."""
+    present = identity(path)
+    if present is None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(path, patience_s):
+        with _locked(path, patience_s):
             if identity(path) is None:
                 _create(path)
-        found = identity(path)
-    return found
+        present = identity(path)
+    return present
 
 
 def set_aside(
     path: Path, seen: tuple[int, int] | None, reason: str, patience_s: float = BUSY_SECONDS
 ) -> None:
-    """Renames a damaged file and what SQLite keeps beside it; warns once.
+    """Rename a damaged file and SQLite's files beside it; warn once.
 
-    Does nothing where another process has put a fresh file in its place: it is
-    no longer the one `seen`.
+    Nothing is done where another process has put a fresh file in its place, so that
+    the file is no longer the one `seen`.
     """
-    with _alone(path, patience_s):
+    with _locked(path, patience_s):
         if identity(path) != seen:
             return
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
@@ -101,33 +101,33 @@ def set_aside(
 
 
 def _create(path: Path) -> None:
-    """Builds the file under another name, so that it is only ever seen whole.
+    """Build the file under another name, so that other processes only ever see it whole.
 
-    Nothing here closes a file that SQLite may have open in this process: that
+    Never close a file here that SQLite may have open in this process: that
     would drop SQLite's POSIX locks on it.
     """
     fresh = path.with_name(f"{path.name}.new")
-    _unlink_all(fresh)  # of a process that was killed here; the lock says that none is at it
+    _unlink_all(fresh)  # left by a process that was killed here; the lock excludes others
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
         with closing(connect(fresh, BUSY_SECONDS)) as raw:
-            raw.execute("PRAGMA journal_mode=WAL")  # lasting: the file remembers it
+            raw.execute("PRAGMA journal_mode=WAL")  # persistent: stored in the file
         with writing(engine_of(fresh)).begin() as connection:
-            tables.bring_up_to_date(connection)
+            tables.create(connection)
         fresh.rename(path)
     finally:
         _unlink_all(fresh)
 
 
 def _unlink_all(path: Path) -> None:
-    """Deletes a file and what SQLite keeps beside it, where they are."""
+    """Delete a file and SQLite's files beside it, where they exist."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 @contextmanager
-def _alone(path: Path, patience_s: float) -> Iterator[None]:
-    """Holds the lock under which the file is made or replaced.
+def _locked(path: Path, patience_s: float) -> Iterator[None]:
+    """Hold the lock under which the file is made or replaced.
 
     Raises:
         TimeoutError: another process holds it for longer than `patience_s`.

@@ -1,4 +1,6 @@
-"""Tune records as a reviewed JSON file: what `cache/` holds and what is exported.
+"""Documents of tune records: the reviewed JSON files of `cache/`, and exports.
+
+Form:
 
     {
     "format": "asmtune-tuned",
@@ -6,8 +8,8 @@
     "records": [ ... ]
     }
 
-Records are sorted and every measurement has a line of its own, so that a
-difference between two versions of a file reads as what has changed.
+Records are sorted and every measurement has a line of its own, so that the diff of
+two versions of a file shows what has changed.
 """
 
 from __future__ import annotations
@@ -37,18 +39,18 @@ _REPAIR: Final = "correct the file or export it again"
 
 
 def dumps(records: Iterable[TuneRecord], *, samples: bool = False) -> str:
-    """The text of a document of records; the same for any order of them.
+    """Write records as the text of a document; the same text for any order of them.
 
     Args:
-        records: what to write, one a key.
-        samples: keep every sample, rounded to 1 ns.
+        records: records to write, one per key.
+        samples: whether to write every sample, rounded to 1 ns.
 
     Raises:
         InputError: a record that `loads` would refuse, such as one whose
             winner was not timed.
     """
     mode = "rounded" if samples else "none"
-    form = sorted(
+    values = sorted(
         (record_to_json(record, samples=mode) for record in records),
         key=lambda value: json.dumps(
             [value["key"][name] for name in ("kernel", "device", "dtypes", "shape")],
@@ -56,8 +58,8 @@ def dumps(records: Iterable[TuneRecord], *, samples: bool = False) -> str:
             default=str,
         ),
     )
-    _records(form, "export")
-    body = ",\n".join(_record_text(value) for value in form)
+    _records(values, "export")
+    body = ",\n".join(_record_text(value) for value in values)
     return (
         f'{{\n"format": "{FORMAT}",\n"version": {VERSION},\n'
         f'"records": [{body and chr(10) + body + chr(10)}]\n}}\n'
@@ -65,15 +67,15 @@ def dumps(records: Iterable[TuneRecord], *, samples: bool = False) -> str:
 
 
 def loads(text: str | bytes, source: str) -> tuple[TuneRecord, ...]:
-    """The records of a document.
+    """Parse the text of a document into records.
 
     Args:
-        text: the document.
-        source: the file's name, for messages.
+        text: text of the document.
+        source: name of the file, for messages.
 
     Raises:
-        InputError: not such a document, of a newer version, or a record is
-            malformed; names file, record and field.
+        InputError: the text is not such a document, its version is newer, or a record is
+            malformed; the message names file, record and field.
     """
     try:
         document = parse_json(text)
@@ -86,7 +88,7 @@ def loads(text: str | bytes, source: str) -> tuple[TuneRecord, ...]:
 
 
 def write(path: Path, records: Iterable[TuneRecord], *, samples: bool = False) -> None:
-    """Writes a document; the file appears whole or stays as it was.
+    """Write a document to a file; the file appears whole or stays as it was.
 
     Raises:
         InputError: as `dumps`.
@@ -103,10 +105,10 @@ def write(path: Path, records: Iterable[TuneRecord], *, samples: bool = False) -
 
 
 def read(path: Path) -> tuple[TuneRecord, ...]:
-    """The records of a document in a file.
+    """Read the records of a document in a file.
 
     Raises:
-        InputError: as `loads`, or there is no such file.
+        InputError: as `loads`, or the file cannot be read.
     """
     try:
         text = path.read_bytes()
@@ -167,20 +169,20 @@ _DECIMALS: Final = 3  # nanoseconds; event timers resolve less
 
 
 def abridged(record: TuneRecord, count: int) -> TuneRecord:
-    """A record of its winner and the fastest others, without samples and failures.
+    """Shorten a record to its winner and the fastest others, without samples and failures.
 
-    Times are rounded to 1 ns, but for those below it.
+    Times are rounded to 1 ns, except those below it.
 
     Args:
-        record: with its winner among the timings.
-        count: timings to keep, the winner's among them; at least that.
+        record: record whose winner is among its timings.
+        count: timings to keep, including the winner's, which is always kept.
     """
     winner = config_text(record.winner)
     ranked = sorted(
         record.measurements, key=lambda timing: (config_text(timing.config) != winner, _us(timing))
     )
-    kept = sorted(ranked[: max(count, 1)], key=_us)
-    return replace(record, measurements=tuple(map(_rounded, kept)), failures=())
+    fastest = sorted(ranked[: max(count, 1)], key=_us)
+    return replace(record, measurements=tuple(map(_rounded, fastest)), failures=())
 
 
 def _us(timing: Measurement) -> float:

@@ -1,43 +1,58 @@
-"""Single flight: of many processes that miss one key, one tunes and the others get its config.
+"""Leases: of many processes that miss one key, one tunes it and the others get its config.
 
-A flight is a row: whose it is, and a counter that its owner's thread raises
-while it is at work. Who finds the row watches the counter by its own monotonic
-clock, and takes the row over when the counter has stood still for `stale_s`; no
-clock is compared between processes, so that hosts may disagree on the time. Of
-an owner on the same host whose process is gone nothing is waited for.
+A lease is a row with its owner and a counter, which a thread of the owner increments while the
+process is at work. A process that waits watches the counter by its own monotonic clock, and takes
+the lease over when the counter has stood still for `stale_s`. Clocks of two processes are never
+compared, so that hosts may disagree on the time. A process on the same host that has ended is
+not waited for.
 
-Taking over may be wrong: an owner that was stopped may go on. Then two tune,
-and the one that finishes first counts: `finish` gives both the same record.
+A take-over may be wrong: an owner that was stopped may go on. Then two processes tune, and the
+one that finishes first counts: `TuningLease.finish` gives both the same record.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
 from asmtune.base.errors import StoreError
-from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import process_ids
+from asmtune.base.fingerprint import digest
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.store import codec, rows
 from asmtune.store.database import Store
-from asmtune.store.lease_row import Claim, Holder, LeaseRequest
+from asmtune.store.lookup import minor_version
+from asmtune.store.tables import leases
 
 _T = TypeVar("_T")
+
+_HOST_CHARACTERS: Final = 100
+_DIGITS: Final = 16
+
+# Process ids can be compared under one running kernel and in one namespace of it.
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE: Final = Path("/proc/self/ns/pid")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseIntervals:
-    """How often flights are looked after, in seconds.
+    """Intervals of a lease, in seconds.
 
     Attributes:
         beat_s: between two beats of an owner.
-        stale_s: without a beat, after which a flight is taken over.
-        poll_s, poll_most_s: between two looks of one who waits: at first, and in the end.
+        stale_s: without a beat, after which a lease is taken over.
+        poll_s, poll_most_s: between two reads of a process that waits: the first, and the longest.
     """
 
     beat_s: float = 2.0
@@ -46,16 +61,182 @@ class LeaseIntervals:
     poll_most_s: float = 1.0
 
 
-class Attempt(Protocol):
-    """Runs work on a store; gives `otherwise` where the store cannot be used."""
+@dataclass(frozen=True)
+class LeaseRequest:
+    """A request for a key's config.
 
-    def __call__(self, work: Callable[[Store], _T], otherwise: _T) -> _T:
-        """What `work` returns, or `otherwise`."""
+    Attributes:
+        key: key of the launch.
+        expected: how it would be tuned now.
+        force: tune although a record is valid, and replace it.
+        on_wait: called with "host:process" of the owner, once, before waiting for it.
+    """
+
+    key: TuneKey
+    expected: Provenance
+    force: bool = False
+    on_wait: Callable[[str], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name the lease; processes with another source, space or Triton have another one."""
+        now = self.expected
+        return digest(codec.key_digest(self.key), now.source, now.space, minor_version(now.triton))
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A lease's row: its owner, and how often the owner has beaten."""
+
+    owner: str
+    beats: int
+
+
+def new_owner() -> str:
+    """Make a name for one claim of this process: `host:process:id space:random`."""
+    host = socket.gethostname().encode("ascii", "replace").decode()[:_HOST_CHARACTERS]
+    return f"{host.replace(':', '.')}:{os.getpid()}:{_id_space()}:{secrets.token_hex(8)}"
+
+
+def short_owner(owner: str) -> str:
+    """Shorten an owner for messages: `host:process`."""
+    return ":".join(owner.split(":")[:2])
+
+
+def has_ended(owner: str) -> bool:
+    """Tell whether the owner's process has certainly ended.
+
+    That is known only of processes under this kernel, in this namespace of process ids. Where
+    another process has the id now, the owner seems alive.
+    """
+    parts = owner.split(":")
+    if len(parts) != 4 or not _id_space() or parts[2] != _id_space() or not parts[1].isdecimal():
+        return False
+    try:
+        os.kill(int(parts[1]), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+@cache
+def _id_space() -> str:
+    """Digits shared by processes whose ids can be compared; empty where that is unknown."""
+    try:
+        return digest(_BOOT.read_text(), str(_NAMESPACE.readlink()))[:_DIGITS]
+    except OSError:
+        return ""
+
+
+@dataclass
+class Claim:
+    """A process's view of a key and its lease, as last read.
+
+    Each of `read`, `take`, `beat` and `release` is one transaction.
+
+    Attributes:
+        request: the request.
+        owner: name of this claim alone.
+        replaced: id of the record to be replaced although it is valid.
+        record: the key's valid record.
+        held: holder of the lease; None where nobody holds it.
+    """
+
+    request: LeaseRequest
+    owner: str = field(default_factory=new_owner)
+    replaced: int | None = None
+    record: TuneRecord | None = None
+    held: Holder | None = None
+
+    @property
+    def mine(self) -> bool:
+        """Tell whether this claim holds the lease and no record is there yet."""
+        return self.record is None and self.held is not None and self.held.owner == self.owner
+
+    def start(self, store: Store) -> None:
+        """Note the record that is to be replaced, where tuning is forced.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        if self.request.force:
+            valid = store.transact(self._valid_record)
+            self.replaced = None if valid is None else valid.id
+
+    def read(self, store: Store) -> None:
+        """Read the key's record and the lease.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        store.transact(self._read)
+
+    def take(self, store: Store) -> None:
+        """Take the lease, if nothing has changed since it was last read.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        seen = self.held
+
+        def work(connection: Connection) -> None:
+            self._read(connection)
+            if self.record is None and not self.mine and self.held == seen:
+                connection.execute(delete(leases).where(self._named()))
+                row = {"digest": self.request.name, "owner": self.owner, "beats": 0}
+                connection.execute(insert(leases).values(row))
+                self.held = Holder(self.owner, 0)
+
+        store.transact(work, writes=True)
+
+    def beat(self, store: Store) -> bool:
+        """Increment the counter; return False where the lease is no longer this claim's.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        increment = update(leases).where(self._owned()).values(beats=leases.c.beats + 1)
+        return store.transact(lambda c: c.execute(increment).rowcount == 1, writes=True)
+
+    def release(self, store: Store) -> None:
+        """Delete the row, unless another process has taken the lease over.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        store.transact(lambda c: c.execute(delete(leases).where(self._owned())), writes=True)
+
+    def _valid_record(self, connection: Connection) -> rows.LoadedRow[TuneRecord] | None:
+        return rows.valid_record(connection, self.request.key, self.request.expected)
+
+    def _read(self, connection: Connection) -> None:
+        valid = self._valid_record(connection)
+        self.record = None if valid is None or valid.id == self.replaced else valid.value
+        row = connection.execute(select(leases).where(self._named())).first()
+        self.held = None
+        # Treat a damaged row as missing; the next process that takes the lease overwrites it.
+        if row is not None and isinstance(row.owner, str) and isinstance(row.beats, int):
+            self.held = Holder(row.owner, row.beats)
+
+    def _named(self) -> ColumnElement[bool]:
+        return leases.c.digest == self.request.name
+
+    def _owned(self) -> ColumnElement[bool]:
+        return and_(self._named(), leases.c.owner == self.owner)
+
+
+class GuardedCall(Protocol):
+    """Run work on a store; give `default` where the store cannot be used."""
+
+    def __call__(self, work: Callable[[Store], _T], default: _T) -> _T:
+        """Return the result of `work`, or `default`."""
         ...
 
 
 class Watch:
-    """Whether an owner has ended, by its counter and this process's clock."""
+    """Notice that an owner has ended, by its counter and this process's clock."""
 
     def __init__(self, stale_s: float) -> None:
         self._stale_s = stale_s
@@ -63,9 +244,9 @@ class Watch:
         self._since = 0.0
 
     def is_over(self, held: Holder | None) -> bool:
-        """Whether the flight may be taken: nobody's, or of an owner that has ended."""
+        """Tell whether the lease may be taken: nobody holds it, or its owner has ended."""
         now = time.monotonic()
-        if held is None or process_ids.is_gone(held.owner):
+        if held is None or has_ended(held.owner):
             return True
         if held != self._seen:
             self._seen, self._since = held, now
@@ -73,30 +254,30 @@ class Watch:
 
 
 class TuningLease:
-    """One process's way to a key's config; a context, at whose end the key is let go.
+    """The right to tune a key, or what another process made of it; a context that releases it.
 
     Attributes:
         mine: whether this process is to tune; `finish` then gives the record to use.
-        record: what another process has tuned, to be used; None where there is none.
-        holder: "host:process" of who tunes the key, where neither this process does nor
-            a record came in time: go on with the heuristic.
+        record: the record that another process has tuned, to be used; None where there is none.
+        holder: "host:process" of the process that tunes the key, where this one does not and
+            no record came in time: go on with the heuristic.
     """
 
     def __init__(
-        self, attempt: Attempt, claim: Claim | None, heart: HeartbeatThread | None
+        self, guarded: GuardedCall, claim: Claim | None, heartbeat: HeartbeatThread | None
     ) -> None:
         self.mine = claim is None or claim.mine
         self.record = claim.record if claim else None
         self.holder = ""
         if claim is not None and claim.held is not None and not (self.mine or self.record):
-            self.holder = process_ids.spoken(claim.held.owner)
-        self._attempt, self._claim, self._heart = attempt, claim, heart
+            self.holder = short_owner(claim.held.owner)
+        self._guarded, self._claim, self._heartbeat = guarded, claim, heartbeat
         self._process = os.getpid()
 
     def finish(self, record: TuneRecord) -> TuneRecord:
-        """Keeps what was tuned; the record that all who tuned the key go on with."""
+        """Save the record; return the one that all processes that tuned the key go on with."""
         replaced = self._claim.replaced if self._claim else None
-        return self._attempt(lambda store: store.keep_first(record, replaced), record)
+        return self._guarded(lambda store: store.save_first(record, replaced), record)
 
     def __enter__(self) -> Self:
         return self
@@ -107,73 +288,73 @@ class TuningLease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        heart, self._heart = self._heart, None
-        # A forked child shares the object, not the flight.
-        if self._claim is None or heart is None or self._process != os.getpid():
+        heartbeat, self._heartbeat = self._heartbeat, None
+        # A forked child shares the object, not the lease.
+        if self._claim is None or heartbeat is None or self._process != os.getpid():
             return
-        heart.stop()
-        self._attempt(self._claim.release, None)
+        heartbeat.stop()
+        self._guarded(self._claim.release, None)
 
 
 def acquire_lease(
-    attempt: Attempt,
+    guarded: GuardedCall,
     request: LeaseRequest,
     *,
     wait_s: float,
     pace: LeaseIntervals,
     watch: Watch | None = None,
 ) -> TuningLease:
-    """Claims a key, or waits for who has.
+    """Take the lease of a key, or wait for the process that holds it.
 
     Args:
-        attempt: gives the store; where it cannot be used, the flight is this process's.
-        request: what is wanted.
+        guarded: runs work on the store; where it cannot be used, this process tunes.
+        request: the request.
         wait_s: seconds to wait for another process's record; 0 does not wait.
-        pace: how often to look.
-        watch: what earlier flights of the process saw of this one.
+        pace: how often to beat and to read.
+        watch: what earlier requests of the process saw of this lease.
     """
     watch = watch or Watch(pace.stale_s)
 
     def work(store: Store) -> tuple[Claim | None, HeartbeatThread | None]:
         claim = Claim(request)
-        _settle(store, claim, wait_s, pace, watch)
+        _wait(store, claim, wait_s, pace, watch)
         return claim, HeartbeatThread(store, claim, pace.beat_s) if claim.mine else None
 
     alone: tuple[Claim | None, HeartbeatThread | None] = (None, None)
-    return TuningLease(attempt, *attempt(work, alone))
+    return TuningLease(guarded, *guarded(work, alone))
 
 
-def _settle(store: Store, claim: Claim, wait_s: float, pace: LeaseIntervals, watch: Watch) -> None:
-    """Looks until there is a record, the flight is the claim's, or the time is over."""
+def _wait(store: Store, claim: Claim, wait_s: float, pace: LeaseIntervals, watch: Watch) -> None:
+    """Wait until there is a record, the claim holds the lease, or the time is over."""
     claim.start(store)
-    tell = claim.request.on_wait
+    on_wait = claim.request.on_wait
     end, pause_s = time.monotonic() + wait_s, pace.poll_s
     while True:
-        claim.look(store)
+        claim.read(store)
         if claim.record is None and watch.is_over(claim.held):
             claim.take(store)
         left_s = end - time.monotonic()
         if claim.record is not None or claim.mine or left_s <= 0:
             return
-        if tell is not None and claim.held is not None:
-            tell(process_ids.spoken(claim.held.owner))
-            tell = None
-        # Never in step with others who wait.
+        if on_wait is not None and claim.held is not None:
+            on_wait(short_owner(claim.held.owner))
+            on_wait = None
+        # Random, so that processes that wait do not read in step.
         time.sleep(min(left_s, pause_s * random.uniform(0.7, 1.0)))
         pause_s = min(1.5 * pause_s, pace.poll_most_s)
 
 
 class HeartbeatThread:
-    """A thread that beats until it is stopped or the flight is another's."""
+    """A thread that beats until it is stopped or another process has the lease."""
 
     def __init__(self, store: Store, claim: Claim, every_s: float) -> None:
         self._store, self._claim, self._every_s = store, claim, every_s
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="asmtune-flight", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="asmtune-lease", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread, after a beat that is under way."""
+        """End the thread, after a beat that is under way."""
         self._stopped.set()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Where a store is: the path of an SQLite file, or the URL of another database."""
+"""Location of a store: the path of an SQLite file, or the URL of another database."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sqlalchemy.pool import NullPool
 from asmtune.base.errors import InputError
 
 CONNECT_SECONDS: Final = 5.0
-"""How long a server is tried for at most, down or out of connections."""
+"""Seconds to retry a server that is down or out of connections, at most."""
 
 _POSTGRESQL: Final = ("postgresql", "postgres")
 
-# A server that vanishes without a word is noticed after some 10 s: TCP alone takes hours.
+# A server that vanishes silently is noticed after some 10 s: TCP alone takes hours.
 _KEEPALIVES: Final = {"keepalives_idle": 4, "keepalives_interval": 2, "keepalives_count": 3}
 
 
-def home(where: str | Path) -> Path | URL:
-    """The path or the URL that a user named; the URL of an SQLite file is a path.
+def parse(where: str | Path) -> Path | URL:
+    """Parse the path or the URL that a user named; the URL of an SQLite file becomes a path.
 
     Raises:
         InputError: not a URL.
@@ -35,7 +35,7 @@ def home(where: str | Path) -> Path | URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
-        # What the parser says may quote a part of the password.
+        # The parser's message may quote a part of the password.
         raise _bad_url(text, "cannot be read; write @ : / in a password as %40 %3A %2F") from error
     if "@" in (url.host or ""):
         raise _bad_url(text, "has two @; write @ in a password as %40")
@@ -47,15 +47,15 @@ def home(where: str | Path) -> Path | URL:
 
 
 def shown(where: str | Path | URL) -> str:
-    """A path or URL as messages name it: without password and options.
+    """Show a path or URL in messages: without password and options.
 
     Raises:
         InputError: not a URL.
     """
-    found = where if isinstance(where, URL) else home(where)
-    if isinstance(found, Path):
-        return str(found)
-    return found.set(query={}).render_as_string(hide_password=True)
+    location = where if isinstance(where, URL) else parse(where)
+    if isinstance(location, Path):
+        return str(location)
+    return location.set(query={}).render_as_string(hide_password=True)
 
 
 def _bad_url(text: str, problem: str) -> InputError:
@@ -70,12 +70,12 @@ def _bad_url(text: str, problem: str) -> InputError:
     )
 
 
-def served(url: URL, patience_s: float) -> Engine:
-    """An engine on a database without a file; nothing is asked of it yet.
+def server_engine(url: URL, patience_s: float) -> Engine:
+    """Make an engine on a server's database, or one in memory; it does not connect yet.
 
-    No pool, but for a database in memory: a connection lives for one call, so
-    that none is carried over a fork, and the ranks of a large job do not use
-    up the server's connections while they have nothing to ask.
+    Only a database in memory has a pool. Elsewhere a connection lives for one call, so
+    that none is carried over a fork, and the ranks of a large job do not use up the
+    server's connections while they are idle.
 
     Raises:
         InputError: its driver is not installed.
@@ -91,19 +91,19 @@ def served(url: URL, patience_s: float) -> Engine:
 
 
 def _postgresql(url: URL, patience_s: float) -> Engine:
-    """An engine whose calls end in time, and which sees one state of the database in each."""
+    """Make an engine whose calls end in time, and each see one state of the database."""
     connect_s = max(2, math.ceil(min(patience_s, CONNECT_SECONDS)))  # 2 s is libpq's least
     options = {"connect_timeout": connect_s, "client_encoding": "utf8", **_KEEPALIVES}
     engine = create_engine(
         url,
         poolclass=NullPool,
-        # A record is three queries: they must see the same state of it.
+        # A record takes three queries, which must see the same state of it.
         isolation_level="REPEATABLE READ",
         connect_args={name: value for name, value in options.items() if name not in url.query},
     )
 
     def limit(connection: Connection) -> None:
-        # In each transaction: poolers between us and the server refuse it as an option.
+        # Set in each transaction: connection poolers refuse it as an option of the connection.
         connection.exec_driver_sql(f"SET LOCAL statement_timeout = {math.ceil(1e3 * patience_s)}")
 
     event.listen(engine, "begin", limit)

@@ -1,23 +1,26 @@
-"""What a lookup answers, and when a record still holds."""
+"""Answers of the store, and the rules that say which records and outcomes are still valid."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.store import codec
 
 Outcome = Literal["hit", "miss", "stale", "corrupt"]
 Layer = Literal["store", "shipped"]
+TrialOutcome = Measurement | tuple[Config, Failure]
 
 DIGITS_SHOWN: Final = 12
-"""How much of a digest messages and tables show."""
+"""Digits of a digest in messages and tables."""
 
 
 class StoreWarning(UserWarning):
-    """Something was wrong with the store; work goes on, without what is lost."""
+    """Something was wrong with the store; work goes on without what is lost."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,9 @@ class StoreLookup:
     Attributes:
         outcome: "hit" (use it), "miss" (nothing there), "stale" (made with
             another source, space or Triton) or "corrupt" (unreadable).
-        record: of a hit; of a stale one too, since its timings may serve.
+        record: the record of a hit; of a stale one too, since its timings may be of use.
         detail: what was missed, what differs or what is wrong; empty at a hit.
-        layer: where the answer comes from.
+        layer: layer that the answer comes from.
     """
 
     outcome: Outcome
@@ -39,15 +42,15 @@ class StoreLookup:
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """What earlier runs of a key found that still holds, one outcome a config.
+class EarlierOutcomes:
+    """Outcomes of earlier runs of a key that are still valid, one per config.
 
     Configs come without `pre_hook`: match them by `Config.to_dict()`.
 
     Attributes:
         measurements: configs timed.
-        failures: configs that failed, with what of. A timeout, or a lack of
-            memory, may have been the machine's and not the config's.
+        failures: configs that failed, each with its failure. The machine, not the config,
+            may be the cause of a timeout or a lack of memory.
     """
 
     measurements: tuple[Measurement, ...] = ()
@@ -56,13 +59,13 @@ class Remembered:
 
 @dataclass(frozen=True)
 class StoredPrediction:
-    """What the model chose for a key, without timing anything.
+    """The config that the model chose for a key, without timing anything.
 
     Attributes:
-        key: of the launch.
-        config: the model's first pick; without `pre_hook` where it comes from a store.
-        predicted_us: microseconds of a launch with it; None where nothing says.
-        provenance: what it was made with.
+        key: key of the launch.
+        config: the model's first choice; without `pre_hook` where it comes from a store.
+        predicted_us: predicted microseconds of a launch; None where no time is predicted.
+        provenance: source, space and versions it was made with.
     """
 
     key: TuneKey
@@ -72,14 +75,25 @@ class StoredPrediction:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class StoredTrial:
+    """An outcome of a run that has not ended; see `UnfinishedRun` for the rest."""
+
+    key: TuneKey
+    source: str
+    triton: str
+    date: str
+    outcome: TrialOutcome
+
+
+@dataclass(frozen=True)
+class UnfinishedRun:
     """A tuning run that has not ended, or was cut off.
 
     Attributes:
-        key: what it tunes.
-        source, triton: what it was made with, as in `Provenance`.
-        timed, failed: rows kept: configs, and one timed twice counts twice.
-        date: of the newest, ISO 8601.
+        key: key that it tunes.
+        source, triton: as in `Provenance`.
+        timed, failed: rows stored; a config that was timed twice counts twice.
+        date: date of the newest row, ISO 8601.
     """
 
     key: TuneKey
@@ -90,22 +104,22 @@ class Unfinished:
     date: str
 
 
-def judged(record: TuneRecord, expected: Provenance, layer: Layer) -> StoreLookup:
-    """A record found, as a hit or as stale."""
+def judge(record: TuneRecord, expected: Provenance, layer: Layer) -> StoreLookup:
+    """Return a record as a hit, or as stale where its provenance differs from `expected`."""
     detail = "; ".join(differences(record.provenance, expected))
     return StoreLookup("stale" if detail else "hit", record, detail, layer)
 
 
-def differences(found: Provenance, expected: Provenance) -> list[str]:
-    """One text for each of source, space and Triton's major.minor that differs.
+def differences(recorded: Provenance, expected: Provenance) -> list[str]:
+    """List, in one text each, which of source, space and Triton's major.minor differ.
 
-    Torch, asmtune and the driver may move: they do not change which binary a
-    config gives, and re-tuning after each driver update costs more than it wins.
+    Torch, asmtune and the driver may change: they do not decide which binary a
+    config gives, and re-tuning after each driver update costs more than it gains.
     """
     pairs = {
-        "source": (found.source, expected.source),
-        "space": (found.space, expected.space),
-        "triton": (minor(found.triton), minor(expected.triton)),
+        "source": (recorded.source, expected.source),
+        "space": (recorded.space, expected.space),
+        "triton": (minor_version(recorded.triton), minor_version(expected.triton)),
     }
     return [
         f"{name} differs: recorded {_short(old)}, now {_short(new)}"
@@ -115,12 +129,55 @@ def differences(found: Provenance, expected: Provenance) -> list[str]:
 
 
 def reusable(source: str, triton: str, now: Provenance) -> bool:
-    """Whether timings made with a source and a Triton hold now, whatever the space."""
-    return source == now.source and minor(triton) == minor(now.triton)
+    """Tell whether timings made with a source and a Triton are valid now, in any space."""
+    return source == now.source and minor_version(triton) == minor_version(now.triton)
 
 
-def minor(version: str) -> str:
-    """Major and minor of a version: what decides which binary a config gives."""
+def merge_outcomes(
+    records: Iterable[TuneRecord], trials: Iterable[StoredTrial], now: Provenance
+) -> EarlierOutcomes:
+    """Merge the outcomes that are valid now; the newest outcome of a config counts.
+
+    Args:
+        records: records of the key; used where their space alone differs.
+        trials: outcomes of runs that have not ended, oldest first.
+        now: how the key would be tuned.
+    """
+    outcomes: list[TrialOutcome] = []
+    for record in records:
+        recorded = record.provenance
+        if reusable(recorded.source, recorded.triton, now) and recorded.space != now.space:
+            outcomes += [*record.measurements, *record.failures]
+    outcomes += [trial.outcome for trial in trials if reusable(trial.source, trial.triton, now)]
+    newest: dict[str, TrialOutcome] = {}
+    for outcome in outcomes:
+        config = outcome.config if isinstance(outcome, Measurement) else outcome[0]
+        newest[codec.config_text(config)] = outcome
+    return EarlierOutcomes(
+        tuple(outcome for outcome in newest.values() if isinstance(outcome, Measurement)),
+        tuple(outcome for outcome in newest.values() if not isinstance(outcome, Measurement)),
+    )
+
+
+def unfinished_runs(trials: Iterable[StoredTrial]) -> list[UnfinishedRun]:
+    """Group trials by the run that they come from; by kernel, device and key."""
+    groups: dict[tuple[str, str, str], list[StoredTrial]] = {}
+    for trial in trials:
+        group = (codec.key_digest(trial.key), trial.source, trial.triton)
+        groups.setdefault(group, []).append(trial)
+    runs = [_unfinished_run(group) for group in groups.values()]
+    return sorted(runs, key=lambda run: (run.key.kernel, run.key.device, codec.key_digest(run.key)))
+
+
+def _unfinished_run(trials: Sequence[StoredTrial]) -> UnfinishedRun:
+    first = trials[0]
+    timed = sum(isinstance(trial.outcome, Measurement) for trial in trials)
+    date = max(trial.date for trial in trials)
+    return UnfinishedRun(first.key, first.source, first.triton, timed, len(trials) - timed, date)
+
+
+def minor_version(version: str) -> str:
+    """Cut a version to major.minor: the part that decides which binary a config gives."""
     return ".".join(version.split(".")[:2])
 
 
@@ -130,7 +187,7 @@ def _short(value: str) -> str:
 
 @dataclass(frozen=True)
 class StoreFinding:
-    """One thing that `Store.verify` found wrong.
+    """One problem that `Store.verify` found.
 
     Attributes:
         place: "file", or the record: digits of its key and its kernel.

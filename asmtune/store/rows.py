@@ -1,159 +1,274 @@
-"""Tune records as rows of the store's tables."""
+"""Tune records, outcomes of unfinished runs and predictions as rows of the store's tables.
+
+Each row carries the digest of its key and a seal: a digest of all its values. A row is read
+back only where both match, so that a changed digit cannot become another config. A damaged
+row is returned with its problem, and the store decides what to do about it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select, true
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, insert, select, true
 
 from asmtune.base import json_checks
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
-from asmtune.store.lookup import differences
-from asmtune.store.tables import failures, keys, timings
+from asmtune.store.lookup import (
+    DIGITS_SHOWN,
+    StoredPrediction,
+    StoredTrial,
+    StoreFinding,
+    TrialOutcome,
+    differences,
+)
+from asmtune.store.tables import failures, keys, predictions, timings, trials
+
+_T = TypeVar("_T")
+
+_CHUNK: Final = 500  # ids in one statement; SQLite takes some 32,000
 
 
 @dataclass(frozen=True)
-class LoadedRecord:
-    """One key's rows: a record, or what is wrong with them.
+class LoadedRow(Generic[_T]):
+    """The value that a row holds, or the reason why it cannot be used.
 
     Attributes:
-        id: of the row in `keys`.
-        digest: the key's identity as the row has it, printable.
+        id: value of the table's primary key.
+        digest: digest of the key as the row has it, printable.
         kernel: the row's kernel, printable.
-        record: None where the rows do not parse.
-        problem: why they do not; empty otherwise.
+        value: None where the row is damaged.
+        problem: why it is damaged; empty otherwise.
     """
 
-    id: int
+    id: Any
     digest: str
     kernel: str
-    record: TuneRecord | None
-    problem: str
+    value: _T | None
+    problem: str = ""
+
+    @property
+    def place(self) -> str:
+        """Name the row for messages: digits of its digest, and its kernel."""
+        return f"{self.digest[:DIGITS_SHOWN]} {self.kernel}"
 
 
-def matching(kernel: str | None, device: str | None) -> ColumnElement[bool]:
-    """The condition on `keys` that a kernel and a device set; None is any."""
+def matching(table: Table, kernel: str | None, device: str | None) -> ColumnElement[bool]:
+    """Return the condition for the rows of a kernel and a device; None matches any."""
     wanted: list[ColumnElement[bool]] = [true()]
     if kernel is not None:
-        wanted.append(keys.c.kernel == kernel)
+        wanted.append(table.c.kernel == kernel)
     if device is not None:
-        wanted.append(keys.c.device == device)
+        wanted.append(table.c.device == device)
     return and_(*wanted)
 
 
-def put(connection: Connection, record: TuneRecord) -> None:
-    """Writes a record's rows in place of those of the same key."""
+def delete_rows(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
+    """Delete the rows that match, with the timings and failures of records; return how many."""
+    if table is keys:
+        owners = select(keys.c.id).where(condition)
+        for child in (timings, failures):
+            connection.execute(delete(child).where(child.c.key_id.in_(owners)))
+    return connection.execute(delete(table).where(condition)).rowcount
+
+
+def delete_key(connection: Connection, table: Table, key: TuneKey) -> None:
+    """Delete a key's rows."""
+    delete_rows(connection, table, table.c.digest == codec.key_digest(key))
+
+
+def delete_trials(connection: Connection, ids: Sequence[int]) -> None:
+    """Delete rows of `trials` by their ids."""
+    for start in range(0, len(ids), _CHUNK):
+        delete_rows(connection, trials, trials.c.id.in_(ids[start : start + _CHUNK]))
+
+
+def put_record(connection: Connection, record: TuneRecord) -> None:
+    """Write a record's rows, in place of those of the same key."""
     value = codec.record_to_json(record)
-    key = value["key"]
-    identity = codec.key_digest(record.key)
-    drop(connection, keys.c.digest == identity)
+    delete_key(connection, keys, record.key)
     row = {
-        "digest": identity,
-        "kernel": key["kernel"],
-        "shape": canonical(key["shape"]),
-        "dtypes": canonical(key["dtypes"]),
-        "device": key["device"],
+        **_key_columns(record.key),
         "winner": canonical(value["winner"]),
         **value["provenance"],
-        "seal": seal(value),
+        "seal": _seal(value),
         "head": codec.head_seal(codec.Head(record.key, record.winner, record.provenance), None),
     }
     inserted = connection.execute(insert(keys).values(row)).inserted_primary_key
-    owner = inserted[0] if inserted else None
-    _put_each(connection, owner, timings, value["measurements"])
-    _put_each(connection, owner, failures, value["failures"])
+    key_id = inserted[0] if inserted else None
+    _put_children(connection, key_id, timings, value["measurements"])
+    _put_children(connection, key_id, failures, value["failures"])
 
 
-def seal(value: Any) -> str:
-    """Digest of JSON json_checks, to tell later that they are still those written."""
-    return digest(canonical(value))
+def load_records(
+    connection: Connection, condition: ColumnElement[bool]
+) -> list[LoadedRow[TuneRecord]]:
+    """Load the records that match, by kernel, device and digest."""
+    rows = _sorted_rows(connection, keys, condition)
+    timed = _children_by_key(connection, timings, condition)
+    failed = _children_by_key(connection, failures, condition)
+
+    def parse(row: Row[Any]) -> TuneRecord:
+        return _record(row, timed.get(row.id, ()), failed.get(row.id, ()))
+
+    return [_load(row, parse) for row in rows]
 
 
-def standing(connection: Connection, key: TuneKey, now: Provenance) -> LoadedRecord | None:
-    """The row of a key whose record holds for how it would be tuned now."""
+def valid_record(
+    connection: Connection, key: TuneKey, now: Provenance
+) -> LoadedRow[TuneRecord] | None:
+    """Load the row of a key's record where it is valid for `now`; else return None."""
     condition = and_(
         keys.c.digest == codec.key_digest(key),
         keys.c.source == now.source,
         keys.c.space == now.space,
     )
-    for loaded in load(connection, condition):
-        if loaded.record is not None and not differences(loaded.record.provenance, now):
+    for loaded in load_records(connection, condition):
+        if loaded.value is not None and not differences(loaded.value.provenance, now):
             return loaded
     return None
 
 
-def _put_each(connection: Connection, owner: Any, table: Any, items: list[dict[str, Any]]) -> None:
-    rows = []
-    for position, item in enumerate(items):
-        row = {"key_id": owner, "position": position, **item, "config": canonical(item["config"])}
-        if "samples_us" in row:
-            row["samples"] = canonical(row.pop("samples_us"))
-        rows.append(row)
+def trial_rows(
+    key: TuneKey,
+    provenance: Provenance,
+    measurements: Iterable[Measurement],
+    failed: Iterable[tuple[Config, Failure]],
+) -> list[dict[str, Any]]:
+    """Make rows of `trials` for outcomes of a key.
+
+    Raises:
+        InputError: a value cannot be stored; the message names it.
+    """
+    where = f"{key.kernel}: trial"
+    columns = _key_columns(codec.key_from_json(codec.key_to_json(key), f"{where}.key"))
+    for name in ("source", "triton", "date"):
+        columns[name] = json_checks.text_of(getattr(provenance, name), f"{where}.{name}")
+    values = [codec.measurement_to_json(measurement) for measurement in measurements]
+    values += [codec.failure_to_json(config, failure) for config, failure in failed]
+    rows = [{**columns, "outcome": _outcome_text(value, where)} for value in values]
+    return [{**row, "seal": _seal(row)} for row in rows]
+
+
+def put_trials(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Add rows that `trial_rows` has made."""
     if rows:
-        connection.execute(insert(table), rows)
+        connection.execute(insert(trials), list(rows))
 
 
-def drop(connection: Connection, condition: ColumnElement[bool]) -> int:
-    """Deletes the keys under a condition and all that belongs to them; how many keys."""
-    owners = select(keys.c.id).where(condition)
-    connection.execute(delete(timings).where(timings.c.key_id.in_(owners)))
-    connection.execute(delete(failures).where(failures.c.key_id.in_(owners)))
-    return connection.execute(delete(keys).where(condition)).rowcount
+def load_trials(
+    connection: Connection, condition: ColumnElement[bool]
+) -> list[LoadedRow[StoredTrial]]:
+    """Load the rows of `trials` that match, oldest first."""
+    query = select(trials).where(condition).order_by(trials.c.id)
+    return [_load(row, _trial) for row in connection.execute(query)]
 
 
-def load(connection: Connection, condition: ColumnElement[bool]) -> list[LoadedRecord]:
-    """The records under a condition, by kernel, device and digest."""
+def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
+    """Make a row of `predictions`.
+
+    Raises:
+        InputError: a value cannot be stored; the message names it.
+    """
+    where = f"{prediction.key.kernel}: prediction"
+    value = codec.head_to_json(codec.Head(prediction.key, prediction.config, prediction.provenance))
+    head = codec.head_from_json(value, where)
+    us = prediction.predicted_us
+    if us is not None:
+        us = json_checks.time_of(us, f"{where}.predicted_us")
+    return {
+        **_key_columns(head.key),
+        "winner": canonical(value["winner"]),
+        "predicted_us": us,
+        **value["provenance"],
+        "seal": codec.head_seal(head, us),
+    }
+
+
+def put_prediction(connection: Connection, row: Mapping[str, Any]) -> None:
+    """Write a row that `prediction_row` has made, in place of that of the same key."""
+    delete_rows(connection, predictions, predictions.c.digest == row["digest"])
+    connection.execute(insert(predictions).values(row))
+
+
+def load_predictions(
+    connection: Connection, condition: ColumnElement[bool]
+) -> list[LoadedRow[StoredPrediction]]:
+    """Load the rows of `predictions` that match, by kernel, device and digest."""
+    return [_load(row, _prediction) for row in _sorted_rows(connection, predictions, condition)]
+
+
+def find_damage(connection: Connection) -> list[StoreFinding]:
+    """List what is wrong with the file, as SQLite sees it, and with every row."""
+    problems = []
+    if connection.dialect.name == "sqlite":
+        for (text,) in connection.exec_driver_sql("PRAGMA integrity_check"):
+            if text != "ok":
+                problems.append(("file", " ".join(str(text).split())))
+    for loaded in load_records(connection, true()):
+        if loaded.value is None:
+            problems.append((loaded.place, loaded.problem))
+        elif not codec.winner_is_timed(loaded.value):
+            problems.append((loaded.place, "its winner is not among its measurements"))
+    if orphans := _count_orphans(connection):
+        problems.append(("file", f"{orphans} timings or failures belong to no record"))
+    guesses, outcomes = load_predictions(connection, true()), load_trials(connection, true())
+    problems += [(row.place, row.problem) for row in guesses if row.value is None]
+    problems += [(row.place, row.problem) for row in outcomes if row.value is None]
+    return [StoreFinding(place, problem) for place, problem in problems]
+
+
+def _key_columns(key: TuneKey) -> dict[str, Any]:
+    return {
+        "digest": codec.key_digest(key),
+        "kernel": key.kernel,
+        "shape": canonical(dict(key.shape)),
+        "dtypes": canonical(dict(key.dtypes)),
+        "device": key.device,
+    }
+
+
+def _seal(value: Any) -> str:
+    return digest(canonical(value))
+
+
+def _sorted_rows(
+    connection: Connection, table: Table, condition: ColumnElement[bool]
+) -> list[Row[Any]]:
     # Sorted here: databases differ in how they order text.
-    found = sorted(
-        connection.execute(select(keys).where(condition)),
+    return sorted(
+        connection.execute(select(table).where(condition)),
         key=lambda row: (str(row.kernel), str(row.device), str(row.digest)),
     )
-    timed = _by_owner(connection, timings, condition)
-    failed = _by_owner(connection, failures, condition)
-    return [_loaded(row, timed.get(row.id, ()), failed.get(row.id, ())) for row in found]
 
 
-def _by_owner(
-    connection: Connection, table: Any, condition: ColumnElement[bool]
-) -> dict[int, list[Row[Any]]]:
-    owners = select(keys.c.id).where(condition)
-    query = select(table).where(table.c.key_id.in_(owners))
-    groups: dict[int, list[Row[Any]]] = {}
-    for row in connection.execute(query.order_by(table.c.key_id, table.c.position)):
-        groups.setdefault(row.key_id, []).append(row)
-    return groups
-
-
-def orphans(connection: Connection) -> int:
-    """How many timings and failures belong to no key."""
-    known = select(keys.c.id)
-    count = 0
-    for table in (timings, failures):
-        query = select(table.c.key_id).where(table.c.key_id.not_in(known))
-        count += len(connection.execute(query).all())
-    return count
-
-
-def _loaded(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> LoadedRecord:
-    record, problem = None, ""
+def _load(row: Row[Any], parse: Callable[[Row[Any]], _T]) -> LoadedRow[_T]:
+    value, problem = None, ""
     try:
-        record = codec.record_from_json(_row_json(row, timed, failed), "row")
-        if codec.key_digest(record.key) != row.digest:
-            record, problem = None, "its key does not match its digest"
-        elif row.seal is not None and row.seal != seal(codec.record_to_json(record)):
-            record, problem = None, "its values do not match its seal"
+        value = parse(row)
     except InputError as error:
         problem = str(error)
-    shown, kernel = (json_checks.printable(str(value)) for value in (row.digest, row.kernel))
-    return LoadedRecord(row.id, shown, kernel, record, problem)
+    shown, kernel = (json_checks.printable(str(text)) for text in (row.digest, row.kernel))
+    row_id = row._mapping.get("id", row.digest)  # `predictions` is keyed by its digest
+    return LoadedRow(row_id, shown, kernel, value, problem)
 
 
-def _row_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Any:
+def _record(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> TuneRecord:
+    record = codec.record_from_json(_record_json(row, timed, failed), "row")
+    if codec.key_digest(record.key) != row.digest:
+        raise InputError("its key does not match its digest")
+    if row.seal != _seal(codec.record_to_json(record)):
+        raise InputError("its values do not match its seal")
+    return record
+
+
+def _record_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Any:
     return {
         "key": {
             "kernel": row.kernel,
@@ -183,3 +298,74 @@ def _row_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any
             for item in failed
         ],
     }
+
+
+def _trial(row: Row[Any]) -> StoredTrial:
+    texts = {
+        name: json_checks.text_of(value, f"trial.{name}")
+        for name, value in row._mapping.items()
+        if name != "id"
+    }
+    named = {
+        name: json_checks.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")
+    }
+    key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
+    outcome = _outcome(json_checks.json_of(row.outcome, "trial.outcome"), "trial")
+    if texts.pop("seal") != _seal(texts):
+        raise json_checks.fault("trial", "its values do not match its seal")
+    return StoredTrial(key, row.source, row.triton, row.date, outcome)
+
+
+def _outcome(value: Any, where: str) -> TrialOutcome:
+    if isinstance(value, dict) and "stage" in value:
+        return codec.failure_from_json(value, where)
+    return codec.measurement_from_json(value, where)
+
+
+def _outcome_text(value: Any, where: str) -> str:
+    outcome = _outcome(value, where)  # as it will be loaded
+    if isinstance(outcome, Measurement):
+        return canonical(codec.measurement_to_json(outcome))
+    return canonical(codec.failure_to_json(*outcome))
+
+
+def _prediction(row: Row[Any]) -> StoredPrediction:
+    head = codec.head_of(row._asdict(), "prediction")
+    if row.digest != codec.key_digest(head.key):
+        raise json_checks.fault("prediction", "its key does not match its digest")
+    if row.seal != codec.head_seal(head, row.predicted_us):
+        raise json_checks.fault("prediction", "its values do not match its seal")
+    return StoredPrediction(head.key, head.winner, row.predicted_us, head.provenance)
+
+
+def _put_children(
+    connection: Connection, key_id: Any, table: Table, items: list[dict[str, Any]]
+) -> None:
+    rows = []
+    for position, item in enumerate(items):
+        row = {"key_id": key_id, "position": position, **item, "config": canonical(item["config"])}
+        if "samples_us" in row:
+            row["samples"] = canonical(row.pop("samples_us"))
+        rows.append(row)
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def _children_by_key(
+    connection: Connection, table: Table, condition: ColumnElement[bool]
+) -> dict[int, list[Row[Any]]]:
+    owners = select(keys.c.id).where(condition)
+    query = select(table).where(table.c.key_id.in_(owners))
+    groups: dict[int, list[Row[Any]]] = {}
+    for row in connection.execute(query.order_by(table.c.key_id, table.c.position)):
+        groups.setdefault(row.key_id, []).append(row)
+    return groups
+
+
+def _count_orphans(connection: Connection) -> int:
+    known = select(keys.c.id)
+    count = 0
+    for table in (timings, failures):
+        query = select(table.c.key_id).where(table.c.key_id.not_in(known))
+        count += len(connection.execute(query).all())
+    return count

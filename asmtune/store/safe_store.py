@@ -1,54 +1,71 @@
-"""The user's store as launches and tuning use it: what is wrong with it costs a warning.
+"""`SafeStore`: the user's store for launches and tuning, whose errors become warnings.
 
-shelf = open_user_store(settings)
-found = find_tuned(key, expected, shelf)
-if found.outcome == "hit": ...                  # use found.record
-with shelf.flight(key, expected) as flight:     # waits while another process tunes the key
-if flight.record is not None: ...           # use it: another process has tuned
-elif not flight.mine: ...                   # another still tunes: use the heuristic
-else: record = flight.finish(tune())        # use what it gives back
+Use:
+
+    store = open_user_store(settings)
+    found = find_tuned(key, expected, store)
+    if found.outcome == "hit": ...               # use found.record
+    with store.lease(key, expected) as lease:    # waits while another process tunes the key
+        if lease.record is not None: ...         # use it: another process has tuned
+        elif not lease.mine: ...                 # another process still tunes: use the heuristic
+        else: record = lease.finish(tune())      # use what it returns
 """
 
 from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable
-from functools import cache
-from typing import Final, TypeVar
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
-from asmtune.base.stacklevel import user_stacklevel
-from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store.database import Store
-from asmtune.store.lease import LeaseIntervals, TuningLease, Watch, acquire_lease
-from asmtune.store.lease_row import LeaseRequest
-from asmtune.store.lookup import Remembered, StoredPrediction, StoreLookup, StoreWarning
+from asmtune.store.lease import LeaseIntervals, LeaseRequest, TuningLease, Watch, acquire_lease
+from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 PATIENCE_S: Final = 10.0
-"""How long one call of a shelf waits for a lock. Writers hold SQLite's for some 10 ms each, on
-a slow disk, and are not served in turn; who holds it for longer must not hold a launch up."""
+"""Seconds that one call waits for a lock. Writers hold SQLite's for some 10 ms each, on a slow
+disk, and are not served in turn; a process that holds it for longer must not delay a launch."""
+
+
+def _guarded(
+    operation: Callable[Concatenate[Store, _P], _T], default: Callable[[], _T]
+) -> Callable[Concatenate[SafeStore, _P], _T]:
+    """Make a method of `SafeStore` of one of `Store`; `default` makes its result on failure."""
+
+    @wraps(operation)
+    def method(self: SafeStore, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return self._call(lambda store: operation(store, *args, **kwargs), default())
+
+    return method
+
+
+def _nothing() -> None:
+    return None
 
 
 class SafeStore:
     """A store that never raises; opened when first used.
 
-    The first error of the store gives one `StoreWarning`. From then on nothing
-    is found and nothing kept, for the rest of the shelf's life: each further
-    try could wait as long as the first. No call waits for a lock for longer than
-    `patience_s`, or for a server that is down for longer than 5 s, and thrice that
-    where the store has to be opened and made.
+    The first error gives one `StoreWarning`. From then on nothing is found and nothing is saved
+    for the rest of this object's life: each further try could wait as long as the first. No call
+    waits for a lock for longer than `patience_s`, or for a server that is down for longer than
+    5 s, and thrice that where the store has to be opened and made.
+
+    Methods that `Store` has too do the same here; where the store cannot be used, they find
+    nothing and save nothing.
 
     Args:
-        where: as `Store.open` takes it.
-        wait_s: how long `flight` waits for another process's record.
-        patience_s: how long one call waits.
-        pace: of flights.
+        where: path or URL, as for `Store.open`.
+        wait_s: seconds that `lease` waits for another process's record.
+        patience_s: seconds that one call waits for a lock.
+        pace: intervals of leases.
     """
 
     def __init__(
@@ -65,51 +82,24 @@ class SafeStore:
         self._pace = pace or LeaseIntervals()
         self._store: Store | None = None
         self._working = True
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._watches: dict[str, Watch] = {}
         self._lock = threading.Lock()
 
     @property
     def working(self) -> bool:
-        """Whether the store has not failed so far."""
+        """Tell whether the store has not failed so far."""
         return self._working
 
-    def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
-        """As `Store.lookup`; a miss where the store cannot be used."""
-        lost = StoreLookup("miss", detail="the store cannot be used")
-        return self._attempt(lambda store: store.lookup(key, expected), lost)
+    lookup = _guarded(Store.lookup, lambda: StoreLookup("miss", detail="the store cannot be used"))
+    records = _guarded(Store.records, list)
+    save = _guarded(Store.save, _nothing)
+    earlier_outcomes = _guarded(Store.earlier_outcomes, EarlierOutcomes)
+    save_outcomes = _guarded(Store.save_outcomes, _nothing)
+    find_prediction = _guarded(Store.find_prediction, _nothing)
+    save_prediction = _guarded(Store.save_prediction, _nothing)
 
-    def records(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
-        """As `Store.records`; none where the store cannot be used."""
-        return self._attempt(lambda store: store.records(kernel, device), [])
-
-    def remembered(self, key: TuneKey, expected: Provenance) -> Remembered:
-        """As `Store.remembered`; nothing where the store cannot be used."""
-        return self._attempt(lambda store: store.remembered(key, expected), Remembered())
-
-    def remember(
-        self,
-        key: TuneKey,
-        provenance: Provenance,
-        measurements: Iterable[Measurement] = (),
-        failures: Iterable[tuple[Config, Failure]] = (),
-    ) -> None:
-        """As `Store.remember`; does nothing where the store cannot be used."""
-        self._attempt(lambda store: store.remember(key, provenance, measurements, failures), None)
-
-    def predict(self, prediction: StoredPrediction) -> None:
-        """As `Store.predict`; does nothing where the store cannot be used."""
-        self._attempt(lambda store: store.predict(prediction), None)
-
-    def predicted(self, key: TuneKey, expected: Provenance) -> StoredPrediction | None:
-        """As `Store.predicted`; None where the store cannot be used."""
-        return self._attempt(lambda store: store.predicted(key, expected), None)
-
-    def save(self, record: TuneRecord) -> None:
-        """As `Store.save`; does nothing where the store cannot be used."""
-        self._attempt(lambda store: store.save(record), None)
-
-    def flight(
+    def lease(
         self,
         key: TuneKey,
         expected: Provenance,
@@ -118,45 +108,45 @@ class SafeStore:
         force: bool = False,
         on_wait: Callable[[str], None] | None = None,
     ) -> TuningLease:
-        """Claims a key for tuning, or waits for who has; a context to tune in.
+        """Take the lease of a key for tuning, or wait for the process that holds it.
 
-        A process must not claim a key again before it has let it go: it would wait
-        for itself.
+        A process must release a key before it asks for it again: it would wait for itself.
 
         Args:
-            key: what is about to be launched.
+            key: key of the launch.
             expected: how it would be tuned now.
             wait: whether to wait for another process that tunes the key.
-            force: whether to tune although a record holds already.
-            on_wait: told "host:process" of who tunes the key, once, before waiting for it.
+            force: whether to tune although a record is valid.
+            on_wait: called with "host:process" of the owner, once, before waiting for it.
         """
         wait_s = self._wait_s if wait else 0.0
         request = LeaseRequest(key, expected, force, on_wait)
-        # Kept from call to call: who never waits still sees, in time, that an owner has ended.
+        # Kept from call to call: a process that never waits still notices that an owner has ended.
         watch = self._watches.setdefault(request.name, Watch(self._pace.stale_s))
-        return acquire_lease(self._attempt, request, wait_s=wait_s, pace=self._pace, watch=watch)
+        return acquire_lease(self._call, request, wait_s=wait_s, pace=self._pace, watch=watch)
 
     def close(self) -> None:
-        """Lets go of the database; the next call opens it again."""
+        """Disconnect from the database; the next call opens it again."""
         with self._lock:
             store, self._store = self._store, None
         if store is not None:
             store.close()
 
-    def _attempt(self, work: Callable[[Store], _T], otherwise: _T) -> _T:
+    def _call(self, work: Callable[[Store], _T], default: _T) -> _T:
+        """Run work on the store; turn its errors into warnings and return `default` instead."""
         try:
-            store = self._opened()
-            return otherwise if store is None else work(store)
+            store = self._open()
+            return default if store is None else work(store)
         except StoreError as error:
             self._give_up(f"{error}; going on without the store")
         except InputError as error:
             if self._store is None:
                 self._give_up(f"{error}; going on without the store")
             else:
-                self._tell(f"{error}; it is not kept")
-        return otherwise
+                self._warn(f"{error}; it is not kept")
+        return default
 
-    def _opened(self) -> Store | None:
+    def _open(self) -> Store | None:
         with self._lock:
             if self._working and self._store is None:
                 self._store = Store.open(
@@ -168,19 +158,19 @@ class SafeStore:
         with self._lock:
             first, self._working = self._working, False
         if first:
-            self._tell(message)
+            self._warn(message)
 
-    def _tell(self, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
+    def _warn(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
             warnings.warn(message, StoreWarning, stacklevel=user_stacklevel())
 
 
 def open_user_store(settings: Settings) -> SafeStore:
-    """The shelf of the user's store: one a process and place, so that it warns once."""
-    return _shelf(settings.store_where, settings.wait_s)
+    """Return the user's store: one object per process and place, so that it warns once."""
+    return _safe_store(settings.store_where, settings.wait_s)
 
 
 @cache
-def _shelf(where: str, wait_s: float) -> SafeStore:
+def _safe_store(where: str, wait_s: float) -> SafeStore:
     return SafeStore(where, wait_s=wait_s)

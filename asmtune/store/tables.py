@@ -1,13 +1,12 @@
-"""The store's tables: portable SQL, so that a database other than SQLite will do.
+"""The store's tables, in SQL that SQLite and PostgreSQL share, and the check of their version.
+
+Tables:
 
     keys, timings, failures    records: tuned keys with every timing
     trials                     timings and failures of runs that have not ended
-    predictions                configs that the model chose, and nobody has timed
-    flights                    keys that a process is tuning now
+    predictions                configs that the model chose and nobody has timed
+    leases                     keys that a process is tuning now
     meta                       the schema's version
-
-Version 1 had neither `trials` nor `flights`, and no `seal`; version 2 had no
-`predictions`, and no `head`.
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    delete,
     insert,
     inspect,
-    text,
+    select,
 )
 
-from asmtune.store.sqlite import SCHEMA_VERSION
+from asmtune.base.errors import StoreError
+from asmtune.store.fast_lookup import SCHEMA_VERSION
+from asmtune.store.faults import ELSEWHERE, damaged
 
 metadata = MetaData()
 
@@ -57,15 +57,13 @@ keys = Table(
     Column("asmtune", Text, nullable=False),
     Column("driver", Text, nullable=False),
     Column("date", Text, nullable=False),
-    # Digest of the whole record; NULL where version 1 has written the row. A
-    # changed digit may parse and still be another config.
-    Column("seal", String(64)),
-    # Digest of key, winner and provenance alone: what a glance can check without
-    # the timings. NULL where version 1 or 2 has written the row.
-    Column("head", String(64)),
+    # Digest of the whole record: a changed digit may parse and still be another config.
+    Column("seal", String(64), nullable=False),
+    # Digest of key, winner and provenance alone: `fast_lookup` checks it without the timings.
+    Column("head", String(64), nullable=False),
     Index("keys_by_kernel", "kernel", "device"),
-    # An id is never given twice: setting a damaged row aside by its id cannot
-    # hit the good record that another process has just put in its place.
+    # An id is never used twice: deleting a damaged row by its id cannot delete the good
+    # record that another process has just put in its place.
     sqlite_autoincrement=True,
 )
 
@@ -93,8 +91,8 @@ failures = Table(
 )
 
 
-# Rows are only ever added, and deleted when the run's record is saved: writers
-# never wait for each other. Of one config the newest row counts.
+# Rows are only added, and deleted when the run's record is saved, so that writers never wait
+# for each other. The newest row of a config counts.
 trials = Table(
     "trials",
     metadata,
@@ -113,7 +111,7 @@ trials = Table(
     sqlite_autoincrement=True,
 )
 
-# Apart from `keys`: what was never timed must not stand in the place of what was.
+# Not in `keys`: a config that was never timed must not replace one that was.
 predictions = Table(
     "predictions",
     metadata,
@@ -134,8 +132,8 @@ predictions = Table(
     Column("seal", String(64), nullable=False),
 )
 
-flights = Table(
-    "flights",
+leases = Table(
+    "leases",
     metadata,
     Column("digest", String(64), primary_key=True),
     Column("owner", String(200), nullable=False),
@@ -143,16 +141,37 @@ flights = Table(
 )
 
 
-def bring_up_to_date(connection: Connection) -> None:
-    """Makes what is missing or older than this version; for one transaction.
-
-    The caller has seen that no newer version has written the database.
-    """
+def create(connection: Connection) -> None:
+    """Make the tables and note their version; for one transaction."""
     metadata.create_all(connection)
-    columns = {column["name"] for column in inspect(connection).get_columns("keys")}
-    for name in ("seal", "head"):
-        if name not in columns:
-            connection.execute(text(f"ALTER TABLE keys ADD COLUMN {name} VARCHAR(64)"))
-    connection.execute(delete(meta).where(meta.c.name == "schema_version"))
-    version = {"name": "schema_version", "value": str(SCHEMA_VERSION)}
-    connection.execute(insert(meta).values(version))
+    row = {"name": "schema_version", "value": str(SCHEMA_VERSION)}
+    connection.execute(insert(meta).values(row))
+
+
+def are_present(connection: Connection, place: str, *, is_file: bool) -> bool:
+    """Return False where a server's database has no tables yet; check the version of others.
+
+    Args:
+        connection: connection to the database.
+        place: name of the store in messages.
+        is_file: whether it is an SQLite file: files are made with their tables, so that one
+            without them is not a store.
+
+    Raises:
+        DamagedStoreError: the database does not hold the store's tables.
+        StoreError: a newer asmtune has written it.
+    """
+    if not is_file and not inspect(connection).has_table(meta.name):
+        return False
+    query = select(meta.c.value).where(meta.c.name == "schema_version")
+    text = connection.execute(query).scalar_one_or_none()
+    if not isinstance(text, str) or not text.isdecimal() or not 0 < len(text) < 10 or not int(text):
+        raise damaged(place, "no schema version")
+    if int(text) > SCHEMA_VERSION:
+        raise StoreError(
+            f"store {place}: written by a newer asmtune (schema {int(text)}, this one "
+            f"knows {SCHEMA_VERSION}); upgrade asmtune, {ELSEWHERE}"
+        )
+    if not set(metadata.tables) <= set(inspect(connection).get_table_names()):
+        raise damaged(place, "a table is missing")
+    return True

@@ -1,4 +1,4 @@
-"""A database and its transactions: a file of SQLite's, or a server's."""
+"""`Database`: transactions on an SQLite file or a server, with retries and replaced files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_REPLACEMENTS: Final = 2
 
 @dataclass(frozen=True, kw_only=True)
 class OpenMode:
-    """How a store is opened.
+    """Options that a store is opened with.
 
     Attributes:
         on_corrupt: "error" raises where the file is damaged and leaves it
@@ -42,13 +42,13 @@ class OpenMode:
 
 @dataclass(frozen=True)
 class Database:
-    """What a store's calls run on, each in a transaction of its own.
+    """The database of a store, which runs each call in a transaction of its own.
 
     Attributes:
-        engine: of the database.
-        place: what messages call it; holds no password.
-        access: how it was opened.
-        path: the file, where it is SQLite's.
+        engine: engine of the database.
+        place: name of the store in messages; holds no password.
+        access: options that it was opened with.
+        path: path of an SQLite file; None for a server.
     """
 
     engine: Engine
@@ -58,18 +58,19 @@ class Database:
 
     @classmethod
     def at(cls, where: str | Path, access: OpenMode) -> Self:
-        """The database in a file or at a URL; nothing is opened or made yet.
+        """Make the database of a file or a URL; nothing is opened yet.
 
         Raises:
             InputError: the URL cannot be read, or names no driver that is installed.
         """
-        home = location.home(where)
-        if isinstance(home, Path):
-            return cls(files.engine_of(home, access.patience_s), str(home), access, home)
-        return cls(location.served(home, access.patience_s), location.shown(home), access)
+        parsed = location.parse(where)
+        if isinstance(parsed, Path):
+            return cls(files.engine_of(parsed, access.patience_s), str(parsed), access, parsed)
+        engine = location.server_engine(parsed, access.patience_s)
+        return cls(engine, location.shown(parsed), access)
 
     def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
-        """Runs `work` in a transaction; once more on a fresh file if this one is damaged.
+        """Run `work` in a transaction; again on a fresh file where this one is damaged.
 
         Raises:
             StoreError: the database cannot be reached, read or written.
@@ -84,11 +85,11 @@ class Database:
                 return self.once(work, writes=writes)
             except StoreError as error:
                 with translated(self.place):
-                    self._make_way(error, path, seen)
+                    self._set_aside(error, path, seen)
         return self.once(work, writes=writes)
 
-    def _make_way(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
-        """Sets the file aside that an error tells is damaged; raises other errors again."""
+    def _set_aside(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
+        """Set the file aside where the error means that it is damaged; raise other errors again."""
         if files.identity(path) != seen:
             return  # another process has set it aside, or deleted it, meanwhile
         if self.access.on_corrupt == "error" or not isinstance(error, DamagedStoreError):
@@ -96,10 +97,10 @@ class Database:
         files.set_aside(path, seen, error.detail, self.access.patience_s)
 
     def once(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
-        """Runs `work` in a transaction, and sets nothing aside.
+        """Run `work` in a transaction; set nothing aside.
 
-        A server ends transactions that get into each other's way, and refuses
-        connections above its limit: what it ended is run again.
+        A server ends transactions that conflict, and refuses connections above its
+        limit: these are retried.
 
         Raises:
             StoreError: as `transact`.
@@ -111,12 +112,12 @@ class Database:
                 with translated(self.place), engine.begin() as connection:
                     return work(connection)
             except StoreError as error:
-                if not self._worth_repeating(error, time.monotonic() - start):
+                if not self._may_retry(error, time.monotonic() - start):
                     raise
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _worth_repeating(self, error: StoreError, spent_s: float) -> bool:
+    def _may_retry(self, error: StoreError, spent_s: float) -> bool:
         cause = error.__cause__
         if not isinstance(cause, DBAPIError) or self.engine.dialect.name == "sqlite":
             return False

@@ -84,7 +84,7 @@ def existing_store(settings: Settings) -> SafeStore | None:
     """
     from asmtune.store import location
 
-    home = location.home(settings.store_where)
+    home = location.parse(settings.store_where)
     if isinstance(home, Path) and not store_exists(home):
         return None
     return open_user_store(settings)

@@ -14,7 +14,7 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.score.base import moments_of, ranked_by
 from asmtune.store.codec import config_text
-from asmtune.store.lookup import Remembered
+from asmtune.store.lookup import EarlierOutcomes
 from asmtune.tuning.presets import Effort
 from asmtune.tuning.search.state import PriorTimings
 from asmtune.tuning.transfer import Experience
@@ -45,7 +45,7 @@ def initial_verdicts(
 
 
 def known_to(
-    configs: Sequence[Config], remembered: Remembered, experience: Experience
+    configs: Sequence[Config], remembered: EarlierOutcomes, experience: Experience
 ) -> tuple[PriorTimings, dict[Config, Measurement]]:
     """What earlier runs, and other shapes, tell a search of these configs; and the timings.
 

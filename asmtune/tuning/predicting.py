@@ -57,5 +57,5 @@ def _untouched(job: TuneJob, space: Space) -> AbstractContextManager[None]:
 
 def _kept(workshop: Tuner, job: TuneJob, space: Space, pick: Verdict) -> StoredPrediction:
     made = StoredPrediction(job.key, pick.config, pick.predicted_us, workshop.expected(job, space))
-    workshop.shelf.predict(made)
+    workshop.shelf.save_prediction(made)
     return made

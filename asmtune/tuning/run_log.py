@@ -14,8 +14,7 @@ from asmtune.core.records.tuned import Measurement, Provenance, TuneKey
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
 from asmtune.store.safe_store import SafeStore
-from asmtune.store.trace.rows import CostRow
-from asmtune.store.trace.run import Ending, Header
+from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.store.trace.writer import TraceWriter
 from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.objective import pareto_front
@@ -131,12 +130,12 @@ class RunWatch:
         timed = [o for _, o in outcomes if isinstance(o, Measurement)]
         failed = [(config, o) for config, o in outcomes if isinstance(o, Failure)]
         if outcomes:
-            self._shelf.remember(self._key, self.expected, timed, failed)
+            self._shelf.save_outcomes(self._key, self.expected, timed, failed)
 
     def foreseen(self, state: State) -> None:
         """The search begins."""
         self._state = state
-        self._writer.foreseen(list(state.foreseen.values()), state.default)
+        self._writer.ranking(list(state.foreseen.values()), state.default)
         self._told()
 
     def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:

@@ -21,7 +21,7 @@ from asmtune.measure.checks.preserve import preserved
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.score.base import for_dtypes
-from asmtune.store.lookup import Remembered
+from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import StragglerTimer
@@ -107,9 +107,9 @@ class Session:
         default = space.first(**job.problem.shape)
         configs = found.configs(default, job.problem.shape)
         verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
-        remembered = Remembered()
+        remembered = EarlierOutcomes()
         if not self.options.force:
-            remembered = self.shelf.remembered(job.key, watch.expected)
+            remembered = self.shelf.earlier_outcomes(job.key, watch.expected)
         known, measured = known_to(configs, remembered, self.experience)
         if measured:
             watch.note(f"timings of earlier runs that are taken over: {len(measured)}")

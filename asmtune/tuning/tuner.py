@@ -112,7 +112,7 @@ class Tuner:
             return TuneResult(job, "known", found.record)
         wait = options.on_busy == "wait"
         told = self.audience.waiting
-        with self.shelf.flight(job.key, expected, wait=wait, force=force, on_wait=told) as flight:
+        with self.shelf.lease(job.key, expected, wait=wait, force=force, on_wait=told) as flight:
             if flight.record is not None:
                 return TuneResult(job, "known", flight.record)
             if not flight.mine:

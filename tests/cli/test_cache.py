@@ -166,7 +166,7 @@ def test_what_a_key_covers(path: Path) -> None:
     with Store.open(path) as store:
         store.save(bucketed(shape))
         cut = bucketed({"between(16, M)": 17})
-        store.remember(cut.key, cut.provenance, cut.measurements)
+        store.save_outcomes(cut.key, cut.provenance, cut.measurements)
     header, done, unfinished = (line.split("\t") for line in run("ls").stdout.splitlines())
     column = header.index("covers")
     assert done[column] == "; ".join(expected)
@@ -310,7 +310,7 @@ def test_what_is_only_predicted(filled: Path) -> None:
     key = record(9).key
     guess = StoredPrediction(key, Config({"BLOCK_M": 16}), 5.5, record(9).provenance)
     with Store.open(filled) as store:
-        store.predict(guess)
+        store.save_prediction(guess)
     listed = [row for row in json.loads(run("ls", "--json").stdout) if row["layer"] == "predicted"]
     assert [(row["key"], row["winner"]["BLOCK_M"], row["median_us"]) for row in listed] == [
         (key_digest(key)[:12], 16, None)
@@ -326,7 +326,7 @@ def test_unfinished_runs(filled: Path) -> None:
     """Timings of a run that was cut off are listed with their number, and cleared with it."""
     cut = record(7)
     with Store.open(filled) as store:
-        store.remember(cut.key, cut.provenance, cut.measurements, cut.failures)
+        store.save_outcomes(cut.key, cut.provenance, cut.measurements, cut.failures)
     (row,) = [row for row in json.loads(run("ls", "--json").stdout) if row["layer"] == "unfinished"]
     assert (row["timed"], row["failed"], row["winner"], row["median_us"]) == (2, 1, None, None)
     assert (row["shape"], row["date"]) == ({"M": 7}, "2025-03-01")
@@ -345,7 +345,7 @@ def test_unfinished_runs(filled: Path) -> None:
 def test_verify_names_damaged_timings(filled: Path) -> None:
     """A damaged timing of an unfinished run is a problem, named by its key."""
     with Store.open(filled) as store:
-        store.remember(record(7).key, record(7).provenance, record(7).measurements)
+        store.save_outcomes(record(7).key, record(7).provenance, record(7).measurements)
     with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
         connection.execute("UPDATE trials SET outcome = '' WHERE id = 1")
     result = CliRunner().invoke(cache.app, ["verify"])

@@ -191,7 +191,7 @@ def test_busy_is_asked_again(host: Host, told: Told) -> None:
     at = miss()
     resolver = later(host, told, choices={"on_busy": "heuristic"})
     shelf = SafeStore(str(host.folder / "store.sqlite"))
-    with shelf.flight(at.key, provenance(at.problem, at.space)):
+    with shelf.lease(at.key, provenance(at.problem, at.space)):
         resolver.resolve(at)
         done = threading.Event()
         line_of(support.DEVICE).put(done.set)

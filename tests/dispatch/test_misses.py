@@ -95,12 +95,14 @@ def test_shipped_neighbour_is_the_pick(host: Host, monkeypatch: pytest.MonkeyPat
     assert host.machine.timed == []
 
 
-def test_what_an_older_asmtune_kept_is_known(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record without the seal for a glance is read whole."""
+def test_a_record_refused_by_the_fast_lookup_is_known(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record whose short seal does not match is read whole by the store."""
     monkeypatch.setattr(Tuner, "open", closed)
     with store(host) as opened:
         opened.save(record(miss(), support.BEST))
-        opened.transact(lambda c: c.exec_driver_sql("UPDATE keys SET head = NULL"), writes=True)
+        opened.transact(lambda c: c.exec_driver_sql("UPDATE keys SET head = ''"), writes=True)
     found = host.resolver().resolve(miss())
     assert described(found) == ("known", True, support.BEST)
     assert found.record is not None
@@ -340,7 +342,7 @@ def test_busy_is_not_final(host: Host) -> None:
 
     shelf = SafeStore(str(host.folder / "store.sqlite"))
     resolver = host.resolver(choices={"on_busy": "heuristic"})
-    with shelf.flight(at.key, provenance(at.problem, at.space)):
+    with shelf.lease(at.key, provenance(at.problem, at.space)):
         assert described(resolver.resolve(at)) == ("busy", False, support.DEFAULT)
     assert resolver.resolve(at).how == "tuned"
 

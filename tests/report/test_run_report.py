@@ -79,7 +79,7 @@ def test_the_funnel_adds_up(run: TracedRun) -> None:
 def test_what_was_not_compiled(tmp_path: Path) -> None:
     """Configs that the prediction left out are a loss of their own, and caps are a gain."""
     writer = TraceWriter(tmp_path, HEADER)
-    writer.foreseen(foreseen(), DEFAULT)
+    writer.ranking(foreseen(), DEFAULT)
     writer.batch(1, 1.0, [v for v in batch() if v.config in (FAST, DEFAULT)])
     writer.batch(2, 1.0, [compiled(FAST.with_cap(128), 1)])
     writer.close()
@@ -189,7 +189,7 @@ def test_control_codes(tmp_path: Path) -> None:
         config, False, "rules", score=1.0, reasons=(Reason(evil, evil),), failure=None
     )
     writer.stage(evil, 1.0)
-    writer.foreseen([verdict])
+    writer.ranking([verdict])
     writer.batch(1, 1.0, [verdict])
     outcomes = [measured(config, 1.0), (SLOW, Failure(evil, evil, evil)), measured(FAST, 2.0)]
     writer.trial(1, 1.0, outcomes, best_us=1.0)

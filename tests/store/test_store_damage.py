@@ -21,8 +21,7 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import files, interchange, tables
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.store.lease import LeaseIntervals
-from asmtune.store.lease_row import Claim, LeaseRequest
+from asmtune.store.lease import Claim, LeaseIntervals, LeaseRequest
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore
 
@@ -36,7 +35,9 @@ def fill(path: Path) -> Path:
     """Makes a store of twelve records, an unfinished run and a flight."""
     with Store.open(path) as store:
         store.save_all(RECORDS)
-        store.remember(UNFINISHED.key, PROVENANCE, UNFINISHED.measurements, UNFINISHED.failures)
+        store.save_outcomes(
+            UNFINISHED.key, PROVENANCE, UNFINISHED.measurements, UNFINISHED.failures
+        )
         Claim(LeaseRequest(UNFINISHED.key, PROVENANCE)).take(store)
     return path
 
@@ -73,14 +74,14 @@ def use(store: Store) -> None:
     store.verify()
     store.unfinished()
     for key in (RECORDS[6].key, UNFINISHED.key):
-        store.remembered(key, PROVENANCE)
-        store.remember(key, PROVENANCE, UNFINISHED.measurements)
+        store.earlier_outcomes(key, PROVENANCE)
+        store.save_outcomes(key, PROVENANCE, UNFINISHED.measurements)
     claim = Claim(LeaseRequest(UNFINISHED.key, PROVENANCE))
-    claim.look(store)
+    claim.read(store)
     claim.take(store)
     claim.beat(store)
     claim.release(store)
-    store.keep_first(RECORDS[5])
+    store.save_first(RECORDS[5])
     store.save(RECORDS[7])
     store.clear("pkg.matmul")
 
@@ -164,7 +165,7 @@ def test_never_a_wrong_config(sound: bytes, data: st.DataObject, damage: Damage)
             for saved in RECORDS:
                 found = store.lookup(saved.key, PROVENANCE)
                 assert found.outcome != "hit" or found.record == saved
-            known = store.remembered(UNFINISHED.key, PROVENANCE)
+            known = store.earlier_outcomes(UNFINISHED.key, PROVENANCE)
             assert set(known.measurements) <= set(UNFINISHED.measurements)
             assert set(known.failures) <= set(UNFINISHED.failures)
 
@@ -244,7 +245,7 @@ def test_newer_schema_is_never_touched(path: Path, on_corrupt: str) -> None:
     """A store of a newer asmtune is refused in both modes and keeps every byte."""
     execute(path, "UPDATE meta SET value = '4' WHERE name = 'schema_version'")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"newer asmtune \(schema 4, this one knows 3\); upgrade"):
+    with pytest.raises(StoreError, match=r"newer asmtune \(schema 4, this one knows 1\); upgrade"):
         Store.open(path, on_corrupt=on_corrupt)  # type: ignore[arg-type]
     assert path.read_bytes() == before
     assert list(path.parent.glob("*corrupt*")) == []
@@ -303,13 +304,13 @@ def test_damaged_trial(path: Path, change: str, problem: str) -> None:
         (finding,) = store.verify()
         assert problem in finding.problem
         assert finding.place.startswith(key_digest(UNFINISHED.key)[:12])
-        assert store.remembered(UNFINISHED.key, PROVENANCE).measurements == (
+        assert store.earlier_outcomes(UNFINISHED.key, PROVENANCE).measurements == (
             UNFINISHED.measurements[0],
         )
         assert len(store.verify()) == 1
     with Store.open(path, on_corrupt="set_aside") as store:
         with pytest.warns(StoreWarning, match=f"1 remembered .*{problem}.*deleted") as caught:
-            known = store.remembered(UNFINISHED.key, PROVENANCE)
+            known = store.earlier_outcomes(UNFINISHED.key, PROVENANCE)
         assert known.measurements == (UNFINISHED.measurements[0],)
         assert known.failures == UNFINISHED.failures
         assert len(caught) == 1
@@ -317,12 +318,12 @@ def test_damaged_trial(path: Path, change: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize("change", ["owner = x'ff'", "owner = CAST(x'ff' AS TEXT)", "beats = 'x'"])
-def test_damaged_flight(path: Path, change: str) -> None:
-    """A flight whose row is damaged is taken, and holds nobody up."""
-    execute(path, f"UPDATE flights SET {change}")
+def test_damaged_lease(path: Path, change: str) -> None:
+    """A lease whose row is damaged is taken, and holds nobody up."""
+    execute(path, f"UPDATE leases SET {change}")
     shelf = SafeStore(str(path), wait_s=20, pace=LeaseIntervals(stale_s=0.1))
-    with shelf.flight(UNFINISHED.key, PROVENANCE) as flight:
-        assert flight.mine
+    with shelf.lease(UNFINISHED.key, PROVENANCE) as lease:
+        assert lease.mine
 
 
 @pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)

@@ -44,15 +44,15 @@ def timing(config: Config, median_us: float) -> Measurement:
 def tune(shelf: SafeStore, m: int, pipe: int) -> None:
     """Tunes one key as a session does: resumes, times batches, keeps each, then the record."""
     key = key_of(m)
-    with shelf.flight(key, PROVENANCE) as flight:
+    with shelf.lease(key, PROVENANCE) as flight:
         if not flight.mine:
             return
-        known = {t.config: t for t in shelf.remembered(key, PROVENANCE).measurements}
+        known = {t.config: t for t in shelf.earlier_outcomes(key, PROVENANCE).measurements}
         for start in range(0, len(CONFIGS), BATCH):
             batch = [c for c in CONFIGS[start : start + BATCH] if c not in known]
             new = [timing(config, 1 + int.from_bytes(os.urandom(6)) / 2**20) for config in batch]
             failures = [(Config({"BLOCK_M": 8 * start + 8}), Failure("launch", "memory", "x"))]
-            shelf.remember(key, PROVENANCE, new, failures)
+            shelf.save_outcomes(key, PROVENANCE, new, failures)
             for taken in new:
                 say(pipe, m, CONFIGS.index(taken.config), taken.median_us)
             known |= {taken.config: taken for taken in new}
@@ -90,7 +90,7 @@ def check(where: str, told: Told, saved: set[int]) -> None:
             assert store.verify() == []
             records = {r.key.shape["M"]: r for r in store.records()}
             for m, times in told.items():
-                kept = records.get(m) or store.remembered(key_of(m), PROVENANCE)
+                kept = records.get(m) or store.earlier_outcomes(key_of(m), PROVENANCE)
                 found = {CONFIGS.index(t.config): t.median_us for t in kept.measurements}
                 assert times.items() <= found.items()
             assert saved <= set(records)

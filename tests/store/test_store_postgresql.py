@@ -170,7 +170,7 @@ def test_server_dies() -> None:
         server.process.wait()
         with pytest.warns(StoreWarning, match="going on without the store") as caught:
             assert shelf.lookup(KEY, PROVENANCE).outcome == "miss"
-        with shelf.flight(KEY, PROVENANCE) as flight:
+        with shelf.lease(KEY, PROVENANCE) as flight:
             assert flight.mine
         assert len(caught) == 1
     finally:
@@ -181,14 +181,14 @@ def test_damaged_row(url: str, postgres: Server) -> None:
     """A damaged record on a server is a miss with one warning, as in a file."""
     with Store.open(url, on_corrupt="set_aside") as store:
         store.save(record())
-        store.remember(record(1).key, PROVENANCE, record().measurements)
+        store.save_outcomes(record(1).key, PROVENANCE, record().measurements)
         postgres.execute("UPDATE keys SET winner = replace(winner, '128', '256')", url)
         postgres.execute("UPDATE trials SET outcome = replace(outcome, '64', '32')", url)
         assert len(store.verify()) == 2
         with pytest.warns(StoreWarning, match="do not match its seal"):
             assert store.lookup(KEY, PROVENANCE).outcome == "corrupt"
         with pytest.warns(StoreWarning, match="do not match its seal"):
-            assert store.remembered(record(1).key, PROVENANCE).measurements == (
+            assert store.earlier_outcomes(record(1).key, PROVENANCE).measurements == (
                 record().measurements[0],
             )
         assert store.verify() == []
@@ -212,7 +212,8 @@ def test_newer_version(url: str, postgres: Server) -> None:
 
 def test_options_of_the_url_are_kept(url: str) -> None:
     """What the URL says of the connection goes before what the store would set."""
-    engine = location.served(location.home(f"{url}&connect_timeout=7&application_name=mine"), 5.0)
+    parsed = location.parse(f"{url}&connect_timeout=7&application_name=mine")
+    engine = location.server_engine(parsed, 5.0)
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SHOW application_name").scalar_one() == "mine"
         given = connection.connection.dbapi_connection.info.get_parameters()
@@ -240,7 +241,7 @@ def test_commands_by_url(url: str) -> None:
     """`asmtune cache` works on a server's store, by its URL."""
     with Store.open(url) as store:
         store.save(record())
-        store.remember(record(1).key, PROVENANCE, record().measurements)
+        store.save_outcomes(record(1).key, PROVENANCE, record().measurements)
     listed = json.loads(CliRunner().invoke(cache.app, ["ls", "--json", "--store", url]).stdout)
     own = [(row["layer"], row["timed"]) for row in listed if row["layer"] != "shipped"]
     assert own == [("store", 2), ("unfinished", 2)]

@@ -29,36 +29,36 @@ def guess(m: int, device: str = "NVIDIA H200") -> StoredPrediction:
 def test_kept_and_found(where: str) -> None:
     """What is kept is found as it was, with or without a time, until it no longer holds."""
     with Store.open(where) as store:
-        assert store.predicted(KEY, PROVENANCE) is None
+        assert store.find_prediction(KEY, PROVENANCE) is None
         for made in (GUESS, replace(GUESS, predicted_us=None)):
-            store.predict(made)
-            assert store.predicted(KEY, PROVENANCE) == made
-        assert store.predicted(KEY, replace(PROVENANCE, space="b" * 64)) is None
+            store.save_prediction(made)
+            assert store.find_prediction(KEY, PROVENANCE) == made
+        assert store.find_prediction(KEY, replace(PROVENANCE, space="b" * 64)) is None
         assert store.predictions() == [replace(GUESS, predicted_us=None)]
 
 
 def test_no_record_comes_of_it(where: str) -> None:
     """A prediction is no hit, no record, no timing and no run."""
     with Store.open(where) as store:
-        store.predict(GUESS)
+        store.save_prediction(GUESS)
         assert store.lookup(KEY, PROVENANCE).outcome == "miss"
         assert store.records() == []
         assert store.unfinished() == []
-        assert store.remembered(KEY, PROVENANCE).measurements == ()
+        assert store.earlier_outcomes(KEY, PROVENANCE).measurements == ()
         assert store.verify() == []
 
 
 def test_tuned_replaces_predicted_and_is_not_replaced(where: str) -> None:
     """A record ends its key's prediction; none is kept of a key whose record holds."""
     with Store.open(where) as store:
-        store.predict(GUESS)
-        store.predict(guess(1))
+        store.save_prediction(GUESS)
+        store.save_prediction(guess(1))
         store.save(record())
         assert store.predictions() == [guess(1)]
-        store.predict(GUESS)
-        assert store.predicted(KEY, PROVENANCE) is None
+        store.save_prediction(GUESS)
+        assert store.find_prediction(KEY, PROVENANCE) is None
         assert store.records() == [record()]
-        assert store.keep_first(replace(record(), key=guess(1).key)).key == guess(1).key
+        assert store.save_first(replace(record(), key=guess(1).key)).key == guess(1).key
         assert store.predictions() == []
 
 
@@ -67,8 +67,8 @@ def test_a_stale_record_does_not_keep_it_out(where: str) -> None:
     now = replace(GUESS, provenance=replace(PROVENANCE, source="0" * 64))
     with Store.open(where) as store:
         store.save(record())
-        store.predict(now)
-        assert store.predicted(KEY, now.provenance) == now
+        store.save_prediction(now)
+        assert store.find_prediction(KEY, now.provenance) == now
         assert store.records() == [record()]
 
 
@@ -76,7 +76,7 @@ def test_cleared_by_kernel_and_device(where: str) -> None:
     """Predictions are deleted with the records of a kernel or a device."""
     with Store.open(where) as store:
         for made in (guess(1), guess(2, "NVIDIA L4")):
-            store.predict(made)
+            store.save_prediction(made)
         store.clear(device="NVIDIA L4")
         assert store.predictions() == [guess(1)]
         store.clear(kernel="pkg.matmul")
@@ -87,12 +87,12 @@ def test_what_cannot_be_kept(where: str) -> None:
     """A value that no file can hold is refused by the store, and costs a shelf one warning."""
     bad = replace(GUESS, config=Config({"BLOCK": object()}))
     with Store.open(where) as store, pytest.raises(InputError, match=r"prediction\.winner\.BLOCK"):
-        store.predict(bad)
+        store.save_prediction(bad)
     shelf = SafeStore(where)
     with pytest.warns(StoreWarning, match="it is not kept"):
-        shelf.predict(bad)
-    shelf.predict(GUESS)
-    assert shelf.predicted(KEY, PROVENANCE) == GUESS
+        shelf.save_prediction(bad)
+    shelf.save_prediction(GUESS)
+    assert shelf.find_prediction(KEY, PROVENANCE) == GUESS
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_damage(tmp_path: Path, change: str, problem: str) -> None:
     """A changed row is no prediction, and `verify` names it; the next one replaces it."""
     path = tmp_path / "store.sqlite"
     with Store.open(path) as store:
-        store.predict(GUESS)
+        store.save_prediction(GUESS)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(f"UPDATE predictions SET {change}")
     with Store.open(path) as store:
-        assert store.predicted(KEY, PROVENANCE) is None
+        assert store.find_prediction(KEY, PROVENANCE) is None
         assert store.predictions() == []
         (finding,) = store.verify()
         assert problem in finding.problem
-        store.predict(GUESS)
+        store.save_prediction(GUESS)
         assert store.verify() == []

@@ -40,7 +40,7 @@ def test_who_does_not_wait_goes_on(tmp_path: Path) -> None:
     """With on_busy="heuristic" a key that another process tunes is busy, at once."""
     first = workshop(tmp_path, HostMachine())
     made = job()
-    with first.shelf.flight(made.key, provenance(made.problem, space())) as flight:
+    with first.shelf.lease(made.key, provenance(made.problem, space())) as flight:
         assert flight.mine
         second = workshop(tmp_path, HostMachine(), on_busy="heuristic")
         result = second.resolve(made, space())
@@ -61,7 +61,7 @@ def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
     heard: list[str] = []
     made = job()
     first, second = (workshop(tmp_path, HostMachine()) for _ in range(2))
-    flight = first.shelf.flight(made.key, provenance(made.problem, space()))
+    flight = first.shelf.lease(made.key, provenance(made.problem, space()))
     assert flight.mine
     second.audience = Listener()
     assert second.resolve(made, space()).outcome == "tuned"

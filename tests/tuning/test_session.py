@@ -117,8 +117,8 @@ def test_the_trace_tells_the_run(tmp_path: Path) -> None:
     run = read_trace(path)
     assert run.run == result.run
     assert [name for name, _ in run.stages][:3] == ["foresee", "open", "search"]
-    assert run.foreseen is not None
-    assert run.foreseen.count == 20
+    assert run.ranking is not None
+    assert run.ranking.count == 20
     assert len(run.compiled()) == result.compiled
     assert run.ending is not None
     assert run.ending.winner == BEST

@@ -56,7 +56,7 @@ def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = 
 def stored(store: Store, n: int) -> set[str]:
     """All timings that a store holds, of ended runs and of one, as children tell them."""
     made = job(problem(n))
-    run = store.remembered(made.key, provenance(made.problem, space()))
+    run = store.earlier_outcomes(made.key, provenance(made.problem, space()))
     held = {f"kept {r.key.shape['n']} {m.config}" for r in store.records() for m in r.measurements}
     return held | {f"kept {n} {m.config}" for m in run.measurements}
 

@@ -53,7 +53,7 @@ class MissLookup:
         if not self._glimpse.sure:
             from asmtune.store.safe_store import open_user_store
 
-            made = open_user_store(self.settings).predicted(self.miss.key, self.expected)
+            made = open_user_store(self.settings).find_prediction(self.miss.key, self.expected)
             seen = (
                 None if made is None else StoredConfig(made.config, "predicted", made.predicted_us)
             )

@@ -1,1 +1,5 @@
-"""Traces: what a tuning run did, as lines of JSON that survive a kill."""
+"""Traces: the events of one tuning run, as lines of JSON in a file that survives a kill.
+
+A run writes lines (writer) into a folder of runs (folder); `asmtune runs`, the reports and the
+replays read them back (reader) as the records of `run`.
+"""

@@ -1,4 +1,4 @@
-"""The folder of traces: names of runs, how one is found, which are deleted."""
+"""The folder of traces: names of runs, finding one, and deleting the oldest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from asmtune.store.trace.run import Header
 SUFFIX: Final = ".jsonl"
 MOST_RUNS: Final = 200
 MOST_BYTES: Final = 256 << 20
-"""Of the whole folder; a run of 674 configs, all timed, takes 0.3 MB."""
+"""Bytes of the whole folder; a run of 674 configs, all timed, takes 0.3 MB."""
 
 _RUN: Final = re.compile(r"\d{8}-\d{6}-\w+-[0-9a-f]{4}(-\d+)?", re.ASCII)
 _BEGINNING: Final = re.compile(r"\d[\w-]*", re.ASCII)
@@ -27,14 +27,14 @@ _SHOWN: Final = 4
 
 
 def run_id(header: Header) -> str:
-    """Date, kernel and 4 hex digits of the key, so that names sort by date."""
+    """Name a run by date, kernel and 4 hex digits of the key, so that names sort by date."""
     when = datetime.fromisoformat(header.date).strftime("%Y%m%d-%H%M%S")
     name = re.sub(r"\W+", "_", header.kernel.rpartition(".")[2], flags=re.ASCII)[:_NAME_LENGTH]
     return f"{when}-{name or 'kernel'}-{_key_digits(header.key)}"
 
 
 def runs_of(folder: Path, key: TuneKey) -> list[Path]:
-    """Files of the runs that tuned a key, oldest first; by their names, so others may be there."""
+    """List files of a key's runs, oldest first; found by name, so others may be among them."""
     ending = re.compile(rf"-{_key_digits(key)}(-\d+)?$", re.ASCII)
     return [path for path in run_files(folder) if ending.search(path.stem)]
 
@@ -44,16 +44,16 @@ def _key_digits(key: TuneKey) -> str:
 
 
 def names_run(text: str) -> bool:
-    """Whether an argument names a run, not a kernel or another file.
+    """Tell whether an argument names a run, not a kernel or another file.
 
-    A run is a path that ends in .jsonl, or an id or its beginning: a digit, then letters, digits,
-    "_" and "-". No kernel's name begins with a digit, and a file's has a "." or a "/".
+    A run is a path that ends in .jsonl, or an id or the beginning of an id: a digit, then letters,
+    digits, "_" and "-". No kernel's name begins with a digit, and a file's has a "." or a "/".
     """
     return text.endswith(SUFFIX) or _BEGINNING.fullmatch(text) is not None
 
 
 def find_run(folder: Path, text: str) -> Path:
-    """The file of a run, by its path, its id or the beginning of its id.
+    """Find the file of a run by its path, its id or the beginning of its id.
 
     Raises:
         InputError: no run, or more than one, begins so.
@@ -62,18 +62,18 @@ def find_run(folder: Path, text: str) -> Path:
         path = Path(text)
         return folder / path if len(path.parts) == 1 and not path.exists() else path
     files = run_files(folder)
-    found = [path for path in files if path.stem == text]
-    found = found or [path for path in files if path.stem.startswith(text)]
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    matches = [path for path in files if path.stem == text]
+    matches = matches or [path for path in files if path.stem.startswith(text)]
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
         raise InputError(f"no run {text!r} in {folder}; `asmtune runs` lists them")
-    names = ", ".join(path.stem for path in found[-_SHOWN:])
-    raise InputError(f"run {text!r}: {len(found)} begin so, the last {names}; give more of it")
+    names = ", ".join(path.stem for path in matches[-_SHOWN:])
+    raise InputError(f"run {text!r}: {len(matches)} begin so, the last {names}; give more of it")
 
 
 def run_files(folder: Path) -> list[Path]:
-    """The traces of a folder, oldest first; none where there is no such folder.
+    """List the traces of a folder, oldest first; none where there is no such folder.
 
     Raises:
         InputError: it cannot be listed.
@@ -87,12 +87,12 @@ def run_files(folder: Path) -> list[Path]:
 
 
 def create(folder: Path, name: str) -> tuple[Path, int]:
-    """A new file for a run, the user's alone, open for appending; and its descriptor.
+    """Make a file for a run, private and open for appending; return its path and descriptor.
 
     Raises:
         OSError: it cannot be made.
     """
-    # Folders that mkdir makes on the way have the usual mode: the cache's own is made by itself.
+    # mkdir gives parents the usual mode, so the cache's own folder is made by a call of its own.
     for place in (folder.parent, folder):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
     for number in range(1, 1000):
@@ -105,9 +105,9 @@ def create(folder: Path, name: str) -> tuple[Path, int]:
 
 
 def prune(folder: Path, most: int = MOST_RUNS, most_bytes: int = MOST_BYTES) -> None:
-    """Deletes the oldest runs beyond a number, and beyond a size of all; what it can."""
+    """Delete the oldest runs beyond a number and beyond a total size, as far as possible."""
     total = 0
-    # Another process may be faster, or the folder another user's: neither costs this run.
+    # Another process may be faster, or the folder may be another user's: neither fails this run.
     with suppress(OSError, InputError):
         for count, path in enumerate(reversed(run_files(folder))):
             total += path.stat().st_size

@@ -13,8 +13,7 @@ from asmtune.base.json_codec import Decoder, JsonCodec
 from asmtune.base.text import shortened
 from asmtune.core.config import OPTION_DEFAULTS, Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.store.trace.rows import TimedRow, Timing
-from asmtune.store.trace.run import Header
+from asmtune.store.trace.run import Header, TimedRow, Timing
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Reading a trace: whole, or as far as a killed run has come."""
+"""Reader of traces: whole ones, and those of runs that were killed or go on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from typing import Any, Final, NoReturn
 from asmtune.base.errors import InputError
 from asmtune.base.text import shortened
 from asmtune.store.trace.json_codec import decoded, decoded_header
-from asmtune.store.trace.rows import BatchRow, CostRow, InitialRanking, TimedRow, TrialRow
-from asmtune.store.trace.run import Ending, Summary, TracedRun
+from asmtune.store.trace.run import (
+    BatchRow,
+    CostRow,
+    Ending,
+    InitialRanking,
+    Summary,
+    TimedRow,
+    TracedRun,
+    TrialRow,
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,7 @@ class _Line:
 
 @dataclass
 class _Parts:
-    """What the lines read so far add up to."""
+    """The lines read so far, collected in lists."""
 
     run: TracedRun
     stages: list[tuple[str, float]] = field(default_factory=list)
@@ -43,37 +51,37 @@ class _Parts:
 
 
 def read_trace(path: Path) -> TracedRun:
-    """All that a trace holds; a half last line, as a kill leaves it, is ignored.
+    """Read a whole trace; an incomplete last line, as a kill leaves it, is ignored.
 
     Raises:
         InputError: it cannot be read, or is malformed; names file, line and field.
     """
     lines = _lines(path, _read(path))
-    parts = _Parts(_begun(path, next(lines, None)))
+    parts = _Parts(_start(path, next(lines, None)))
     for line in lines:
-        take = _TAKE.get(line.event)
-        if take is None:
+        handler = _HANDLERS.get(line.event)
+        if handler is None:
             raise InputError(f"{line.where}: unknown event {_short(line.event)}")
-        take(parts, line)
+        handler(parts, line)
         parts.run = replace(parts.run, seconds=_seconds(line))
     return parts.whole()
 
 
 def read_summary(path: Path) -> Summary:
-    """What a run set out to do and how it ended; all between is skipped.
+    """Read the first and the last line of a trace.
 
     Raises:
         InputError: it cannot be read, or its first or last line is malformed.
     """
     data = _read(path)
     first, newline, _ = data.partition(b"\n")
-    begun = _begun(path, _line(f"trace {path}, line 1", first) if newline else None)
+    start = _start(path, _line(f"trace {path}, line 1", first) if newline else None)
     last = data[:-1].rpartition(b"\n")[2] if data.endswith(b"\n") else b""
     line = _line(f"trace {path}, last line", last) if last else None
     if line is None or line.event != "end":
-        return Summary(path, begun.run, begun.header, None)
+        return Summary(path, start.run, start.header, None)
     ending = decoded(Ending, line.values, line.where)
-    return Summary(path, begun.run, begun.header, ending, _seconds(line))
+    return Summary(path, start.run, start.header, ending, _seconds(line))
 
 
 def _read(path: Path) -> bytes:
@@ -113,7 +121,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _begun(path: Path, line: _Line | None) -> TracedRun:
+def _start(path: Path, line: _Line | None) -> TracedRun:
     if line is None:
         raise InputError(f"trace {path}: it is empty: its run was ended before it began")
     if line.event != "start":
@@ -144,8 +152,8 @@ def _note(parts: _Parts, line: _Line) -> None:
     parts.notes.append(decoded(str, line.values.get("text"), f"{line.where}, text"))
 
 
-def _foreseen(parts: _Parts, line: _Line) -> None:
-    parts.run = replace(parts.run, foreseen=decoded(InitialRanking, line.values, line.where))
+def _ranking(parts: _Parts, line: _Line) -> None:
+    parts.run = replace(parts.run, ranking=decoded(InitialRanking, line.values, line.where))
 
 
 def _final(parts: _Parts, line: _Line) -> None:
@@ -162,9 +170,9 @@ def _end(parts: _Parts, line: _Line) -> None:
     parts.run = replace(parts.run, ending=decoded(Ending, line.values, line.where))
 
 
-_TAKE: Final[Mapping[str, Callable[[_Parts, _Line], None]]] = {
+_HANDLERS: Final[Mapping[str, Callable[[_Parts, _Line], None]]] = {
     "stage": _stage,
-    "foreseen": _foreseen,
+    "ranking": _ranking,
     "batch": _batch,
     "trial": _trial,
     "final": _final,

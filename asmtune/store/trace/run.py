@@ -1,4 +1,4 @@
-"""A tuning run as its trace tells it: frozen records."""
+"""Records of one tuning run, as its trace holds them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,124 @@ from asmtune.base.fingerprint import versions
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
-from asmtune.store.trace.rows import (
-    BatchRow,
-    CompiledRow,
-    CostRow,
-    InitialRanking,
-    TimedRow,
-    Timing,
-    TrialRow,
-)
+
+
+@dataclass(frozen=True)
+class PredictionRow:
+    """A prediction for a config before compiling; `dropped_at` as in `Verdict`."""
+
+    config: Config
+    rank: int | None
+    score: float | None
+    predicted_us: float | None
+    dropped_at: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class DroppedRow:
+    """Number of configs that a stage dropped for one reason, with the text for the first."""
+
+    stage: str
+    reason: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True)
+class InitialRanking:
+    """The space as ranked before compiling.
+
+    Attributes:
+        count: number of configs.
+        configs: the best by rank, and the default.
+        dropped: configs dropped, by stage and reason.
+    """
+
+    count: int
+    configs: tuple[PredictionRow, ...]
+    dropped: tuple[DroppedRow, ...]
+
+    @property
+    def left_out(self) -> int:
+        """Count the configs that are not listed."""
+        return self.count - len(self.configs)
+
+
+@dataclass(frozen=True)
+class CompiledRow:
+    """A config that was sent to the compiler; `spills` in words per thread, `shared` in bytes."""
+
+    config: Config
+    kept: bool
+    dropped_at: str | None
+    reason: str | None
+    predicted_us: float | None
+    rank: int | None
+    regs: int | None
+    spills: int | None
+    shared: int | None
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """Configs compiled together, `t` seconds after the start."""
+
+    t: float
+    number: int
+    seconds: float
+    rows: tuple[CompiledRow, ...]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A timing of a config in microseconds; `samples` is the number of samples."""
+
+    median_us: float
+    p20_us: float
+    p80_us: float
+    samples: int
+
+    @property
+    def spread(self) -> float:
+        """Compute (p80 - p20) / median."""
+        return (self.p80_us - self.p20_us) / self.median_us
+
+
+@dataclass(frozen=True)
+class TimedRow:
+    """A config that was launched, and its timing or failure."""
+
+    config: Config
+    outcome: Timing | Failure
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """Configs timed together, `t` seconds after the start.
+
+    Attributes:
+        expected_gain: share of the best time that the next batch was expected to save.
+        best_us: best time of the run so far.
+    """
+
+    t: float
+    number: int
+    seconds: float
+    expected_gain: float | None
+    best_us: float | None
+    rows: tuple[TimedRow, ...]
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """Costs of a launch of a config; `on_front` where no other config is better in all of them."""
+
+    config: Config
+    time_us: float
+    energy_mj: float | None
+    memory_bytes: int
+    on_front: bool
 
 
 def _now() -> str:
@@ -29,21 +138,21 @@ def _now() -> str:
 
 @dataclass(frozen=True)
 class Header:
-    """What a run set out to do.
+    """The first line of a trace: the problem and the options of a run.
 
     Attributes:
-        kernel: the problem's name.
-        key: what its record is kept by.
-        reference: the kernel module, by name or path; None where there is none.
+        kernel: name of the problem.
+        key: key of its record.
+        reference: name or path of the kernel module; None where there is none.
         target: name of the target.
-        effort: the preset's values by name.
+        effort: values of the preset by name.
         strategy: name of the search strategy.
-        seed: of everything random.
-        default: the config to beat.
-        versions: of asmtune, triton and torch.
+        seed: seed of everything random.
+        default: default config, which the run has to beat.
+        versions: versions of asmtune, triton and torch.
         date: ISO 8601, UTC.
-        sizes: the shape that the kernel module was given, which the key may hold in buckets;
-            None where there is no module, and in traces of older asmtunes.
+        sizes: shape that the kernel module was given; the key may hold it in buckets. None
+            where there is no module.
     """
 
     kernel: str
@@ -60,20 +169,20 @@ class Header:
 
     @property
     def shape(self) -> Mapping[str, Any]:
-        """The sizes where they are known, else the key's."""
+        """Return the sizes where they are known, else the key's shape."""
         return self.key.shape if self.sizes is None else self.sizes
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended.
+    """The last line of a trace: how a run ended.
 
     Attributes:
-        winner: None where no config could be timed.
-        median_us, default_us: of the winner and of the default, from the last rounds.
-        reason: why no more was tried, in words.
-        seconds: by stage.
-        compiled, timed: how many configs.
+        winner: best config; None where no config could be timed.
+        median_us, default_us: times of winner and default, from the last rounds.
+        reason: why the search stopped, as a text.
+        seconds: seconds by stage.
+        compiled, timed: numbers of configs.
     """
 
     winner: Config | None
@@ -86,7 +195,7 @@ class Ending:
 
     @property
     def speedup(self) -> float | None:
-        """The default's time over the winner's; None where one is not known."""
+        """Divide the default's time by the winner's; None where one is not known."""
         if self.median_us is None or self.default_us is None:
             return None
         return self.default_us / self.median_us
@@ -94,7 +203,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run in short; `ending`, and its `seconds`, are None where it was killed or goes on."""
+    """First and last line of a trace; `ending` and `seconds` are None without a last line."""
 
     path: Path
     run: str
@@ -105,27 +214,27 @@ class Summary:
 
 @dataclass(frozen=True)
 class TracedRun:
-    """All that the trace of a run holds.
+    """Everything that the trace of a run holds.
 
     Attributes:
-        path: the file.
-        run: its id.
-        header: what it set out to do.
+        path: path of the file.
+        run: id of the run.
+        header: problem and options.
         stages: (name, seconds) in their order.
-        foreseen: the space before compiling; None where it did not come so far.
+        ranking: the space as ranked before compiling; None where the run did not come so far.
         batches, trials: in their order.
-        finals: finalists and default, timed in fresh interleaved rounds.
-        costs: what launches cost, where more than time counted.
-        notes: what a reader must know.
-        ending: None where it was killed or goes on.
-        seconds: from the start to the last line.
+        finals: finalists and default, timed again in interleaved rounds.
+        costs: costs of launches, where the run had more than one objective.
+        notes: notes for the reader of the run.
+        ending: how it ended; None where it was killed or goes on.
+        seconds: seconds from the start to the last line.
     """
 
     path: Path
     run: str
     header: Header
     stages: tuple[tuple[str, float], ...] = ()
-    foreseen: InitialRanking | None = None
+    ranking: InitialRanking | None = None
     batches: tuple[BatchRow, ...] = ()
     trials: tuple[TrialRow, ...] = ()
     finals: tuple[TimedRow, ...] = ()
@@ -135,19 +244,19 @@ class TracedRun:
     seconds: float = 0.0
 
     def compiled(self) -> dict[Config, CompiledRow]:
-        """What was sent to the compiler, by config."""
+        """Return the configs sent to the compiler, with their rows."""
         return {row.config: row for batch in self.batches for row in batch.rows}
 
     def failures(self) -> dict[Config, Failure]:
-        """What could not be launched, or gave a wrong output, by config."""
+        """Return the configs that could not be launched or gave a wrong output."""
         return {c: o for c, o in self.outcomes().items() if isinstance(o, Failure)}
 
     def timings(self) -> dict[Config, Timing]:
-        """What was timed, fastest first; the last rounds count where a config was in them."""
+        """Return the timings by config, fastest first; the last rounds replace earlier ones."""
         timed = {c: o for c, o in self.outcomes().items() if isinstance(o, Timing)}
         return dict(sorted(timed.items(), key=lambda item: item[1].median_us))
 
     def outcomes(self) -> dict[Config, Timing | Failure]:
-        """What launching gave, by config; the last rounds count where a config was in them."""
+        """Return timings and failures by config; the last rounds replace earlier ones."""
         rows: Iterator[TimedRow] = (row for trial in self.trials for row in trial.rows)
         return {row.config: row.outcome for row in (*rows, *self.finals)}

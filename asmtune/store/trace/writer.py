@@ -1,4 +1,4 @@
-"""Writing a trace as a run goes on, without ever failing the run."""
+"""Writer of a trace while a run goes on; an error of the file never fails the run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.store.trace import folder as places
+from asmtune.store.trace.folder import create, prune, run_id
 from asmtune.store.trace.json_codec import encoded, encoded_header
-from asmtune.store.trace.rows import (
+from asmtune.store.trace.run import (
     CompiledRow,
     CostRow,
     DroppedRow,
+    Ending,
+    Header,
     PredictionRow,
     TimedRow,
     Timing,
 )
-from asmtune.store.trace.run import Ending, Header
 
-MOST_FORESEEN: Final = 300
-"""Configs whose prediction is kept, the best by rank; of the rest their number."""
+MOST_RANKED: Final = 300
+"""Configs whose prediction is written, the best by rank; the others are only counted."""
 
 _REASON: Final = 240  # characters
 
@@ -38,29 +39,29 @@ class TraceWarning(UserWarning):
 
 
 class TraceWriter:
-    """Appends one line an event to a run's file; each is on disk before the call returns.
+    """Append one line per event to a run's file; a call returns when its line is written.
 
-    What cannot be written, on a full disk or in a read-only folder, gives one `TraceWarning`,
-    and no more is written. Use as a context manager, or `close` it.
+    An error, such as a full disk or a read-only folder, gives one `TraceWarning`, and no more
+    is written. Use as a context manager, or `close` it.
 
     Args:
-        folder: of all runs (`Settings.runs_dir`); made where missing, with mode 0700.
-        header: what the run sets out to do.
+        folder: folder of all runs (`Settings.runs_dir`); made where missing, with mode 0700.
+        header: problem and options of the run.
 
     Attributes:
-        run: the run's id, whether or not it can be written.
-        path: its file; None where it could not be made.
+        run: id of the run, even where nothing can be written.
+        path: path of the file; None where it could not be made.
     """
 
     def __init__(self, folder: Path, header: Header) -> None:
-        self.run = places.run_id(header)
+        self.run = run_id(header)
         self.path: Path | None = None
         self._start = time.monotonic()
         self._file = -1
         try:
-            self.path, self._file = places.create(folder, self.run)
+            self.path, self._file = create(folder, self.run)
             self.run = self.path.stem
-            places.prune(folder)
+            prune(folder)
         except OSError as error:
             self._give_up(folder, error)
         self._write("start", encoded_header(header, self.run))
@@ -72,30 +73,30 @@ class TraceWriter:
         self.close()
 
     def close(self) -> None:
-        """Ends the trace; what is written later is dropped."""
+        """Close the file; later events are dropped."""
         descriptor, self._file = self._file, -1
         if descriptor >= 0:
             os.close(descriptor)
 
     def stage(self, name: str, seconds: float) -> None:
-        """A stage of the run took so long."""
+        """Write that a stage of the run has ended."""
         self._write("stage", {"name": name, "seconds": seconds})
 
-    def foreseen(self, verdicts: Sequence[Verdict], default: Config | None = None) -> None:
-        """What is known of all configs before compiling: the best, the default, and what fell.
+    def ranking(self, verdicts: Sequence[Verdict], default: Config | None = None) -> None:
+        """Write the ranking before compiling: the best configs, the default, and the dropped.
 
         Args:
-            verdicts: of every config of the space; those with a rank, a score or a predicted time
-                are kept in that order.
-            default: is kept whatever its rank.
+            verdicts: verdicts of every config of the space; configs with a rank, a score or a
+                predicted time are ranked, in that order.
+            default: config to write whatever its rank.
         """
         ranked = _ranked(verdicts)
-        kept = [p for n, p in enumerate(ranked) if n < MOST_FORESEEN or p.config == default]
-        values = {"count": len(verdicts), "configs": kept, "dropped": _dropped(verdicts)}
-        self._write("foreseen", values)
+        shown = [row for n, row in enumerate(ranked) if n < MOST_RANKED or row.config == default]
+        values = {"count": len(verdicts), "configs": shown, "dropped": _dropped(verdicts)}
+        self._write("ranking", values)
 
     def batch(self, number: int, seconds: float, verdicts: Iterable[Verdict]) -> None:
-        """A batch of configs is compiled, which took so long."""
+        """Write a batch of configs that was compiled together."""
         rows = [_compiled(verdict) for verdict in verdicts]
         self._write("batch", {"number": number, "seconds": seconds, "rows": rows})
 
@@ -108,25 +109,25 @@ class TraceWriter:
         best_us: float | None,
         expected_gain: float | None = None,
     ) -> None:
-        """Configs were timed together, which took so long; `best_us` is of the run so far."""
+        """Write configs that were timed together; `best_us` is the best of the run so far."""
         values: dict[str, Any] = {"number": number, "seconds": seconds, "best_us": best_us}
         values |= {"expected_gain": expected_gain, "rows": [_timed(*o) for o in outcomes]}
         self._write("trial", values)
 
     def final(self, outcomes: Iterable[tuple[Config, Measurement | Failure]]) -> None:
-        """Finalists and default were timed again, in fresh interleaved rounds."""
+        """Write the last timings of finalists and default, from interleaved rounds."""
         self._write("final", {"rows": [_timed(*outcome) for outcome in outcomes]})
 
     def costs(self, costs: Iterable[CostRow]) -> None:
-        """What launches cost, where more than time counts."""
+        """Write the costs of launches, where the run has more than one objective."""
         self._write("costs", {"rows": list(costs)})
 
     def note(self, text: str) -> None:
-        """What a reader of the run must know."""
+        """Write a note for the reader of the run."""
         self._write("note", {"text": text})
 
     def end(self, ending: Ending) -> None:
-        """The run has ended, and how; closes the file."""
+        """Write how the run ended, and close the file."""
         self._write("end", encoded(ending))
         self.close()
 
@@ -138,7 +139,7 @@ class TraceWriter:
         data = json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         try:
             while data:
-                # Not buffered: what the kernel has taken outlives a kill of this process.
+                # Not buffered: bytes that the system has taken survive a kill of this process.
                 data = data[os.write(self._file, data) :]
         except OSError as error:
             self._give_up(self.path, error)
@@ -152,17 +153,17 @@ class TraceWriter:
 
 
 def _ranked(verdicts: Sequence[Verdict]) -> list[PredictionRow]:
-    """Predictions, best first; the rank is the place in this order where none is given."""
-    told = [v for v in verdicts if (v.rank, v.score, v.predicted_us) != (None, None, None)]
-    told.sort(key=_order)
+    """Rank predictions, best first; a config without a rank gets its place in this order."""
+    predicted = [v for v in verdicts if (v.rank, v.score, v.predicted_us) != (None, None, None)]
+    predicted.sort(key=_order)
     return [
         PredictionRow(v.config, v.rank or place, v.score, v.predicted_us, v.dropped_at, _reason(v))
-        for place, v in enumerate(told, 1)
+        for place, v in enumerate(predicted, 1)
     ]
 
 
 def _order(verdict: Verdict) -> tuple[float, float, float]:
-    """By rank, else by score, else by predicted time."""
+    """Order by rank, then by score, then by predicted time."""
     values = (
         verdict.rank,
         None if verdict.score is None else -verdict.score,
@@ -173,14 +174,14 @@ def _order(verdict: Verdict) -> tuple[float, float, float]:
 
 
 def _dropped(verdicts: Iterable[Verdict]) -> list[DroppedRow]:
-    tally: dict[tuple[str, str], tuple[int, str]] = {}
+    counts: dict[tuple[str, str], tuple[int, str]] = {}
     for verdict in verdicts:
         if verdict.dropped_at is not None:
             rule = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at
             key = (verdict.dropped_at, rule)
-            count, example = tally.get(key, (0, _reason(verdict) or ""))
-            tally[key] = (count + 1, example)
-    return [DroppedRow(*key, *value) for key, value in tally.items()]
+            count, example = counts.get(key, (0, _reason(verdict) or ""))
+            counts[key] = (count + 1, example)
+    return [DroppedRow(*key, *value) for key, value in counts.items()]
 
 
 def _compiled(verdict: Verdict) -> CompiledRow:
@@ -203,11 +204,11 @@ def _count(verdict: Verdict, feature: str) -> int | None:
 
 
 def _reason(verdict: Verdict) -> str | None:
-    """Why it fell, in one line; None where it did not."""
+    """Say in one line why a config was dropped; None where it was not."""
     if verdict.dropped_at is None:
         return None
-    told: Iterator[object] = (part for part in (verdict.failure, *verdict.reasons) if part)
-    return " ".join(str(next(told, verdict.dropped_at)).split())[:_REASON]
+    reasons: Iterator[object] = (part for part in (verdict.failure, *verdict.reasons) if part)
+    return " ".join(str(next(reasons, verdict.dropped_at)).split())[:_REASON]
 
 
 def _timed(config: Config, outcome: Measurement | Failure) -> TimedRow:

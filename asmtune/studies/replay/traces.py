@@ -12,8 +12,7 @@ from asmtune.core.failures import guarded
 from asmtune.core.kernel_module import KernelModule, kernel_file, load_kernel_module
 from asmtune.core.oracle import Oracle, Row, Task
 from asmtune.core.records.artifacts import Failure
-from asmtune.store.trace.rows import CompiledRow
-from asmtune.store.trace.run import TracedRun
+from asmtune.store.trace.run import CompiledRow, TracedRun
 
 NOTE = (
     "a tuning run times what its search chose: the best speed is the best of these, and a scorer "

@@ -24,13 +24,13 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.database import Store
-from asmtune.store.lookup import Remembered, StoreLookup, StoreWarning
+from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
 from asmtune.store.safe_store import PATIENCE_S, SafeStore, open_user_store
 from asmtune.store.shipped import find_tuned
 
 KEY = record().key
 LOST = StoreLookup("miss", detail="the store cannot be used")
-NOTHING = Remembered()
+NOTHING = EarlierOutcomes()
 
 
 def told(shelf: SafeStore) -> list[str]:
@@ -44,11 +44,11 @@ def told(shelf: SafeStore) -> list[str]:
         for _ in range(2):
             found = find_tuned(KEY, PROVENANCE, shelf)
             assert found.outcome == "miss" or found.record == mine
-            with shelf.flight(KEY, PROVENANCE) as flight:
+            with shelf.lease(KEY, PROVENANCE) as flight:
                 assert flight.mine or flight.record == mine
-                known = shelf.remembered(KEY, PROVENANCE)
-                assert known in (NOTHING, Remembered(mine.measurements))
-                shelf.remember(KEY, PROVENANCE, mine.measurements)
+                known = shelf.earlier_outcomes(KEY, PROVENANCE)
+                assert known in (NOTHING, EarlierOutcomes(mine.measurements))
+                shelf.save_outcomes(KEY, PROVENANCE, mine.measurements)
                 assert flight.finish(mine) == mine
             shelf.save(mine)
             assert shelf.records("pkg.matmul") in ([], [mine])
@@ -193,7 +193,7 @@ def test_limit_on_files(tmp_path: Path) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for m in range(2, 30):
-                shelf.remember(record(m).key, PROVENANCE, big(m).measurements)
+                shelf.save_outcomes(record(m).key, PROVENANCE, big(m).measurements)
         (warning,) = caught
         assert str(warning.message).endswith("; going on without the store")
 
@@ -233,8 +233,8 @@ def test_full_disk(disk: Path, existing: bool, left_kib: int) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for m in range(2, 30):
-            with shelf.flight(record(m).key, PROVENANCE) as flight:
-                shelf.remember(record(m).key, PROVENANCE, big(m).measurements)
+            with shelf.lease(record(m).key, PROVENANCE) as flight:
+                shelf.save_outcomes(record(m).key, PROVENANCE, big(m).measurements)
                 assert flight.mine
                 assert flight.finish(big(m)) == big(m)
     (message,) = {str(warning.message) for warning in caught}
@@ -257,8 +257,8 @@ def test_config_that_cannot_be_kept(where: str) -> None:
 
     def tune() -> None:
         for _ in range(3):
-            shelf.remember(KEY, PROVENANCE, made.measurements)
-        with shelf.flight(KEY, PROVENANCE) as flight:
+            shelf.save_outcomes(KEY, PROVENANCE, made.measurements)
+        with shelf.lease(KEY, PROVENANCE) as flight:
             assert flight.finish(made) is made
 
     with pytest.warns(StoreWarning, match=r"ACC: expected .*; it is not kept") as caught:
@@ -281,7 +281,7 @@ def test_url_that_cannot_be_served(url: str, hidden: str) -> None:
     """A URL that is none, or whose driver is missing, costs a warning that holds no password."""
     shelf = SafeStore(url)
     goes_on_without(shelf, f"store URL {url.split(':')[0]}://...: ", "give the path of a file")
-    assert not any(hidden in message for message in shelf._told)
+    assert not any(hidden in message for message in shelf._warned)
 
 
 def test_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ def test_server_that_is_not_there() -> None:
         url = f"postgresql://me:secret@127.0.0.1:{taken.getsockname()[1]}/x?sslpassword=hidden"
         shelf = impatient(url)
         goes_on_without(shelf, "me:***@127.0.0.1", "check that the database is up")
-    assert not any("secret" in text or "hidden" in text for text in shelf._told)
+    assert not any("secret" in text or "hidden" in text for text in shelf._warned)
 
 
 @pytest.mark.slow
@@ -318,12 +318,12 @@ def test_store_that_fails_while_others_wait(tmp_path: Path) -> None:
         say(pipe, "here")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            with shelf.flight(KEY, PROVENANCE) as flight:
+            with shelf.lease(KEY, PROVENANCE) as flight:
                 say(pipe, flight.mine, flight.finish(record()) == record())
         say(pipe, len(caught))
 
     def tune() -> None:
-        with SafeStore(str(path)).flight(KEY, PROVENANCE):
+        with SafeStore(str(path)).lease(KEY, PROVENANCE):
             child, reader = start(wait)
             path.rename(path.with_name("away"))
             path.mkdir()

@@ -17,7 +17,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import config_text
 from asmtune.store.database import Store
-from asmtune.store.lookup import Remembered
+from asmtune.store.lookup import EarlierOutcomes
 
 KEY = record().key
 GROWN = replace(PROVENANCE, space="b" * 64)
@@ -27,10 +27,10 @@ BROKEN = (Config({"BLOCK_M": 512}), Failure("ptxas", "registers", "too many\nat 
 
 def test_another_process_goes_on_with_them(where: str, store: Store) -> None:
     """What one process remembers, batch by batch, the next finds, without a record."""
-    store.remember(KEY, PROVENANCE, [ONE])
-    store.remember(KEY, PROVENANCE, [TWO], [BROKEN])
+    store.save_outcomes(KEY, PROVENANCE, [ONE])
+    store.save_outcomes(KEY, PROVENANCE, [TWO], [BROKEN])
     with Store.open(where) as other:
-        assert other.remembered(KEY, GROWN) == Remembered((ONE, TWO), (BROKEN,))
+        assert other.earlier_outcomes(KEY, GROWN) == EarlierOutcomes((ONE, TWO), (BROKEN,))
         assert other.find(KEY) is None
         assert other.lookup(KEY, PROVENANCE).outcome == "miss"
         assert other.verify() == []
@@ -42,10 +42,10 @@ def test_another_process_goes_on_with_them(where: str, store: Store) -> None:
 def test_any_outcome_comes_back_equal(shared: Store, made: TuneRecord) -> None:
     """Whatever a record can hold is remembered to the last digit, the newest of each config."""
     shared.clear()
-    shared.remember(made.key, made.provenance, made.measurements, made.failures)
+    shared.save_outcomes(made.key, made.provenance, made.measurements, made.failures)
     newest: dict[str, object] = {config_text(m.config): m for m in made.measurements}
     newest |= {config_text(failed[0]): failed for failed in made.failures}
-    known = shared.remembered(made.key, made.provenance)
+    known = shared.earlier_outcomes(made.key, made.provenance)
     assert [*known.measurements, *known.failures] == [
         *(outcome for outcome in newest.values() if isinstance(outcome, Measurement)),
         *(outcome for outcome in newest.values() if not isinstance(outcome, Measurement)),
@@ -55,9 +55,11 @@ def test_any_outcome_comes_back_equal(shared: Store, made: TuneRecord) -> None:
 def test_newest_of_a_config_counts(store: Store) -> None:
     """A config that was timed again, or failed at last, has the newest outcome alone."""
     again = timed(ONE.config, 5.0)
-    store.remember(KEY, PROVENANCE, [ONE, TWO])
-    store.remember(KEY, PROVENANCE, [again], [(TWO.config, BROKEN[1])])
-    assert store.remembered(KEY, PROVENANCE) == Remembered((again,), ((TWO.config, BROKEN[1]),))
+    store.save_outcomes(KEY, PROVENANCE, [ONE, TWO])
+    store.save_outcomes(KEY, PROVENANCE, [again], [(TWO.config, BROKEN[1])])
+    assert store.earlier_outcomes(KEY, PROVENANCE) == EarlierOutcomes(
+        (again,), ((TWO.config, BROKEN[1]),)
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,8 +73,8 @@ def test_newest_of_a_config_counts(store: Store) -> None:
 )
 def test_what_must_agree(store: Store, change: dict[str, str], holds: bool) -> None:
     """Timings hold for the same source and Triton's major.minor, whatever the space."""
-    store.remember(KEY, PROVENANCE, [ONE])
-    assert store.remembered(KEY, replace(PROVENANCE, **change)).measurements == (ONE,) * holds
+    store.save_outcomes(KEY, PROVENANCE, [ONE])
+    assert store.earlier_outcomes(KEY, replace(PROVENANCE, **change)).measurements == (ONE,) * holds
 
 
 @pytest.mark.parametrize(
@@ -81,61 +83,62 @@ def test_what_must_agree(store: Store, change: dict[str, str], holds: bool) -> N
 )
 def test_other_keys_share_nothing(store: Store, change: dict[str, object]) -> None:
     """Another kernel, shape, dtype or device has no part in a key's timings."""
-    store.remember(KEY, PROVENANCE, [ONE])
-    assert store.remembered(replace(KEY, **change), PROVENANCE) == Remembered()
+    store.save_outcomes(KEY, PROVENANCE, [ONE])
+    assert store.earlier_outcomes(replace(KEY, **change), PROVENANCE) == EarlierOutcomes()
 
 
 def test_a_record_serves_when_the_space_grows(store: Store) -> None:
     """When the space grows by a config, the record's timings and failures hold for the rest."""
     store.save(record())
-    known = store.remembered(KEY, GROWN)
-    assert known == Remembered(record().measurements, record().failures)
-    assert store.remembered(KEY, PROVENANCE) == Remembered()  # the record itself is the answer
-    assert store.remembered(KEY, replace(GROWN, source="6" * 64)) == Remembered()
-    assert store.remembered(KEY, replace(GROWN, triton="3.7.0")) == Remembered()
+    known = store.earlier_outcomes(KEY, GROWN)
+    assert known == EarlierOutcomes(record().measurements, record().failures)
+    # The record itself is the answer.
+    assert store.earlier_outcomes(KEY, PROVENANCE) == EarlierOutcomes()
+    assert store.earlier_outcomes(KEY, replace(GROWN, source="6" * 64)) == EarlierOutcomes()
+    assert store.earlier_outcomes(KEY, replace(GROWN, triton="3.7.0")) == EarlierOutcomes()
 
 
 def test_newer_than_the_record(store: Store) -> None:
     """What the run after the record has found of a config goes before the record's."""
     store.save(record())
     again = timed(record().winner, 1.0)
-    store.remember(KEY, GROWN, [again, THREE])
-    known = store.remembered(KEY, GROWN)
+    store.save_outcomes(KEY, GROWN, [again, THREE])
+    known = store.earlier_outcomes(KEY, GROWN)
     assert set(known.measurements) == {again, record().measurements[1], THREE}
 
 
 def test_saving_ends_the_run(store: Store) -> None:
     """A key's record takes the place of what was remembered of it; other keys keep theirs."""
     other = record(1).key
-    store.remember(KEY, PROVENANCE, [ONE, TWO], [BROKEN])
-    store.remember(other, PROVENANCE, [THREE])
+    store.save_outcomes(KEY, PROVENANCE, [ONE, TWO], [BROKEN])
+    store.save_outcomes(other, PROVENANCE, [THREE])
     store.save(record())
-    assert store.remembered(KEY, PROVENANCE) == Remembered()
+    assert store.earlier_outcomes(KEY, PROVENANCE) == EarlierOutcomes()
     assert [run.key for run in store.unfinished()] == [other]
-    store.remember(KEY, PROVENANCE, [ONE])
-    assert store.keep_first(record(failures=())) == record()
+    store.save_outcomes(KEY, PROVENANCE, [ONE])
+    assert store.save_first(record(failures=())) == record()
     assert [run.key for run in store.unfinished()] == [other]
 
 
 def test_keep_first(store: Store) -> None:
     """Of two records made the same way the first stays and is given to the second's maker."""
     second = record(failures=())
-    assert store.keep_first(record()) == record()
-    assert store.keep_first(second) == record()
+    assert store.save_first(record()) == record()
+    assert store.save_first(second) == record()
     assert store.records() == [record()]
     elsewhere = record(failures=(), provenance=GROWN)
-    assert store.keep_first(elsewhere) == elsewhere
+    assert store.save_first(elsewhere) == elsewhere
     assert store.records() == [elsewhere]
 
 
 def test_unfinished_runs(store: Store) -> None:
     """Unfinished runs are listed by key and source, with how much is known of each."""
     later = replace(PROVENANCE, date="2025-03-02T12:00:00+00:00")
-    store.remember(KEY, PROVENANCE, [ONE], [BROKEN])
-    store.remember(KEY, later, [TWO, THREE])
-    store.remember(KEY, replace(PROVENANCE, source="6" * 64), [ONE])
-    store.remember(replace(KEY, kernel="pkg.a"), PROVENANCE, [ONE])
-    store.remember(KEY, PROVENANCE)
+    store.save_outcomes(KEY, PROVENANCE, [ONE], [BROKEN])
+    store.save_outcomes(KEY, later, [TWO, THREE])
+    store.save_outcomes(KEY, replace(PROVENANCE, source="6" * 64), [ONE])
+    store.save_outcomes(replace(KEY, kernel="pkg.a"), PROVENANCE, [ONE])
+    store.save_outcomes(KEY, PROVENANCE)
     found = store.unfinished()
     assert [(run.key.kernel, run.source[:1], run.timed, run.failed) for run in found] == [
         ("pkg.a", "5", 1, 0),
@@ -153,24 +156,26 @@ def test_all_of_a_batch_or_none(store: Store) -> None:
     """One outcome that cannot be kept is named, and keeps its batch out."""
     bad = replace(TWO, median_us=float("nan"))
     with pytest.raises(InputError, match=r"^pkg\.matmul: trial\.median_us: expected a finite"):
-        store.remember(KEY, PROVENANCE, [ONE, bad])
+        store.save_outcomes(KEY, PROVENANCE, [ONE, bad])
     with pytest.raises(InputError, match=r"trial\.key\.kernel'?: expected text"):
-        store.remember(replace(KEY, kernel="a\0b"), PROVENANCE, [ONE])
-    assert store.remembered(KEY, PROVENANCE) == Remembered()
+        store.save_outcomes(replace(KEY, kernel="a\0b"), PROVENANCE, [ONE])
+    assert store.earlier_outcomes(KEY, PROVENANCE) == EarlierOutcomes()
 
 
 def test_hooks_do_not_travel(store: Store) -> None:
     """A config's hook is code, so that a timing comes back without it."""
-    store.remember(KEY, PROVENANCE, [replace(ONE, config=Config({"BLOCK_M": 16}, pre_hook=print))])
-    assert store.remembered(KEY, PROVENANCE).measurements == (ONE,)
+    store.save_outcomes(
+        KEY, PROVENANCE, [replace(ONE, config=Config({"BLOCK_M": 16}, pre_hook=print))]
+    )
+    assert store.earlier_outcomes(KEY, PROVENANCE).measurements == (ONE,)
 
 
 def test_nul_in_a_compilers_message(store: Store) -> None:
     """A failure whose message holds NUL, which PostgreSQL cannot, is kept with it spelled out."""
     failed = (BROKEN[0], Failure("ptxas", "crash", "died:\0\0"))
     kept = (BROKEN[0], Failure("ptxas", "crash", "died:\\0\\0"))
-    store.remember(KEY, PROVENANCE, [], [failed])
-    assert store.remembered(KEY, PROVENANCE).failures == (kept,)
+    store.save_outcomes(KEY, PROVENANCE, [], [failed])
+    assert store.earlier_outcomes(KEY, PROVENANCE).failures == (kept,)
     store.save(record(failures=(failed,)))
     assert store.records() == [record(failures=(kept,))]
 
@@ -181,17 +186,17 @@ def test_processes_remember_at_once(where: str, store: Store) -> None:
     def work(n: int) -> None:
         with Store.open(where) as mine:
             for m in range(5):
-                mine.remember(KEY, PROVENANCE, [timed(Config({"BLOCK_M": n, "N": m}))])
+                mine.save_outcomes(KEY, PROVENANCE, [timed(Config({"BLOCK_M": n, "N": m}))])
 
     children = [start(lambda _, n=n: work(n)) for n in range(8)]
     assert [finish(*child) for child in children] == [""] * 8
-    assert len(store.remembered(KEY, PROVENANCE).measurements) == 40
+    assert len(store.earlier_outcomes(KEY, PROVENANCE).measurements) == 40
     assert store.verify() == []
 
 
 def test_only_json_is_kept(where: str, store: Store) -> None:
     """Outcomes are rows of plain JSON: loading them parses text and can execute nothing."""
-    store.remember(KEY, PROVENANCE, [ONE], [BROKEN])
+    store.save_outcomes(KEY, PROVENANCE, [ONE], [BROKEN])
 
     def read(connection: object) -> list[str]:
         return [row.outcome for row in connection.exec_driver_sql("SELECT outcome FROM trials")]

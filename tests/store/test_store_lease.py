@@ -1,4 +1,4 @@
-"""Single flight: of many processes that miss one key, one tunes and all get its config."""
+"""Leases: of many processes that miss one key, one tunes and all get its config."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from store_records import PROVENANCE, record, timed
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import process_ids, tables
+from asmtune.store import lease as leases
+from asmtune.store import tables
 from asmtune.store.database import Store
-from asmtune.store.lease import LeaseIntervals
-from asmtune.store.lease_row import Claim
+from asmtune.store.lease import Claim, LeaseIntervals
 from asmtune.store.safe_store import SafeStore
 
 KEY = record().key
@@ -50,13 +50,13 @@ def resolve(where: str, m: int, tune_s: float, pipe: int) -> None:
     """What a launch does: uses what is there, waits for who tunes, or tunes; says what it got."""
     used = shelf(where, PATIENT)
     mine = tuned(os.getpid(), key=record(m).key)
-    with used.flight(mine.key, PROVENANCE) as flight:
-        found = flight.record
-        if flight.mine:
+    with used.lease(mine.key, PROVENANCE) as lease:
+        found = lease.record
+        if lease.mine:
             time.sleep(tune_s)
-            found = flight.finish(mine)
+            found = lease.finish(mine)
     assert used.working
-    say(pipe, "tuned" if flight.mine else "found", block(found) if found else "nothing")
+    say(pipe, "tuned" if lease.mine else "found", block(found) if found else "nothing")
 
 
 def outcomes(works: list[Callable[[int], object]]) -> list[list[str]]:
@@ -92,13 +92,13 @@ def test_ranks_of_a_job_end_up_with_the_same_configs(where: str) -> None:
 
 def test_who_does_not_wait_goes_on(where: str) -> None:
     """Without waiting, a key that another tunes is busy at once, and says who tunes it."""
-    with shelf(where).flight(KEY, PROVENANCE) as first:
-        with shelf(where).flight(KEY, PROVENANCE, wait=False) as second:
+    with shelf(where).lease(KEY, PROVENANCE) as first:
+        with shelf(where).lease(KEY, PROVENANCE, wait=False) as second:
             assert first.mine
             assert (second.mine, second.record) == (False, None)
             assert second.holder.endswith(f":{os.getpid()}")
         first.finish(tuned(1))
-    with shelf(where).flight(KEY, PROVENANCE, wait=False) as third:
+    with shelf(where).lease(KEY, PROVENANCE, wait=False) as third:
         assert (third.mine, third.record, third.holder) == (False, tuned(1), "")
 
 
@@ -109,8 +109,8 @@ def test_waiting_ends(where: str) -> None:
     waiting = shelf(where, replace(FAST, stale_s=2.0), wait_s=3.0)
     told: list[str] = []
     with (
-        shelf(where).flight(KEY, PROVENANCE, on_wait=told.append),
-        waiting.flight(KEY, PROVENANCE, on_wait=told.append) as second,
+        shelf(where).lease(KEY, PROVENANCE, on_wait=told.append),
+        waiting.lease(KEY, PROVENANCE, on_wait=told.append) as second,
     ):
         assert (second.mine, second.record) == (False, None)
         assert told == [second.holder]  # once, by the one that waits
@@ -121,10 +121,10 @@ def test_a_failed_tuner_lets_the_key_go(where: str) -> None:
     """When the one that tunes fails, one of those that wait tries, and the rest get its config."""
 
     def fail(pipe: int) -> None:
-        with shelf(where).flight(KEY, PROVENANCE) as flight:
+        with shelf(where).lease(KEY, PROVENANCE) as lease:
             say(pipe, "has it")
             time.sleep(0.3)
-            assert flight.mine
+            assert lease.mine
             raise KeyboardInterrupt
 
     child, reader = start(fail)
@@ -136,10 +136,10 @@ def test_a_failed_tuner_lets_the_key_go(where: str) -> None:
 
 
 def owner_that_dies(where: str) -> None:
-    """Leaves a flight whose owner was killed."""
+    """Leave a lease whose owner was killed."""
 
     def hold(pipe: int) -> None:
-        with shelf(where).flight(KEY, PROVENANCE):
+        with shelf(where).lease(KEY, PROVENANCE):
             say(pipe, "has it")
             time.sleep(60)
 
@@ -152,15 +152,15 @@ def owner_that_dies(where: str) -> None:
 def test_a_killed_owner_on_this_host_holds_nobody_up(where: str) -> None:
     """The key of a process that was killed on this host is free at once, waiting or not."""
     owner_that_dies(where)
-    with shelf(where, LeaseIntervals(stale_s=1e9)).flight(KEY, PROVENANCE, wait=False) as flight:
-        assert flight.mine
+    with shelf(where, LeaseIntervals(stale_s=1e9)).lease(KEY, PROVENANCE, wait=False) as lease:
+        assert lease.mine
 
 
 def move_elsewhere(where: str) -> None:
-    """Makes the flight's owner one of another host."""
+    """Make the lease's owner a process of another host."""
     owner = f"elsewhere:{os.getpid()}:{'0' * 16}:1"
     with Store.open(where) as store:
-        changed = update(tables.flights).values(owner=owner)
+        changed = update(tables.leases).values(owner=owner)
         store.transact(lambda connection: connection.execute(changed), writes=True)
 
 
@@ -169,8 +169,8 @@ def test_a_silent_owner_elsewhere_is_taken_over(where: str) -> None:
     """The key of an owner on another host is free once its counter has stood still."""
     owner_that_dies(where)
     move_elsewhere(where)
-    with shelf(where).flight(KEY, PROVENANCE) as flight:
-        assert flight.mine
+    with shelf(where).lease(KEY, PROVENANCE) as lease:
+        assert lease.mine
 
 
 @pytest.mark.slow
@@ -179,11 +179,11 @@ def test_silence_is_noticed_without_waiting(where: str) -> None:
     owner_that_dies(where)
     move_elsewhere(where)
     patient = shelf(where, LeaseIntervals(stale_s=0.3))
-    with patient.flight(KEY, PROVENANCE, wait=False) as first:
+    with patient.lease(KEY, PROVENANCE, wait=False) as first:
         assert not first.mine
         assert first.holder == f"elsewhere:{os.getpid()}"
     time.sleep(0.3)
-    with patient.flight(KEY, PROVENANCE, wait=False) as second:
+    with patient.lease(KEY, PROVENANCE, wait=False) as second:
         assert second.mine
 
 
@@ -192,33 +192,33 @@ def test_an_owner_that_was_stopped_agrees_in_the_end(where: str) -> None:
     """An owner that is taken over while it is stopped goes on with the other's config."""
 
     def hold(pipe: int) -> None:
-        with shelf(where).flight(KEY, PROVENANCE) as flight:
+        with shelf(where).lease(KEY, PROVENANCE) as lease:
             say(pipe, "has it")
-            assert flight.mine
+            assert lease.mine
             os.kill(os.getpid(), signal.SIGSTOP)
-            say(pipe, block(flight.finish(tuned(1))))
+            say(pipe, block(lease.finish(tuned(1))))
 
     child, reader = start(hold)
     assert os.read(reader, 7) == b"has it\n"
     os.waitpid(child, os.WUNTRACED)
-    with shelf(where).flight(KEY, PROVENANCE) as flight:
-        assert flight.mine
-        assert flight.finish(tuned(2)) == tuned(2)
+    with shelf(where).lease(KEY, PROVENANCE) as lease:
+        assert lease.mine
+        assert lease.finish(tuned(2)) == tuned(2)
         os.kill(child, signal.SIGCONT)
         assert finish(child, reader) == "2\n"
-    with shelf(where).flight(KEY, PROVENANCE) as flight:
-        assert flight.record == tuned(2)
+    with shelf(where).lease(KEY, PROVENANCE) as lease:
+        assert lease.record == tuned(2)
 
 
 def test_forced_tuning_replaces_what_is_there(where: str) -> None:
     """Forced, a key is tuned although a record holds, and the new one takes its place."""
     used = shelf(where)
     used.save(tuned(1))
-    with used.flight(KEY, PROVENANCE) as flight:
-        assert flight.record == tuned(1)
-    with used.flight(KEY, PROVENANCE, force=True) as flight:
-        assert flight.mine
-        assert flight.finish(tuned(2)) == tuned(2)
+    with used.lease(KEY, PROVENANCE) as lease:
+        assert lease.record == tuned(1)
+    with used.lease(KEY, PROVENANCE, force=True) as lease:
+        assert lease.mine
+        assert lease.finish(tuned(2)) == tuned(2)
     assert used.lookup(KEY, PROVENANCE).record == tuned(2)
 
 
@@ -233,13 +233,13 @@ def test_ranks_that_force_agree(where: str, monkeypatch: pytest.MonkeyPatch) -> 
             say(pipe, "noted")
 
         monkeypatch.setattr(Claim, "start", noted)
-        with shelf(where).flight(KEY, PROVENANCE, force=True) as flight:
-            say(pipe, flight.mine, block(flight.record) if flight.record else "nothing")
+        with shelf(where).lease(KEY, PROVENANCE, force=True) as lease:
+            say(pipe, lease.mine, block(lease.record) if lease.record else "nothing")
 
-    with shelf(where).flight(KEY, PROVENANCE, force=True) as flight:
+    with shelf(where).lease(KEY, PROVENANCE, force=True) as lease:
         ranks = [start(force) for _ in range(3)]
         assert [os.read(reader, 6) for _, reader in ranks] == [b"noted\n"] * 3
-        assert flight.finish(tuned(2)) == tuned(2)
+        assert lease.finish(tuned(2)) == tuned(2)
         assert [finish(*rank) for rank in ranks] == ["False 2\n"] * 3
 
 
@@ -247,47 +247,47 @@ def test_ranks_that_force_agree(where: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_other_sources_do_not_meet(where: str, field: str) -> None:
     """Processes with another source, space or Triton do not wait for each other."""
     other = replace(PROVENANCE, **{field: "9.9"})
-    with shelf(where).flight(KEY, PROVENANCE), shelf(where).flight(KEY, other) as second:
+    with shelf(where).lease(KEY, PROVENANCE), shelf(where).lease(KEY, other) as second:
         assert second.mine
 
 
 def test_a_forked_child_does_not_let_the_key_go(where: str) -> None:
-    """A process that leaves a context that it was forked in leaves its parent's flight alone."""
-    with shelf(where).flight(KEY, PROVENANCE) as flight:
-        assert finish(*start(lambda _: flight.__exit__(None, None, None))) == ""
-        with shelf(where).flight(KEY, PROVENANCE, wait=False) as second:
+    """A process that leaves a context that it was forked in leaves its parent's lease alone."""
+    with shelf(where).lease(KEY, PROVENANCE) as lease:
+        assert finish(*start(lambda _: lease.__exit__(None, None, None))) == ""
+        with shelf(where).lease(KEY, PROVENANCE, wait=False) as second:
             assert not second.mine
 
 
 def test_nothing_is_left(where: str) -> None:
-    """A flight that has ended leaves no row and no thread behind."""
-    with shelf(where).flight(KEY, PROVENANCE):
-        assert "asmtune-flight" in {thread.name for thread in threading.enumerate()}
-    assert "asmtune-flight" not in {thread.name for thread in threading.enumerate()}
+    """A lease that has ended leaves no row and no thread behind."""
+    with shelf(where).lease(KEY, PROVENANCE):
+        assert "asmtune-lease" in {thread.name for thread in threading.enumerate()}
+    assert "asmtune-lease" not in {thread.name for thread in threading.enumerate()}
     with Store.open(where) as store:
-        assert store.transact(lambda c: c.execute(tables.flights.select()).all()) == []
+        assert store.transact(lambda c: c.execute(tables.leases.select()).all()) == []
 
 
 def test_owners_that_are_gone() -> None:
     """Only a process that ran here and is no more is gone; of others nothing is known."""
-    child, reader = start(lambda pipe: os.write(pipe, process_ids.new_owner().encode()))
+    child, reader = start(lambda pipe: os.write(pipe, leases.new_owner().encode()))
     dead = finish(child, reader)
     host, process, home, random = dead.split(":")
-    assert process_ids.is_gone(dead)
-    assert process_ids.spoken(dead) == f"{host}:{process}"
-    assert not process_ids.is_gone(process_ids.new_owner())
-    assert not process_ids.is_gone(f"{host}:1:{home}:{random}")
-    assert not process_ids.is_gone(f"{host}:{process}:{'0' * 16}:{random}")
-    assert not process_ids.is_gone(f"{host}:{'9' * 30}:{home}:{random}")
-    assert not any(map(process_ids.is_gone, ["", "x", "::::", f"{host}:x:{home}:{random}"]))
+    assert leases.has_ended(dead)
+    assert leases.short_owner(dead) == f"{host}:{process}"
+    assert not leases.has_ended(leases.new_owner())
+    assert not leases.has_ended(f"{host}:1:{home}:{random}")
+    assert not leases.has_ended(f"{host}:{process}:{'0' * 16}:{random}")
+    assert not leases.has_ended(f"{host}:{'9' * 30}:{home}:{random}")
+    assert not any(map(leases.has_ended, ["", "x", "::::", f"{host}:x:{home}:{random}"]))
 
 
 def test_unknown_homes_are_not_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Where the system does not tell which processes share their ids, none is taken for gone."""
-    monkeypatch.setattr(process_ids, "_BOOT", tmp_path / "missing")
-    process_ids._home.cache_clear()
+    monkeypatch.setattr(leases, "_BOOT", tmp_path / "missing")
+    leases._id_space.cache_clear()
     try:
-        child, reader = start(lambda pipe: os.write(pipe, process_ids.new_owner().encode()))
-        assert not process_ids.is_gone(finish(child, reader))
+        child, reader = start(lambda pipe: os.write(pipe, leases.new_owner().encode()))
+        assert not leases.has_ended(finish(child, reader))
     finally:
-        process_ids._home.cache_clear()
+        leases._id_space.cache_clear()

@@ -1,4 +1,4 @@
-"""One look at the store's file: what it answers, and what it leaves to the store proper."""
+"""The lookup without SQLAlchemy: its answers, and the cases that it leaves to `Store`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from store_records import PROVENANCE, record, records
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import predictions
+from asmtune.store import rows
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
 from asmtune.store.lookup import StoredPrediction
@@ -76,13 +76,13 @@ def test_tuned_goes_before_predicted(path: Path) -> None:
     """A prediction is seen where nothing tuned holds, with its time."""
     now = replace(PROVENANCE, source="0" * 64)
     with Store.open(path) as store:
-        store.predict(replace(GUESS, provenance=now))
+        store.save_prediction(replace(GUESS, provenance=now))
     assert fast_lookup(str(path), KEY, now) == FastAnswer(
         True, StoredConfig(GUESS.config, "predicted", 6.25)
     )
     with Store.open(path) as store:  # as an asmtune that knows of no predictions leaves it
-        row = predictions.form(GUESS)
-        store.transact(lambda connection: predictions.put(connection, row), writes=True)
+        row = rows.prediction_row(GUESS)
+        store.transact(lambda connection: rows.put_prediction(connection, row), writes=True)
     assert fast_lookup(str(path), KEY, PROVENANCE).seen == StoredConfig(record().winner, "tuned")
 
 
@@ -100,7 +100,7 @@ def test_no_file_and_no_url(tmp_path: Path) -> None:
         "UPDATE keys SET winner = '{'",
         "UPDATE keys SET shape = '{\"M\": 1}'",
         "UPDATE keys SET triton = x'ff'",
-        "UPDATE keys SET head = NULL",
+        "UPDATE keys SET head = ''",
         "UPDATE meta SET value = '2'",
         "UPDATE meta SET value = '99'",
         "DELETE FROM meta",
@@ -129,7 +129,7 @@ def test_what_is_no_store(tmp_path: Path) -> None:
 @given(place=st.integers(0, 30000), bit=st.integers(0, 7))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_flipped_bit_is_never_another_config(path: Path, place: int, bit: int) -> None:
-    """Whatever bit of the file flips, a glance sees the config that was kept or asks."""
+    """Whatever bit of the file flips, the lookup sees the config that was saved, or is not sure."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     content = bytearray(path.read_bytes())
@@ -141,7 +141,7 @@ def test_a_flipped_bit_is_never_another_config(path: Path, place: int, bit: int)
 
 
 def test_loads_no_database_code(path: Path) -> None:
-    """A glance needs SQLite alone."""
+    """A fast lookup needs SQLite alone."""
     code = (
         "import sys; from asmtune.store.fast_lookup import fast_lookup\n"
         "from store_records import record\n"
