@@ -8,19 +8,96 @@ process ends.
 
 from __future__ import annotations
 
+import atexit
+import base64
 import contextlib
+import errno
+import gzip
+import json
 import os
+import shutil
+import tempfile
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
 
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
-from asmtune.compile import artifact_codec
-from asmtune.compile.fallback_dir import StandIns, storage_errors
 from asmtune.core.records.artifacts import Artifact, Failure
+
+
+class ArtifactWarning(UserWarning):
+    """Compiled artifacts cannot be kept where they should be; compiling goes on."""
+
+
+class StandIns:
+    """Private folders of this process, by the folder that each stands in for.
+
+    They are deleted when the process ends.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Path, Path] = {}
+        self._lock = threading.Lock()
+
+    def of(self, folder: Path) -> Path | None:
+        """What stands in for a folder, if something has to."""
+        return self._made.get(folder)
+
+    def add(self, folder: Path, error: StoreError, prove: Callable[[Path], object]) -> None:
+        """Makes one, and warns; does nothing where there is one.
+
+        Args:
+            folder: that cannot be written.
+            error: why; its message says what to do.
+            prove: raises a `StoreError` if the private folder cannot be written.
+
+        Raises:
+            StoreError: no private folder can be made either.
+        """
+        with self._lock:
+            if folder in self._made:
+                return
+            with storage_errors(Path(tempfile.gettempdir())):
+                made = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
+            atexit.register(_remove, made, os.getpid())
+            prove(made)
+            self._made[folder] = made
+        warnings.warn(
+            f"{error}; artifacts are kept in {made} until this process ends",
+            ArtifactWarning,
+            stacklevel=4,
+        )
+
+
+def _remove(folder: Path, owner: int) -> None:
+    # A process that forked off ends as well, and the folder is not its own.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def storage_errors(folder: Path) -> Iterator[None]:
+    """Turns the system's errors into one line that names the folder and says what to do.
+
+    Raises:
+        StoreError: in the place of an `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = "free some space" if full else "make it writable"
+        raise StoreError(
+            f"artifact folder {folder}: {error.strerror or error}; "
+            f"{advice}, or set ASMTUNE_CACHE_DIR to another folder"
+        ) from error
+
 
 _SUFFIX: Final = ".json.gz"
 _TOKEN: Final = "token"
@@ -107,7 +184,7 @@ class ArtifactCache:
         Raises:
             StoreError: the folder cannot be written.
         """
-        if (data := artifact_codec.encoded(outcome)) is not None:
+        if (data := encode_artifact(outcome)) is not None:
             put_into(self.folders[-1], digest, data)
 
     def keep(self, digest: str, data: bytes) -> None:
@@ -171,7 +248,7 @@ def get_from(folder: Path, digest: str) -> Artifact | Failure | None:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
-    found = artifact_codec.decoded(data)
+    found = decode_artifact(data)
     # A folder that is read-only serves all the same.
     with contextlib.suppress(OSError):
         if found is None:
@@ -221,3 +298,31 @@ def _prepared(folder: Path) -> bytes:
         finally:
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
+
+
+# A crash or a timeout may be the machine's doing: not remembered.
+_LASTING: Final = frozenset(
+    {"registers", "shared_memory", "ptxas", "compiler", "kernel", "override"}
+)
+
+
+def encode_artifact(outcome: Artifact | Failure) -> bytes | None:
+    """The bytes that are kept; None for a failure that may not happen again."""
+    if isinstance(outcome, Failure):
+        if outcome.kind not in _LASTING:
+            return None
+        entry = {"failure": asdict(outcome)}
+    else:
+        entry = asdict(outcome) | {"cubin": base64.b64encode(outcome.cubin).decode()}
+    return gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
+
+
+def decode_artifact(data: bytes) -> Artifact | Failure | None:
+    """What was encoded; None where the bytes are damaged or of another form."""
+    try:
+        entry = json.loads(gzip.decompress(data))
+        if "failure" in entry:
+            return Failure(**entry["failure"])
+        return Artifact(**entry | {"cubin": base64.b64decode(entry["cubin"])})
+    except (EOFError, gzip.BadGzipFile, zlib.error, ValueError, TypeError, KeyError):
+        return None

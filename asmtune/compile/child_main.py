@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
 from asmtune.base.processes import die_with_parent, own_stdout
-from asmtune.compile.ir_override import MLIR, edited, ttgir_of
-from asmtune.compile.stages import StageRun, toolchain_of
+from asmtune.compile.stages import MLIR, StageRun, edited, toolchain_of, ttgir_of
 from asmtune.core.ir_overrides import Override
 from asmtune.core.records.artifacts import Failure
 

@@ -8,14 +8,13 @@ which take a tenth, a worker takes many of one tile.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache, Place
-from asmtune.compile.batching import Pair, families, tiles
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.sandbox import borrowed
 from asmtune.compile.worker import (
@@ -35,6 +34,68 @@ from asmtune.compile.worker import (
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
+
+Pair = tuple[int, LowerRequest | Failure]
+"""A config's position, with its request."""
+
+Lower = Callable[[Config], LowerRequest | Failure]
+K = TypeVar("K", bound=Hashable)
+
+
+def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
+    """Configs whose PTX is likely the same but for the register cap, one family after another.
+
+    Args:
+        configs: in the order in which they are wanted.
+        lower: makes a request, when its family's turn comes.
+    """
+    for positions in _groups(configs, _without_stages):
+        found: dict[int, list[Pair]] = {}
+        for position in positions:
+            request = lower(configs[position])
+            # Without a product in a loop stages change nothing.
+            pipelined = isinstance(request, LowerRequest) and request.has_dot
+            stages = configs[position].num_stages if pipelined else 0
+            found.setdefault(stages, []).append((position, request))
+        yield from found.values()
+
+
+def tiles(
+    configs: Sequence[Config], lower: Lower, most: Callable[[int], int]
+) -> Iterator[list[Pair]]:
+    """Configs of one tile, those beside each other that differ in the register cap alone.
+
+    Args:
+        configs: in the order in which they are wanted.
+        lower: makes a request, when its share's turn comes.
+        most: configs a share by how many are left, but for those that differ in the cap
+            alone, which stay together.
+    """
+    left = len(configs)
+    for positions in _groups(configs, lambda config: tuple(sorted(config.kwargs.items()))):
+        share: list[Pair] = []
+        tile = [configs[position] for position in positions]
+        for family in _groups(tile, lambda config: config.with_cap(None)):
+            if share and len(share) + len(family) > most(left):
+                yield share
+                left -= len(share)
+                share = []
+            share += [(positions[place], lower(tile[place])) for place in family]
+        yield share
+        left -= len(share)
+
+
+def _groups(configs: Sequence[Config], key: Callable[[Config], Hashable]) -> list[list[int]]:
+    """Positions of configs of equal keys, in the order of the first of each."""
+    found: dict[Hashable, list[int]] = {}
+    for position, config in enumerate(configs):
+        found.setdefault(key(config), []).append(position)
+    return list(found.values())
+
+
+def _without_stages(config: Config) -> Config:
+    return Config(config.kwargs, config.num_warps, num_ctas=config.num_ctas)
+
 
 R = TypeVar("R")
 

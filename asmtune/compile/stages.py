@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from asmtune.compile.toolchain import Toolchain
 from asmtune.core.failures import guarded
+from asmtune.core.ir_overrides import STAGES, Override
 from asmtune.core.records.artifacts import Failure
+from asmtune.ir.asm.entry import entries
 
 
 class StageRun:
@@ -67,3 +69,61 @@ class StageRun:
 def toolchain_of(backend: str, arch: int, warp_size: int) -> Toolchain:
     """The compiler for a machine, made once."""
     return Toolchain(backend, arch, warp_size)
+
+
+MLIR: Final = ("ttir", "ttgir")
+"""Stages whose output is a module of Triton's own IR."""
+
+_FROM_TTGIR: Final = ("llir", "ptx")
+
+
+def edited(
+    override: Override, own: Mapping[str, str], metadata: Mapping[str, Any], run: StageRun
+) -> dict[str, str] | Failure:
+    """TTGIR and PTX with a file in the place of one of them, or why it cannot be there.
+
+    Args:
+        override: the file.
+        own: the compiler's TTGIR and PTX.
+        metadata: as it was after the compiler's TTGIR.
+        run: of the config; its metadata is then that of the launch.
+    """
+    made: Any = override.text
+    ttgir, left = own["ttgir"], STAGES[STAGES.index(override.stage) + 1 :]
+    if override.stage in MLIR:
+        # What the stages from here on told of the launch, they will tell of the file.
+        run.metadata.clear()
+        run.metadata.update(metadata)
+        made, left = ttgir_of(override, run), _FROM_TTGIR
+        ttgir = str(made)
+    for stage in left:
+        if isinstance(made, Failure):
+            return made
+        made = run.stage(stage, made)
+    if isinstance(made, Failure):
+        return made
+    refused = misfit(made, own["ptx"])
+    return refused or {"ttgir": ttgir, "ptx": made}
+
+
+def ttgir_of(override: Override, run: StageRun) -> Any:
+    """The TTGIR module of a file of Triton's IR, or the failure."""
+    module = run.parse(override.stage, override.text)
+    if override.stage == "ttgir" or isinstance(module, Failure):
+        return module
+    return run.stage("ttgir", module)
+
+
+def misfit(ptx: str, own: str) -> Failure | None:
+    """Why PTX cannot be launched as the kernel's own; None where it can."""
+    (kernel,) = entries(own)
+    found = {entry.name: entry for entry in entries(ptx)}
+    if kernel.name not in found:
+        names = ", ".join(found) or "none"
+        return _refused(f"it has no entry {kernel.name}, the kernel's; its entries: {names}")
+    reason = found[kernel.name].misfit(kernel)
+    return None if reason is None else _refused(f"its entry {kernel.name} {reason}")
+
+
+def _refused(text: str) -> Failure:
+    return Failure("ptx", "override", text)

@@ -12,8 +12,7 @@ from typing import Any, Generic, TypeVar
 from asmtune.base.errors import CompileError, ParseError, StoreError
 from asmtune.base.fingerprint import version_of
 from asmtune.base.settings import Settings
-from asmtune.compile import artifact_codec
-from asmtune.compile.artifacts import Place, get_from, put_into
+from asmtune.compile.artifacts import Place, decode_artifact, encode_artifact, get_from, put_into
 from asmtune.compile.lower import LowerRequest
 from asmtune.compile.sandbox import GivenUpError, Sandbox, borrowed
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
@@ -109,7 +108,7 @@ class Site:
     def lookup(self, item: Item) -> Artifact | Failure | None:
         """What is known of an item already."""
         if item.entry is not None:
-            return artifact_codec.decoded(item.entry)
+            return decode_artifact(item.entry)
         for folder in self.place.folders if self.place else ():
             with contextlib.suppress(StoreError):
                 if (found := get_from(folder, item.request.digest)) is not None:
@@ -165,7 +164,7 @@ def built(item: Item, site: Site) -> Made:
         return known, None
     request = item.request
     outcome = site.sandbox.compile(request, site.settings.compile_timeout_s, site.flag)
-    entry = artifact_codec.encoded(outcome)
+    entry = encode_artifact(outcome)
     if entry is not None and site.place is not None:
         with contextlib.suppress(StoreError):
             put_into(site.place.folders[-1], request.digest, entry)

@@ -17,8 +17,7 @@ from joblib.externals.loky import get_reusable_executor
 from asmtune.base.errors import CompileError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.compile import worker
-from asmtune.compile.artifacts import ArtifactCache, Place
-from asmtune.compile.fallback_dir import ArtifactWarning
+from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning, Place
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
 from asmtune.compile.sandbox import Sandbox
