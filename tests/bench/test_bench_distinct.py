@@ -17,9 +17,8 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.measure.bench.dedup import DedupBench, binary_digest
+from asmtune.measure.bench.dedup import DedupBench, binary_digest, open_bench
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.bench.opening import open_bench
 from tests.bench.bench_support import artifact, entrant, problem, setup
 from tests.bench.cpu_machine import CpuMachine
 

@@ -18,9 +18,7 @@ from hypothesis import strategies as st
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.measure.bench import shared_arguments
-from asmtune.measure.bench.argument_codec import Opaque
-from asmtune.measure.bench.shared_arguments import SharedArguments, unpack
+from asmtune.measure.bench.argument_codec import Opaque, SharedArguments, unpack
 from tests.sample_kernels import scale
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int64, torch.bool]
@@ -185,7 +183,7 @@ def test_no_file_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     """Neither in memory nor on the disk, which is taken where memory is scarce, is there a name."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(shared_arguments, "_available_bytes", lambda: 0)
+    monkeypatch.setattr("asmtune.measure.bench.argument_codec._available_bytes", lambda: 0)
     x = torch.arange(5.0)
     parcel = SharedArguments({"x": x})
     assert Path(f"/proc/self/fd/{parcel.file}").readlink().is_relative_to(tmp_path)

@@ -21,8 +21,8 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Entrant, Outcome
 from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.bench.opening import open_bench
 from tests.gpu import fault_kernels as kernels
 from tests.gpu.fault_kernels import FAULT, HANG, LOUD, NOTHING, SMASH, WRONG, Prepared
 

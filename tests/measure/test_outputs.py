@@ -11,9 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from asmtune.measure.checks import magnitude
-from asmtune.measure.checks.compare import Output, fill_poison, poison, tolerance_of
-from asmtune.measure.checks.magnitude import Magnitude, pieces
+from asmtune.measure.checks.compare import (
+    Magnitude,
+    Output,
+    fill_poison,
+    pieces,
+    poison,
+    tolerance_of,
+)
 from asmtune.measure.checks.tensors import Slot, slots_of
 
 F8, F8E5 = torch.float8_e4m3fn, torch.float8_e5m2
@@ -284,7 +289,7 @@ def test_a_tensor_in_pieces_is_judged_as_whole(
     found = (expected.float() + 0.1 * torch.randn(shape, generator=generator)).to(dtype)
     whole = off(expected, found), Magnitude.of(expected).mean
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(magnitude, "_PIECE", most)
+        patch.setattr("asmtune.measure.checks.compare._PIECE", most)
         parts = off(expected, found), Magnitude.of(expected).mean
     assert parts == pytest.approx(whole, rel=1e-5)
 

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from asmtune.measure.checks import tensors as slots
-from asmtune.measure.checks.regions import Copy, regions_of
-from asmtune.measure.checks.tensors import Slot, overlap, slots_of
+from asmtune.measure.checks.tensors import Copy, Slot, overlap, regions_of, slots_of
 
 BYTES = 256
 
@@ -116,5 +114,5 @@ def test_views_too_hard_to_tell_apart_overlap(monkeypatch: pytest.MonkeyPatch) -
     one, other = slots_in(
         memory.as_strided((4, 5, 6), (7, 11, 13)), memory.as_strided((5, 6, 4), (17, 19, 23), 1)
     )
-    monkeypatch.setattr(slots, "_OVERLAP_WORK", 1)
+    monkeypatch.setattr("asmtune.measure.checks.tensors._OVERLAP_WORK", 1)
     assert overlap(one, other)

@@ -24,7 +24,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.checks import regions
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
@@ -690,7 +689,9 @@ def test_many_arguments() -> None:
 def test_a_full_gpu_keeps_copies_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a copy finds no room on the device it lies in host memory, and a note says so."""
     asked = []
-    monkeypatch.setattr(regions, "_has_room", lambda _, length: asked.append(length))
+    monkeypatch.setattr(
+        "asmtune.measure.checks.tensors._has_room", lambda _, length: asked.append(length)
+    )
     x = torch.arange(10.0)
     with rehearsal({"x": x}, effects("x", "x")) as rehearsed:
         assert rehearsed.set_reference(lambda: x.mul_(2)) is None

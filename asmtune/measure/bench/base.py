@@ -10,8 +10,7 @@ from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Outcome
-from asmtune.measure.bench.hooks import TunerHooks
-from asmtune.measure.bench.user_timer import DoBench
+from asmtune.measure.bench.hooks import DoBench, TunerHooks
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy

@@ -11,10 +11,10 @@ from asmtune.compile.lower import HOOKS
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench import messages
+from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
 from asmtune.measure.bench.child_supervisor import COMMAND, ChildSupervisor
 from asmtune.measure.bench.process import ChildCrash
-from asmtune.measure.bench.shared_arguments import SharedArguments
 from asmtune.measure.checks.effects import tensor_parts
 
 

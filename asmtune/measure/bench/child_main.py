@@ -20,12 +20,11 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
-from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError
+from asmtune.measure.bench.argument_codec import unpack
+from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError, allocating
 from asmtune.measure.bench.hooks import TunerHooks
-from asmtune.measure.bench.shared_arguments import unpack
 from asmtune.measure.bench.trials import LoadableConfig, Trials, trials_on
 from asmtune.measure.checks.checker import OutputChecker
-from asmtune.measure.timing.scratch_memory import allocating
 from asmtune.measure.timing.statistics import prepare
 
 

@@ -14,9 +14,9 @@ from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
+from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, Entrant
 from asmtune.measure.bench.process import ChildCrash, ChildSession, Started
-from asmtune.measure.bench.shared_arguments import SharedArguments
 
 
 class ConfigTable:

@@ -6,13 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import Bench, Entrant, Outcome
+from asmtune.measure.bench.base import Bench, BenchSetup, Entrant, Outcome
+from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.team import Team
 
 # What of the metadata the launch itself depends on; the rest is in the machine code.
 _LAUNCH: Final = (
@@ -121,3 +125,31 @@ def _of(config: Config, result: Measurement | Failure) -> Outcome:
     if isinstance(result, Failure):
         return config, result
     return config, replace(result, config=config)
+
+
+def open_bench(
+    setup: BenchSetup, *, isolate: bool = False, devices: Sequence[int] | None = None
+) -> Bench:
+    """A bench for a problem; configs of one binary are timed once.
+
+    Args:
+        setup: what is timed, and how.
+        isolate: time in a process of its own, so that a config that faults or hangs
+            costs itself alone.
+        devices: GPUs to time on, by their index among those that this process sees; each has
+            a process, so that they are isolated as well. By default the current one.
+
+    Raises:
+        InputError: the devices are not of one model, or something cannot be sent to a process.
+        MeasureError: there is no GPU, or it cannot be used.
+    """
+    if devices is not None and (not devices or min(devices) < 0 or len({*devices}) < len(devices)):
+        raise InputError(f"devices={list(devices)}: expected different indices of GPUs, from 0")
+    bench: Bench
+    if devices is not None and len(devices) > 1:
+        bench = Team(setup, devices)
+    elif isolate or devices:
+        bench = ChildBench(setup, None if devices is None else devices[0])
+    else:
+        bench = LocalBench(setup)
+    return DedupBench(setup.lowering.problem, bench)

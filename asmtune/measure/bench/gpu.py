@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
+
+from triton.runtime import _allocation
 
 from asmtune.base.errors import MeasureError
 from asmtune.compile.load import Binary, LoadedLaunch, launch_of
@@ -11,8 +14,7 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.clock import Clock, GpuClock, Subject
-from asmtune.measure.timing.energy import energy_mj
-from asmtune.measure.timing.nvml import device_name
+from asmtune.measure.timing.nvml import device_name, energy_mj
 from asmtune.measure.timing.policy import TimingPolicy
 
 
@@ -172,3 +174,26 @@ class WatchedClock:
     def _sampled(self, subjects: Sequence[Subject]) -> list[float]:
         with DeviceLossCheck(self._machine, [subject.config for subject in subjects]):
             return self._clock.round(subjects)
+
+
+@contextmanager
+def allocating() -> Iterator[None]:
+    """Kernels get the memory that they ask for at launch, such as for descriptors they make.
+
+    A program's own allocator goes first; without one Triton refuses to launch them.
+    """
+    if not isinstance(_allocation._allocator.get(), _allocation.NullAllocator):
+        yield
+        return
+    before = _allocation._allocator.set(_memory)
+    try:
+        yield
+    finally:
+        _allocation._allocator.reset(before)
+
+
+def _memory(size: int, alignment: int, stream: int | None) -> Any:  # noqa: ARG001
+    import torch
+
+    # PyTorch's own are at multiples of 512 bytes; a descriptor wants 128.
+    return torch.empty(size, dtype=torch.int8, device="cuda")

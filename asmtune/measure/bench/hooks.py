@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.core.failures import required
 
@@ -20,6 +20,12 @@ PreHook = Callable[..., Any]
 
 PostHook = Callable[..., Any]
 """Called as `post_hook(kwargs, exception=None)` after a launch, or with what it raised."""
+
+DoBench = Callable[..., Any]
+"""Called as `do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))`; gives milliseconds: the median,
+p20 and p80, or the median alone."""
+
+QUANTILES: Final = (0.5, 0.2, 0.8)
 
 
 @dataclass(frozen=True)

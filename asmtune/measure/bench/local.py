@@ -9,10 +9,9 @@ from asmtune.compile.load import Binary, LoadedLaunch, launch_values
 from asmtune.compile.lower import HOOKS
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError
+from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError, allocating
 from asmtune.measure.bench.trials import LoadableConfig, trials_on
 from asmtune.measure.checks.checker import OutputChecker
-from asmtune.measure.timing.scratch_memory import allocating
 
 T = TypeVar("T")
 

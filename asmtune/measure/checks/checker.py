@@ -12,10 +12,8 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.compare import fill_poison, tolerance_of
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.expected import ExpectedOutputs
-from asmtune.measure.checks.reference import ask
-from asmtune.measure.checks.regions import Copy, regions_of, settle
-from asmtune.measure.checks.roles import CheckOptions, Roles, check_names
-from asmtune.measure.checks.tensors import Slot, slots_of
+from asmtune.measure.checks.roles import CheckOptions, Roles, ask, check_names
+from asmtune.measure.checks.tensors import Copy, Slot, regions_of, settle, slots_of
 
 __all__ = ["CheckOptions", "OutputChecker"]
 

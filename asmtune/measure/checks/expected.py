@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.checks.compare import Output, bits, poison
-from asmtune.measure.checks.magnitude import pieces
-from asmtune.measure.checks.regions import Copy
+from asmtune.measure.checks.compare import Output, bits, pieces, poison
 from asmtune.measure.checks.roles import Roles
-from asmtune.measure.checks.tensors import Slot
+from asmtune.measure.checks.tensors import Copy, Slot
 
 # Two runs show little of what a third may do: so many times what they differ by is allowed.
 _RUNS_APART: Final = 4.0

@@ -16,7 +16,7 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Bench, BenchSetup, Entrant
-from asmtune.measure.bench.opening import open_bench
+from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.nvml import device_name
