@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
-from asmtune.base.processes import die_with_parent, own_stdout
+from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.compile.stages import MLIR, StageRun, edited, toolchain_of, ttgir_of
 from asmtune.core.ir_overrides import Override
 from asmtune.core.records.artifacts import Failure

@@ -37,7 +37,7 @@ def child_of(team: Team, member: int) -> int:
     """The process id of a member's child."""
     talk = team._members[member]._children._talk
     assert talk is not None
-    return talk._child._process.pid
+    return talk._child.pid
 
 
 def test_outcomes_come_in_the_order_of_the_entrants(team: Team) -> None:

@@ -58,8 +58,8 @@ def group(leader: int) -> list[int]:
 
 def leader_of(sandbox: Sandbox) -> int:
     """The child's process id, which is its group's."""
-    assert sandbox._process is not None
-    return sandbox._process.pid
+    assert sandbox._child is not None
+    return sandbox._child.pid
 
 
 def test_time_limit_ends_the_compile(sandbox: Sandbox, target: Target) -> None:
@@ -127,7 +127,7 @@ def test_a_tiny_limit(sandbox: Sandbox, target: Target) -> None:
         outcome = sandbox.compile(lowered(target), 0.001)
         assert isinstance(outcome, Failure)
         assert outcome.kind == "timeout"
-        assert sandbox._process is None
+        assert sandbox._child is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -210,10 +210,10 @@ def test_children_end_with_their_parent() -> None:
         "from asmtune.core.hardware.shipped import load_target\n"
         "from tests.sample_kernels import row_sum_problem\n"
         "def die():\n"
-        "    while sandbox._process is None:\n"
+        "    while sandbox._child is None:\n"
         "        time.sleep(0.01)\n"
         "    time.sleep(2)\n"
-        "    print(sandbox._process.pid, flush=True)\n"
+        "    print(sandbox._child.pid, flush=True)\n"
         "    os.kill(os.getpid(), 9)\n"
         "sandbox = Sandbox(1 << 34)\n"
         "request = Lowering(row_sum_problem(), load_target('H200'), 30).request(\n"

@@ -133,7 +133,7 @@ def test_a_killed_child_is_replaced(here: Target) -> None:
     bench.begin(prepared.entrants[0])
     talk = bench._children._talk
     assert talk is not None
-    os.kill(talk._child._process.pid, signal.SIGKILL)
+    os.kill(talk._child.pid, signal.SIGKILL)
     outcomes = bench.trial(prepared.entrants[1:])
     assert all(isinstance(result, Measurement) for _, result in outcomes)
     assert bench.device == torch.cuda.get_device_name()

@@ -13,8 +13,7 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.measure.bench.child_supervisor import COMMAND, ChildSupervisor
-from asmtune.measure.bench.process import ChildCrash
+from asmtune.measure.bench.child_supervisor import COMMAND, ChildCrash, ChildSupervisor
 from asmtune.measure.checks.effects import tensor_parts
 
 

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, InputError
-from asmtune.base.processes import die_with_parent, own_stdout
 from asmtune.compile.load import LoadedLaunch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from asmtune.base.child import Child, ChildGoneError
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.compile.load import Binary
 from asmtune.compile.lower import Lowering
@@ -16,7 +17,112 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, Entrant
-from asmtune.measure.bench.process import ChildCrash, ChildSession, Started
+
+_START_S: Final = 120.0  # importing PyTorch takes 2 s, and a minute on a cold network disk
+_PATIENCE_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class ChildCrash:
+    """How a child ended.
+
+    Attributes:
+        culprit: number of the config that ran; None where none did.
+        failure: what that config is charged with.
+    """
+
+    culprit: int | None
+    failure: Failure
+
+
+class ChildSession:
+    """Asks one child, until it dies.
+
+    Attributes:
+        device: name of its GPU, once it is open.
+        fresh: whether it has not contested anything yet.
+
+    Args:
+        child: just started.
+    """
+
+    def __init__(self, child: Child) -> None:
+        self.device = ""
+        self.fresh = True
+        self._child = child
+
+    def open(self, opening: Mapping[str, Any], copy_s: float) -> ChildCrash | None:
+        """Gives the child what it times; how it died, if it did.
+
+        Args:
+            opening: the request.
+            copy_s: seconds that it may take for the arguments, beside those for its start.
+
+        Raises:
+            InputError: a function of the user's cannot be loaded there.
+            MeasureError: it finds no GPU, or no room on it.
+        """
+        answer = self._answer(None, _START_S)
+        if not isinstance(answer, ChildCrash):
+            answer = self.ask(opening, _START_S + copy_s)
+        if isinstance(answer, ChildCrash):
+            return answer
+        self.device = answer["device"]
+        return None
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | ChildCrash:
+        """The answer to a request, or how the child died of it.
+
+        Args:
+            request: what is asked.
+            limit_s: seconds for each step that it tells of.
+
+        Raises:
+            InputError: a function of the user's cannot be loaded there.
+            MeasureError: the child cannot do what is asked of it, whatever the config.
+        """
+        try:
+            self._child.send(request)
+        except ChildGoneError:
+            return self._gone(None)
+        answer = self._answer(None, limit_s)
+        if isinstance(answer, ChildCrash):
+            return answer
+        if "refused" in answer:
+            kind = InputError if answer["input"] else MeasureError
+            raise kind(answer["refused"])
+        if "outcomes" in answer:
+            self.fresh = False
+        return answer
+
+    def stop(self) -> None:
+        """Ends the child; another thread may wait for its answer, and gets its death."""
+        self._child.stop()
+
+    def close(self) -> None:
+        """Ends the child and gives its pipes back."""
+        self._child.kill()
+
+    def _answer(self, running: int | None, limit_s: float) -> dict[str, Any] | ChildCrash:
+        while True:
+            try:
+                message = self._child.receive(limit_s)
+            except TimeoutError:
+                self._child.kill()
+                detail = f"no end after {limit_s:.3g} s: the process that timed it was ended"
+                return ChildCrash(running, Failure("launch", "timeout", detail))
+            except ChildGoneError:
+                return self._gone(running)
+            if "lost" in message:
+                self._child.kill()
+                return ChildCrash(message["lost"], Failure("launch", "fault", message["detail"]))
+            if "running" not in message:
+                return message
+            running = message["running"]
+
+    def _gone(self, running: int | None) -> ChildCrash:
+        detail = f"the process that timed it {self._child.kill(_PATIENCE_S)}"
+        return ChildCrash(running, Failure("launch", "crash", detail))
 
 
 class ConfigTable:
@@ -241,7 +347,7 @@ class ChildSupervisor:
 
     def _started(self) -> ChildSession:
         variables = environment(self._index)
-        return ChildSession(Started(self.command, variables, (self._parcel.file,)))
+        return ChildSession(Child(self.command, variables, (self._parcel.file,)))
 
 
 def environment(index: int | None) -> Mapping[str, str]:

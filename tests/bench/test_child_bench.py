@@ -47,7 +47,7 @@ def told(outcomes: list[Any]) -> list[Any]:
 def child_of(bench: ChildBench) -> int:
     """The process id of the child."""
     assert bench._children._talk is not None
-    return bench._children._talk._child._process.pid
+    return bench._children._talk._child.pid
 
 
 def is_running(pid: int) -> bool:
@@ -228,7 +228,7 @@ def test_the_child_dies_with_its_parent() -> None:
         "from tests.bench.bench_support import CHILD, entrant, setup\n"
         "bench = ChildBench(setup(run_timeout_s=600.0), command=CHILD)\n"
         "bench.begin(entrant('good'))\n"
-        "print(bench._children._talk._child._process.pid, flush=True)\n"
+        "print(bench._children._talk._child.pid, flush=True)\n"
         "bench.trial([entrant('hang')])\n"
     )
     root = Path(__file__).parents[2]
