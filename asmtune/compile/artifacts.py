@@ -35,7 +35,7 @@ class ArtifactWarning(UserWarning):
     """Compiled artifacts cannot be kept where they should be; compiling goes on."""
 
 
-class StandIns:
+class FallbackFolders:
     """Private folders of this process, by the folder that each stands in for.
 
     They are deleted when the process ends.
@@ -102,11 +102,11 @@ def storage_errors(folder: Path) -> Iterator[None]:
 _SUFFIX: Final = ".json.gz"
 _TOKEN: Final = "token"
 _TOKEN_BYTES: Final = 32
-_STAND_INS: Final = StandIns()
+_STAND_INS: Final = FallbackFolders()
 
 
 @dataclass(frozen=True)
-class Place:
+class ArtifactFolders:
     """Folders of artifacts as a worker is told of them, maybe on another machine.
 
     Attributes:
@@ -148,7 +148,7 @@ class ArtifactCache:
         stand_in = _STAND_INS.of(self.folder)
         return (self.folder,) if stand_in is None else (self.folder, stand_in)
 
-    def prepare(self) -> Place:
+    def prepare(self) -> ArtifactFolders:
         """Shows that artifacts can be written, before any work, and where.
 
         A folder that cannot be written is told of in a warning, once, and a
@@ -159,11 +159,11 @@ class ArtifactCache:
         """
         if _STAND_INS.of(self.folder) is None:
             try:
-                return Place((self.folder,), _prepared(self.folder))
+                return ArtifactFolders((self.folder,), _prepared(self.folder))
             except StoreError as error:
                 _STAND_INS.add(self.folder, error, _prepared)
         folders = self.folders
-        return Place(folders, _prepared(folders[-1]))
+        return ArtifactFolders(folders, _prepared(folders[-1]))
 
     def get(self, digest: str) -> Artifact | Failure | None:
         """What was put under a digest, or None.
@@ -174,9 +174,9 @@ class ArtifactCache:
         *unwritable, last = self.folders
         for folder in unwritable:
             with contextlib.suppress(StoreError):
-                if (found := get_from(folder, digest)) is not None:
+                if (found := read_artifact(folder, digest)) is not None:
                     return found
-        return get_from(last, digest)
+        return read_artifact(last, digest)
 
     def put(self, digest: str, outcome: Artifact | Failure) -> None:
         """Keeps an artifact, or a failure that would happen again.
@@ -185,7 +185,7 @@ class ArtifactCache:
             StoreError: the folder cannot be written.
         """
         if (data := encode_artifact(outcome)) is not None:
-            put_into(self.folders[-1], digest, data)
+            write_artifact(self.folders[-1], digest, data)
 
     def keep(self, digest: str, data: bytes) -> None:
         """Keeps an encoded entry that its maker could not put, here or in the stand-in.
@@ -194,12 +194,12 @@ class ArtifactCache:
             StoreError: neither can be written.
         """
         try:
-            put_into(self.folders[-1], digest, data)
+            write_artifact(self.folders[-1], digest, data)
         except StoreError as error:
             if len(self.folders) > 1:
                 raise
             _STAND_INS.add(self.folder, error, _prepared)
-            put_into(self.prepare().folders[-1], digest, data)
+            write_artifact(self.prepare().folders[-1], digest, data)
 
     def raw(self, digest: str) -> bytes | None:
         """The entry under a digest as it lies on disk, undecoded, or None."""
@@ -236,7 +236,7 @@ class ArtifactCache:
         return _path(self.folder, digest)
 
 
-def get_from(folder: Path, digest: str) -> Artifact | Failure | None:
+def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
     """What lies under a digest in one folder, or None; what is damaged is deleted.
 
     Raises:
@@ -258,7 +258,7 @@ def get_from(folder: Path, digest: str) -> Artifact | Failure | None:
     return found
 
 
-def put_into(folder: Path, digest: str, data: bytes) -> None:
+def write_artifact(folder: Path, digest: str, data: bytes) -> None:
     """Writes an encoded entry, whole or not at all.
 
     Raises:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
 from asmtune.base.child import die_with_parent, own_stdout
-from asmtune.compile.stages import MLIR, StageRun, edited, toolchain_of, ttgir_of
+from asmtune.compile.stages import MLIR, StageRun, apply_override, toolchain_of, ttgir_of
 from asmtune.core.ir_overrides import Override
 from asmtune.core.records.artifacts import Failure
 
@@ -73,7 +73,7 @@ class BackEnd:
         made = {"ttgir": ttgir, "ptx": ptx}
         if override is None:
             return made
-        return edited(Override(**override), made, metadata, run)
+        return apply_override(Override(**override), made, metadata, run)
 
     def sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """What is known of a request's artifact before LLVM, or the failure.

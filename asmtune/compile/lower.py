@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from asmtune.compile.toolchain import Specialised
 
 
-HOOKS: Final = threading.RLock()
+PRE_HOOK_LOCK: Final = threading.RLock()
 """Held while a config's `pre_hook` runs to specialise a launch: hooks write to tensors and
 descriptors that all configs share. Whoever needs them as they are holds it meanwhile."""
 
@@ -127,7 +127,7 @@ class Lowering:
         def bound() -> Specialised:
             if config.pre_hook is None:
                 return self._toolchain.specialise(self._function, values)
-            with HOOKS:
+            with PRE_HOOK_LOCK:
                 # Triton runs it before each launch; descriptors get their block shape there.
                 config.pre_hook(values)
                 return self._toolchain.specialise(self._function, values)

@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from asmtune.base.settings import Settings
-from asmtune.compile.artifacts import ArtifactCache, Place
+from asmtune.compile.artifacts import ArtifactCache, ArtifactFolders
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.sandbox import borrowed
+from asmtune.compile.sandbox import borrow_sandbox
 from asmtune.compile.worker import (
     CompiledConfig,
+    CompileItem,
     CompileJob,
-    Done,
-    Item,
+    CompileSite,
+    ItemResult,
     Maker,
     Outcome,
-    Site,
-    Start,
-    built,
-    lost,
-    sketched,
+    StartCompiler,
+    failed_job,
+    make_artifact,
+    make_sketch,
     work,
 )
 from asmtune.compile.workers import Workers
@@ -152,7 +152,7 @@ def compile_configs(
         ProblemError: arguments and config do not fit the kernel.
         StoreError: artifacts can be written nowhere.
     """
-    flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), built)
+    flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), make_artifact)
     return flow.outcomes(configs)
 
 
@@ -170,7 +170,7 @@ def sketch_configs(
 
     Args, returned values and errors are those of `compile_configs`.
     """
-    flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), sketched)
+    flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), make_sketch)
     return flow.outcomes(configs)
 
 
@@ -189,8 +189,8 @@ class _Flow(Generic[R]):
     def outcomes(self, configs: Sequence[Config]) -> Outcomes[R]:
         cache = ArtifactCache.of(self.settings)
         place, known = cache.prepare(), self.hooks.known
-        done: Generator[list[Done[R]], None, None] = self.workers.unordered(
-            work, lambda flag: self._jobs(configs, cache, place, flag), lost
+        done: Generator[list[ItemResult[R]], None, None] = self.workers.unordered(
+            work, lambda flag: self._jobs(configs, cache, place, flag), failed_job
         )
         try:
             for batch in done:
@@ -204,7 +204,7 @@ class _Flow(Generic[R]):
             yield from self._settled()
         finally:
             done.close()
-            if self.make is built:
+            if self.make is make_artifact:
                 cache.trim()
 
     def _settled(self) -> Iterator[tuple[int, Outcome[R]]]:
@@ -212,7 +212,7 @@ class _Flow(Generic[R]):
             yield self.settled.pop()
 
     def _jobs(
-        self, configs: Sequence[Config], cache: ArtifactCache, place: Place, flag: Path
+        self, configs: Sequence[Config], cache: ArtifactCache, place: ArtifactFolders, flag: Path
     ) -> Iterator[CompileJob[R]]:
         """Shares, lowered only when a worker is about to be free."""
         for share in self._shares(configs):
@@ -225,14 +225,14 @@ class _Flow(Generic[R]):
                 else:
                     self.digests[position] = digest
                     entry = None if self.workers.is_local else cache.raw(digest)
-                    fresh.append(Item(position, request, entry))
+                    fresh.append(CompileItem(position, request, entry))
             if fresh:
                 yield CompileJob(
                     tuple(fresh), self.make, self.hooks.read, self.settings, place, flag
                 )
 
     def _shares(self, configs: Sequence[Config]) -> Iterator[list[Pair]]:
-        if self.make is built:
+        if self.make is make_artifact:
             return families(configs, self._request)
         jobs = self.workers.jobs
 
@@ -264,7 +264,7 @@ def warm(
         settings: limits of a compile.
         workers: where; those of this thread if left out.
     """
-    start = Start(lowering.machine, settings.compile_memory_bytes, read)
+    start = StartCompiler(lowering.machine, settings.compile_memory_bytes, read)
     chosen = workers or Workers(settings.jobs)
     thread = threading.Thread(target=chosen.each, args=(start,), name="asmtune-warm")
     thread.start()
@@ -277,7 +277,7 @@ def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure
     Raises:
         StoreError: artifacts can be written nowhere.
     """
-    made = _one(built, request, settings)
+    made = _one(make_artifact, request, settings)
     assert not isinstance(made, Sketch)
     return made
 
@@ -288,7 +288,7 @@ def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
     Raises:
         StoreError: artifacts can be written nowhere.
     """
-    made = _one(sketched, request, settings)
+    made = _one(make_sketch, request, settings)
     assert not isinstance(made, Artifact)
     return made
 
@@ -296,8 +296,8 @@ def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
 def _one(make: Maker, request: LowerRequest, settings: Settings) -> Artifact | Sketch | Failure:
     cache = ArtifactCache.of(settings)
     place = cache.prepare()
-    with borrowed(settings.compile_memory_bytes) as sandbox:
-        made, entry = make(Item(0, request), Site(settings, place, sandbox))
+    with borrow_sandbox(settings.compile_memory_bytes) as sandbox:
+        made, entry = make(CompileItem(0, request), CompileSite(settings, place, sandbox))
     if entry is not None:
         cache.keep(request.digest, entry)
     return made

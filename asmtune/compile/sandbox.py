@@ -21,7 +21,7 @@ _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold di
 _LOOK_S: Final = 0.1  # between two looks at whether anybody waits
 
 
-class GivenUpError(Exception):
+class JobCancelledError(Exception):
     """Nobody waits any more for what was asked of a child."""
 
 
@@ -109,7 +109,7 @@ class Sandbox:
             self.close()
             more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets the limit"
             return Failure(stage, "timeout", f"the compiler was ended after {limit_s:g} s{more}")
-        except GivenUpError:
+        except JobCancelledError:
             self.close()
             raise
         except ChildGoneError:
@@ -160,7 +160,7 @@ def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:
     """
     while True:
         if flag is not None and flag.exists():
-            raise GivenUpError
+            raise JobCancelledError
         left_s = max(0.0, end - time.monotonic())
         try:
             return child.receive(min(left_s, _LOOK_S))
@@ -205,7 +205,7 @@ _idle: dict[tuple[int, int], list[Sandbox]] = {}
 
 
 @contextmanager
-def borrowed(memory_bytes: int) -> Iterator[Sandbox]:
+def borrow_sandbox(memory_bytes: int) -> Iterator[Sandbox]:
     """A sandbox for this thread alone; starting another takes 0.3 s and more, so it is kept.
 
     A process that forked off has its own: the pipes are its parent's.

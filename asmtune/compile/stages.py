@@ -77,7 +77,7 @@ MLIR: Final = ("ttir", "ttgir")
 _FROM_TTGIR: Final = ("llir", "ptx")
 
 
-def edited(
+def apply_override(
     override: Override, own: Mapping[str, str], metadata: Mapping[str, Any], run: StageRun
 ) -> dict[str, str] | Failure:
     """TTGIR and PTX with a file in the place of one of them, or why it cannot be there.
@@ -102,7 +102,7 @@ def edited(
         made = run.stage(stage, made)
     if isinstance(made, Failure):
         return made
-    refused = misfit(made, own["ptx"])
+    refused = ptx_misfit(made, own["ptx"])
     return refused or {"ttgir": ttgir, "ptx": made}
 
 
@@ -114,7 +114,7 @@ def ttgir_of(override: Override, run: StageRun) -> Any:
     return run.stage("ttgir", module)
 
 
-def misfit(ptx: str, own: str) -> Failure | None:
+def ptx_misfit(ptx: str, own: str) -> Failure | None:
     """Why PTX cannot be launched as the kernel's own; None where it can."""
     (kernel,) = entries(own)
     found = {entry.name: entry for entry in entries(ptx)}

@@ -12,9 +12,15 @@ from typing import Any, Generic, TypeVar
 from asmtune.base.errors import CompileError, ParseError, StoreError
 from asmtune.base.fingerprint import version_of
 from asmtune.base.settings import Settings
-from asmtune.compile.artifacts import Place, decode_artifact, encode_artifact, get_from, put_into
+from asmtune.compile.artifacts import (
+    ArtifactFolders,
+    decode_artifact,
+    encode_artifact,
+    read_artifact,
+    write_artifact,
+)
 from asmtune.compile.lower import LowerRequest
-from asmtune.compile.sandbox import GivenUpError, Sandbox, borrowed
+from asmtune.compile.sandbox import JobCancelledError, Sandbox, borrow_sandbox
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 R = TypeVar("R")
@@ -32,7 +38,7 @@ Outcome = CompiledConfig[R] | Failure
 
 
 @dataclass(frozen=True)
-class Item:
+class CompileItem:
     """One config to compile.
 
     Attributes:
@@ -47,7 +53,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Done(Generic[R]):
+class ItemResult(Generic[R]):
     """What became of an item.
 
     Attributes:
@@ -63,7 +69,7 @@ class Done(Generic[R]):
 
 
 Made = tuple[Artifact | Sketch | Failure, bytes | None]
-Maker = Callable[[Item, "Site"], Made]
+Maker = Callable[[CompileItem, "CompileSite"], Made]
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class CompileJob(Generic[R]):
 
     Attributes:
         items: the configs.
-        make: `built` or `sketched`.
+        make: `make_artifact` or `make_sketch`.
         read: what to take from what was made.
         settings: limits of a compile.
         place: the asker's folders.
@@ -80,17 +86,17 @@ class CompileJob(Generic[R]):
         triton: version of the asker's, which the artifacts' digests stand for.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[CompileItem, ...]
     make: Maker
     read: Callable[[Any], R]
     settings: Settings
-    place: Place
+    place: ArtifactFolders
     flag: Path
     triton: str = field(default_factory=lambda: version_of("triton"))
 
 
 @dataclass(frozen=True)
-class Site:
+class CompileSite:
     """Where a worker compiles.
 
     Attributes:
@@ -101,22 +107,22 @@ class Site:
     """
 
     settings: Settings
-    place: Place | None
+    place: ArtifactFolders | None
     sandbox: Sandbox
     flag: Path | None = None
 
-    def lookup(self, item: Item) -> Artifact | Failure | None:
+    def lookup(self, item: CompileItem) -> Artifact | Failure | None:
         """What is known of an item already."""
         if item.entry is not None:
             return decode_artifact(item.entry)
         for folder in self.place.folders if self.place else ():
             with contextlib.suppress(StoreError):
-                if (found := get_from(folder, item.request.digest)) is not None:
+                if (found := read_artifact(folder, item.request.digest)) is not None:
                     return found
         return None
 
 
-def work(job: CompileJob[R]) -> list[Done[R]]:
+def work(job: CompileJob[R]) -> list[ItemResult[R]]:
     """What became of each item of a job, up to where it was given up.
 
     Raises:
@@ -128,36 +134,36 @@ def work(job: CompileJob[R]) -> list[Done[R]]:
             "install the same"
         )
     place = job.place if job.place.is_here else None
-    done: list[Done[R]] = []
-    with borrowed(job.settings.compile_memory_bytes) as sandbox:
-        site = Site(job.settings, place, sandbox, job.flag)
+    done: list[ItemResult[R]] = []
+    with borrow_sandbox(job.settings.compile_memory_bytes) as sandbox:
+        site = CompileSite(job.settings, place, sandbox, job.flag)
         try:
             for item in job.items:
                 done.append(_done(item, job, site))
-        except GivenUpError:
+        except JobCancelledError:
             sandbox.begin()  # for the next job: a second passes until it could compile
     return done
 
 
-def lost(job: CompileJob[R]) -> list[Done[R]]:
+def failed_job(job: CompileJob[R]) -> list[ItemResult[R]]:
     """What became of the items of a job whose worker died, twice."""
     detail = "the worker died, of what it read or for want of memory"
-    return [Done(item.position, Failure("start", "crash", detail)) for item in job.items]
+    return [ItemResult(item.position, Failure("start", "crash", detail)) for item in job.items]
 
 
-def _done(item: Item, job: CompileJob[R], site: Site) -> Done[R]:
+def _done(item: CompileItem, job: CompileJob[R], site: CompileSite) -> ItemResult[R]:
     if job.flag.exists():
-        raise GivenUpError
+        raise JobCancelledError
     made, entry = job.make(item, site)
     if isinstance(made, Failure):
-        return Done(item.position, made, entry)
+        return ItemResult(item.position, made, entry)
     try:
-        return Done(item.position, CompiledConfig(made.digest, job.read(made)), entry)
+        return ItemResult(item.position, CompiledConfig(made.digest, job.read(made)), entry)
     except ParseError as error:
-        return Done(item.position, Failure("read", "parse", str(error)), entry)
+        return ItemResult(item.position, Failure("read", "parse", str(error)), entry)
 
 
-def built(item: Item, site: Site) -> Made:
+def make_artifact(item: CompileItem, site: CompileSite) -> Made:
     """The artifact of an item, from disk if it lies there, and what has yet to be kept."""
     known = site.lookup(item)
     if known is not None:
@@ -167,12 +173,12 @@ def built(item: Item, site: Site) -> Made:
     entry = encode_artifact(outcome)
     if entry is not None and site.place is not None:
         with contextlib.suppress(StoreError):
-            put_into(site.place.folders[-1], request.digest, entry)
+            write_artifact(site.place.folders[-1], request.digest, entry)
             return outcome, None
     return outcome, entry
 
 
-def sketched(item: Item, site: Site) -> Made:
+def make_sketch(item: CompileItem, site: CompileSite) -> Made:
     """The sketch of an item, off its artifact if that lies on disk; nothing is to be kept."""
     known = site.lookup(item)
     if isinstance(known, Artifact):
@@ -184,7 +190,7 @@ def sketched(item: Item, site: Site) -> Made:
 
 
 @dataclass(frozen=True)
-class Start:
+class StartCompiler:
     """Starts a worker's child, and loads what reads: both take a second at first.
 
     Attributes:
@@ -199,5 +205,5 @@ class Start:
 
     def __call__(self) -> None:
         """Waits until the child could compile."""
-        with borrowed(self.memory_bytes) as sandbox:
+        with borrow_sandbox(self.memory_bytes) as sandbox:
             sandbox.start(self.machine)

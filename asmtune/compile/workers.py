@@ -56,7 +56,7 @@ class WorkerRun:
 
 
 @dataclass(frozen=True)
-class Together:
+class OncePerWorker:
     """Work that every worker does once: whoever is done waits until the last has begun.
 
     Attributes:
@@ -78,7 +78,7 @@ class Together:
             time.sleep(0.01)
 
 
-class Numbered(Generic[T, R]):
+class NumberedWork(Generic[T, R]):
     """Work on numbered tasks; the results carry the numbers."""
 
     def __init__(self, work: Callable[[T], R]) -> None:
@@ -90,7 +90,7 @@ class Numbered(Generic[T, R]):
         return number, self._work(content)
 
 
-class Source(Generic[T]):
+class TaskSource(Generic[T]):
     """Numbers tasks, and knows which are out; joblib draws in several threads.
 
     Attributes:
@@ -182,7 +182,7 @@ class Workers:
         run = WorkerRun()
         self._runs.add(run)
         try:
-            yield from self._survive(work, Source(tasks(run.flag), run), lost, run)
+            yield from self._survive(work, TaskSource(tasks(run.flag), run), lost, run)
         finally:
             self._runs.discard(run)
             if self.is_local or not run.stopped:
@@ -197,7 +197,7 @@ class Workers:
         # Whoever stops the workers meanwhile has no use for it.
         with tempfile.TemporaryDirectory(prefix="asmtune-") as folder, suppress(RuntimeError):
             jobs = self.jobs
-            calls = (delayed(Together(Path(folder), jobs, work))(n) for n in range(jobs))
+            calls = (delayed(OncePerWorker(Path(folder), jobs, work))(n) for n in range(jobs))
             self._parallel("list")(calls)
 
     def stop(self) -> None:
@@ -206,12 +206,12 @@ class Workers:
             run.stop()
 
     def _survive(
-        self, work: Callable[[T], R], source: Source[T], lost: Callable[[T], R], run: WorkerRun
+        self, work: Callable[[T], R], source: TaskSource[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
         """Goes on after a worker died; the tasks that it may have died of run one by one."""
         while not run.stopped:
             try:
-                with closing(self._results(Numbered(work), source, run)) as results:
+                with closing(self._results(NumberedWork(work), source, run)) as results:
                     for number, result in results:
                         if run.stopped:
                             break
@@ -229,7 +229,7 @@ class Workers:
             raise source.error
 
     def _one_by_one(
-        self, work: Callable[[T], R], source: Source[T], lost: Callable[[T], R], run: WorkerRun
+        self, work: Callable[[T], R], source: TaskSource[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
         """What was out when a worker died, so that who kills a worker is known."""
         while source.out and not run.stopped:

@@ -17,7 +17,7 @@ import pytest
 from triton import knobs
 
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.sandbox import Sandbox, borrowed
+from asmtune.compile.sandbox import Sandbox, borrow_sandbox
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
@@ -260,11 +260,11 @@ def test_threads_take_turns(target: Target, sandbox: Sandbox) -> None:
 
 def test_a_fork_has_its_own_child() -> None:
     """A process that forked off does not speak into its parent's pipes."""
-    with borrowed(1 << 33) as mine:
+    with borrow_sandbox(1 << 33) as mine:
         pass
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
-        with borrowed(1 << 33) as own:
+        with borrow_sandbox(1 << 33) as own:
             os.write(writer, b"same" if own is mine else b"own")
         os._exit(0)
     os.waitpid(child, 0)
@@ -275,11 +275,11 @@ def test_a_fork_has_its_own_child() -> None:
 
 def test_compiles_at_once_have_a_child_each(target: Target) -> None:
     """Threads that compile at once in one process do so in children of their own, kept after."""
-    with borrowed(1 << 33) as first, borrowed(1 << 33) as second:
+    with borrow_sandbox(1 << 33) as first, borrow_sandbox(1 << 33) as second:
         assert first is not second
         assert isinstance(first.compile(lowered(target), 60), Artifact)
         child = leader_of(first)
-    with borrowed(1 << 33) as again:
+    with borrow_sandbox(1 << 33) as again:
         assert again in (first, second)
     assert group(child) == [child]
 

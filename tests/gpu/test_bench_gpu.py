@@ -49,9 +49,9 @@ def timed(bench: Bench, prepared: fault_kernels.Prepared) -> list[bool]:
 def test_all_kinds_of_arguments_reach_a_child(here: Target) -> None:
     """Tuples, None, misaligned views of one storage, functions and dtypes give what they should."""
     problem, configs = argument_kernels.problems()["mixed"]
-    given = problem.arguments
-    x, offset = given["pair"]
-    expected = (2 * (x * given["scale"] + offset + given["odd_ptr"])).cpu()
+    user_timer = problem.arguments
+    x, offset = user_timer["pair"]
+    expected = (2 * (x * user_timer["scale"] + offset + user_timer["odd_ptr"])).cpu()
 
     def reference(_: object) -> torch.Tensor:
         return expected.cuda()
@@ -131,9 +131,9 @@ def test_a_killed_child_is_replaced(here: Target) -> None:
     prepared = fault_kernels.prepare(fault_kernels.problems()["double"], configs, here)
     bench = ChildBench(prepared.setup)
     bench.begin(prepared.entrants[0])
-    talk = bench._children._talk
-    assert talk is not None
-    os.kill(talk._child.pid, signal.SIGKILL)
+    session = bench._children._session
+    assert session is not None
+    os.kill(session._child.pid, signal.SIGKILL)
     outcomes = bench.trial(prepared.entrants[1:])
     assert all(isinstance(result, Measurement) for _, result in outcomes)
     assert bench.device == torch.cuda.get_device_name()

@@ -19,16 +19,16 @@ from asmtune.measure.checks.compare import (
     poison,
     tolerance_of,
 )
-from asmtune.measure.checks.tensors import Slot, slots_of
+from asmtune.measure.checks.tensors import TensorArgument, tensor_arguments
 
 F8, F8E5 = torch.float8_e4m3fn, torch.float8_e5m2
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, F8, F8E5]
 INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool]
 
 
-def slot(tensor: Tensor) -> Slot:
+def slot(tensor: Tensor) -> TensorArgument:
     """The argument that a tensor is."""
-    ((found,), _) = slots_of({"c": tensor})
+    ((found,), _) = tensor_arguments({"c": tensor})
     return found
 
 

@@ -1,7 +1,7 @@
 """Arguments of a launch on their way to another process.
 
 Values become JSON; a tensor becomes its layout and its place in a region of
-memory, which travels on its own (`parcel`). Two views of one storage stay two
+memory, which travels on its own (`shared`). Two views of one storage stay two
 views of one region, and a pointer stays as aligned as it was: a kernel is
 compiled for both.
 """
@@ -277,7 +277,7 @@ class SharedArguments:
             undo.pop_all()
 
     def to_json(self) -> dict[str, Any]:
-        """What `unpack` needs, but for the file's bytes."""
+        """What `unpack_arguments` needs, but for the file's bytes."""
         return {
             "described": self._described,
             "regions": [placed.to_json() for placed in self._regions],
@@ -361,19 +361,19 @@ def _available_bytes() -> int:
     return int(found.group(1)) << 10 if found else 0
 
 
-def unpack(parcel: Mapping[str, Any]) -> dict[str, Any]:
+def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a parcel's JSON, in memory of this process.
 
     Tensors of a GPU lie on this process's current one.
     """
     memory = []
-    if parcel["nbytes"]:
+    if shared["nbytes"]:
         import torch
 
-        mapped = mmap.mmap(parcel["file"], parcel["nbytes"], access=mmap.ACCESS_COPY)
+        mapped = mmap.mmap(shared["file"], shared["nbytes"], access=mmap.ACCESS_COPY)
         source = torch.frombuffer(mapped, dtype=torch.uint8)
-        memory = [_place(region, source) for region in parcel["regions"]]
-    return {name: restore(value, memory) for name, value in parcel["described"].items()}
+        memory = [_place(region, source) for region in shared["regions"]]
+    return {name: restore(value, memory) for name, value in shared["described"].items()}
 
 
 def _place(region: Mapping[str, Any], source: Any) -> SharedRegion:

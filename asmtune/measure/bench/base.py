@@ -15,11 +15,11 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
-__all__ = ["Bench", "BenchSetup", "Entrant", "Outcome", "TimingPlan"]
+__all__ = ["Bench", "BenchSetup", "TimingCandidate", "Outcome", "TimingPlan"]
 
 
 @dataclass(frozen=True)
-class Entrant:
+class TimingCandidate:
     """A compiled config that wants to be timed."""
 
     config: Config
@@ -86,7 +86,7 @@ class Bench(Protocol):
     @property
     def notes(self) -> tuple[str, ...]: ...  # noqa: D102
 
-    def begin(self, default: Entrant) -> Outcome:
+    def begin(self, default: TimingCandidate) -> Outcome:
         """Times the default config; what it computes is what all others must compute.
 
         Where it cannot run, the first config of a trial that runs takes its place. To be
@@ -97,7 +97,7 @@ class Bench(Protocol):
         """
         ...
 
-    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Checks each entrant's output, then races those that are right; outcomes in their order.
 
         One that is clearly slower than the best so far is not timed to the end.
@@ -107,7 +107,7 @@ class Bench(Protocol):
         """
         ...
 
-    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Times all entrants afresh, interleaved; outcomes in their order.
 
         Raises:
@@ -115,7 +115,7 @@ class Bench(Protocol):
         """
         ...
 
-    def energy(self, entrant: Entrant) -> float | None:
+    def energy(self, candidate: TimingCandidate) -> float | None:
         """Millijoules of one launch; None where the GPU has no meter, or the config fails.
 
         Raises:

@@ -20,7 +20,7 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
-from asmtune.measure.bench.argument_codec import unpack
+from asmtune.measure.bench.argument_codec import unpack_arguments
 from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError, allocating
 from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.bench.trials import LoadableConfig, Trials, trials_on
@@ -66,18 +66,18 @@ class Service:
     def _open(self, request: Mapping[str, Any]) -> dict[str, Any]:
         # What the user's functions import is found where the parent finds it.
         sys.path[:] = [*request["path"], *(p for p in sys.path if p not in request["path"])]
-        told = messages.setup_of(request)
+        setup = messages.setup_of(request)
         self._machine = self._make_machine()
-        self._arguments = unpack(request["parcel"])
-        rehearsal = OutputChecker(self._arguments, told.effects, told.checks)
-        self._tuner_hooks = told.hooks
-        self._trials = trials_on(self._machine, rehearsal, told.plan, self._announce)
+        self._arguments = unpack_arguments(request["arguments"])
+        checker = OutputChecker(self._arguments, setup.effects, setup.checks)
+        self._tuner_hooks = setup.hooks
+        self._trials = trials_on(self._machine, checker, setup.plan, self._announce)
         return {"device": self._machine.name}
 
     def _contest(self, request: Mapping[str, Any]) -> dict[str, Any]:
         for number, text in request["hooks"].items():
             self._hooks[int(number)] = messages.unpickled(text, "a config's pre_hook")
-        candidates = [self._candidate(entrant) for entrant in request["entrants"]]
+        candidates = [self._candidate(candidate) for candidate in request["candidates"]]
         if request["do"] == "energy":
             return {"energy_mj": self._trials.energy(*candidates)}
         if request["do"] == "begin":
@@ -92,14 +92,14 @@ class Service:
             "notes": list(self._trials.notes),
         }
 
-    def _candidate(self, entrant: Mapping[str, Any]) -> LoadableConfig:
-        hook = None if entrant["hook"] is None else self._hooks[entrant["hook"]]
-        config = messages.config_of(entrant["config"], hook)
-        self._numbers[config] = entrant["number"]
-        values = {**self._arguments, **messages.own_values(entrant["config"])}
+    def _candidate(self, candidate: Mapping[str, Any]) -> LoadableConfig:
+        hook = None if candidate["hook"] is None else self._hooks[candidate["hook"]]
+        config = messages.config_of(candidate["config"], hook)
+        self._numbers[config] = candidate["number"]
+        values = {**self._arguments, **messages.extra_values(candidate["config"])}
 
         def load() -> LoadedLaunch:
-            launch = self._machine.launch(messages.binary_of(entrant["binary"]), values, hook)
+            launch = self._machine.launch(messages.binary_of(candidate["binary"]), values, hook)
             return self._tuner_hooks.around(launch, values)
 
         return LoadableConfig(config, load)

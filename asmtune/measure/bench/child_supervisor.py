@@ -16,7 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
-from asmtune.measure.bench.base import BenchSetup, Entrant
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 
 _START_S: Final = 120.0  # importing PyTorch takes 2 s, and a minute on a cold network disk
 _PATIENCE_S: Final = 5.0
@@ -136,18 +136,18 @@ class ConfigTable:
         parcel: its arguments.
     """
 
-    def __init__(self, lowering: Lowering, parcel: SharedArguments) -> None:
-        self.entrants: list[Entrant] = []
+    def __init__(self, lowering: Lowering, shared: SharedArguments) -> None:
+        self.candidates: list[TimingCandidate] = []
         self._lowering = lowering
-        self._parcel = parcel
+        self._shared = shared
         self._numbers: dict[Config, int] = {}
         self._hooks: dict[Callable[..., Any], tuple[int, str]] = {}
 
-    def number(self, entrant: Entrant) -> int:
+    def number(self, candidate: TimingCandidate) -> int:
         """The number of an entrant's config."""
-        number = self._numbers.setdefault(entrant.config, len(self.entrants))
-        if number == len(self.entrants):
-            self.entrants.append(entrant)
+        number = self._numbers.setdefault(candidate.config, len(self.candidates))
+        if number == len(self.candidates):
+            self.candidates.append(candidate)
         return number
 
     def describe(self, number: int) -> dict[str, Any] | Failure:
@@ -156,24 +156,24 @@ class ConfigTable:
         Raises:
             InputError: its hook cannot be sent; names it.
         """
-        entrant = self.entrants[number]
+        candidate = self.candidates[number]
         # To specialise a launch its hook is run, here, on the user's tensors.
-        self._parcel.touched |= entrant.config.pre_hook is not None
-        binary = Binary.of(self._lowering, entrant.config, entrant.artifact)
+        self._shared.touched |= candidate.config.pre_hook is not None
+        binary = Binary.of(self._lowering, candidate.config, candidate.artifact)
         if isinstance(binary, Failure):
             return binary
         return {
             "number": number,
-            "config": messages.describe_config(self._lowering.problem, entrant.config),
-            "hook": self._hook(entrant.config.pre_hook),
+            "config": messages.describe_config(self._lowering.problem, candidate.config),
+            "hook": self._hook(candidate.config.pre_hook),
             "binary": messages.describe_binary(binary),
         }
 
     def request(self, verb: str, described: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """The request to contest described entrants, with the hooks that they have."""
-        used = {entrant["hook"] for entrant in described}
+        used = {candidate["hook"] for candidate in described}
         hooks = {str(number): text for number, text in self._hooks.values() if number in used}
-        return {"do": verb, "entrants": list(described), "hooks": hooks}
+        return {"do": verb, "candidates": list(described), "hooks": hooks}
 
     def _hook(self, hook: Callable[..., Any] | None) -> int | None:
         if hook is None:
@@ -188,7 +188,7 @@ COMMAND: Final = (sys.executable, "-m", "asmtune.measure.bench.child_main")
 _USER_S: Final = 120.0  # for the user's own reference or clock, which may run on the host
 _COPY_BYTES_PER_S: Final = 200e6  # far below what any bus does
 _COMPARED_BYTES_PER_S: Final = 1e9  # on the host, where the GPU has no room for a copy
-_MOST_DEATHS: Final = 3
+_MOST_CRASHES: Final = 3
 
 
 @dataclass
@@ -205,7 +205,7 @@ class ChildState:
     reference: int | None = None
     best: tuple[float, int] | None = None
 
-    def lessons(self) -> list[tuple[str, int]]:
+    def warmup_requests(self) -> list[tuple[str, int]]:
         """What a new child is asked first, and of whom."""
         numbers = dict.fromkeys([self.reference, self.best and self.best[1]])
         return [
@@ -235,20 +235,20 @@ class ChildSupervisor:
     """
 
     def __init__(
-        self, setup: BenchSetup, index: int | None, parcel: SharedArguments, command: Sequence[str]
+        self, setup: BenchSetup, index: int | None, shared: SharedArguments, command: Sequence[str]
     ) -> None:
         self.device = ""
-        self.known = ChildState()
+        self.state = ChildState()
         self.restarts = 0
-        self.roster = ConfigTable(setup.lowering, parcel)
+        self.configs = ConfigTable(setup.lowering, shared)
         self.command = command
         self._setup = setup
         self._index = index
-        self._parcel = parcel
+        self._shared = shared
         self._settings = messages.describe_setup(setup)
-        self._talk: ChildSession | None = None
+        self._session: ChildSession | None = None
         self._spare: ChildSession | None = None
-        self._deaths = 0
+        self._crashes = 0
         self._closed = False
 
     def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | ChildCrash:
@@ -262,11 +262,11 @@ class ChildSupervisor:
             InputError: a hook cannot be loaded there.
             MeasureError: no child stays alive.
         """
-        answer = self._asked(self.ready(), verb, described)
+        answer = self._time_distinct(self.ready(), verb, described)
         if isinstance(answer, ChildCrash):
-            self._talk = None
+            self._session = None
         else:
-            self._deaths = 0
+            self._crashes = 0
         return answer
 
     def ready(self) -> ChildSession:
@@ -276,78 +276,78 @@ class ChildSupervisor:
             InputError: the user's reference cannot be loaded there.
             MeasureError: no child stays alive, or it cannot use the GPU.
         """
-        while self._talk is None:
+        while self._session is None:
             self.restarts += bool(self.device)
-            self._talk, self._spare = self._spare or self._started(), None
+            self._session, self._spare = self._spare or self._start(), None
             if self._closed:
                 raise MeasureError("this bench is closed: open another one")
-            death = self._taught(self._talk)
-            if death is not None:
-                self.mourn(death)
+            crash = self._warm_up_child(self._session)
+            if crash is not None:
+                self.record_crash(crash)
             elif self.restarts > 1:
                 # Where two configs killed, others will: the next process imports meanwhile.
-                self._spare = self._started()
-        return self._talk
+                self._spare = self._start()
+        return self._session
 
-    def mourn(self, death: ChildCrash) -> None:
+    def record_crash(self, crash: ChildCrash) -> None:
         """Counts a death that no entrant is charged with.
 
         Raises:
             MeasureError: there were too many in a row.
         """
-        self._talk, self.known.best = None, None  # it may be the best so far that kills
-        self._deaths += 1
-        if self._deaths >= _MOST_DEATHS:
+        self._session, self.state.best = None, None  # it may be the best so far that kills
+        self._crashes += 1
+        if self._crashes >= _MOST_CRASHES:
             where = "" if self._index is None else f" on GPU {self._index}"
             raise MeasureError(
-                f"the process that times{where} died {self._deaths} times in a row while no new "
-                f"config ran; the last one: {death.failure.detail}"
+                f"the process that times{where} died {self._crashes} times in a row while no new "
+                f"config ran; the last one: {crash.failure.detail}"
             )
 
     def stop(self) -> None:
         """Ends the child, and starts no other; another thread may wait for its answer."""
         self._closed = True
-        talk = self._talk
-        if talk is not None:
-            talk.stop()
+        session = self._session
+        if session is not None:
+            session.stop()
 
     def close(self) -> None:
         """Ends the child, after `stop`, and gives its pipes back."""
-        for started in (self._talk, self._spare):
+        for started in (self._session, self._spare):
             if started is not None:
                 started.close()
 
-    def _asked(
-        self, talk: ChildSession, verb: str, described: Sequence[Any]
+    def _time_distinct(
+        self, session: ChildSession, verb: str, described: Sequence[Any]
     ) -> dict[str, Any] | ChildCrash:
-        limit_s = self._setup.run_timeout_s + self._parcel.nbytes / _COMPARED_BYTES_PER_S
+        limit_s = self._setup.run_timeout_s + self._shared.nbytes / _COMPARED_BYTES_PER_S
         limit_s += self._setup.policy.warmup_us * 1e-6
-        if talk.fresh:
+        if session.fresh:
             limit_s *= 2  # the context is made, and Triton's launcher is built
             if self._setup.checks.reference is not None:
                 limit_s = max(limit_s, _USER_S)
         if self._setup.do_bench is not None:
             limit_s = max(limit_s, _USER_S)
-        return talk.ask(self.roster.request(verb, described), limit_s)
+        return session.ask(self.configs.request(verb, described), limit_s)
 
-    def _taught(self, talk: ChildSession) -> ChildCrash | None:
+    def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
         """Opens a child and teaches it what is known; how it died of that, if it did."""
-        opening = {"do": "open", "path": sys.path, "parcel": self._parcel.to_json()}
-        death = talk.open({**opening, **self._settings}, self._parcel.nbytes / _COPY_BYTES_PER_S)
-        if death is not None:
-            return death
-        self.device = talk.device
-        for verb, number in self.known.lessons():
-            described = self.roster.describe(number)
+        opening = {"do": "open", "path": sys.path, "arguments": self._shared.to_json()}
+        crash = session.open({**opening, **self._settings}, self._shared.nbytes / _COPY_BYTES_PER_S)
+        if crash is not None:
+            return crash
+        self.device = session.device
+        for verb, number in self.state.warmup_requests():
+            described = self.configs.describe(number)
             if not isinstance(described, Failure):
-                answer = self._asked(talk, verb, [described])
+                answer = self._time_distinct(session, verb, [described])
                 if isinstance(answer, ChildCrash):
                     return answer
         return None
 
-    def _started(self) -> ChildSession:
+    def _start(self) -> ChildSession:
         variables = environment(self._index)
-        return ChildSession(Child(self.command, variables, (self._parcel.file,)))
+        return ChildSession(Child(self.command, variables, (self._shared.file,)))
 
 
 def environment(index: int | None) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from asmtune.core.config import Config
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import Bench, BenchSetup, Entrant, Outcome
+from asmtune.measure.bench.base import Bench, BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.bench.team import Team
@@ -62,48 +62,52 @@ class DedupBench:
         """Of the bench that times."""
         return self._bench.notes
 
-    def begin(self, default: Entrant) -> Outcome:
+    def begin(self, default: TimingCandidate) -> Outcome:
         """Times the default config."""
         self._default = default.config
         _, result = self._bench.begin(default)
         self._known[self._key(default)] = result
         return default.config, result
 
-    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Times binaries that were not timed before; the others' timings are known."""
-        fresh = [entrant for entrant in entrants if self._key(entrant) not in self._known]
-        self._known |= self._asked(self._bench.trial, fresh)
-        return [_of(entrant.config, self._known[self._key(entrant)]) for entrant in entrants]
+        fresh = [candidate for candidate in candidates if self._key(candidate) not in self._known]
+        self._known |= self._time_distinct(self._bench.trial, fresh)
+        return [
+            _of(candidate.config, self._known[self._key(candidate)]) for candidate in candidates
+        ]
 
-    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Times each binary afresh, once."""
-        results = self._asked(self._bench.final, entrants)
-        return [_of(entrant.config, results[self._key(entrant)]) for entrant in entrants]
+        results = self._time_distinct(self._bench.final, candidates)
+        return [_of(candidate.config, results[self._key(candidate)]) for candidate in candidates]
 
-    def energy(self, entrant: Entrant) -> float | None:
+    def energy(self, candidate: TimingCandidate) -> float | None:
         """Millijoules of one launch, measured afresh."""
-        return self._bench.energy(entrant)
+        return self._bench.energy(candidate)
 
     def close(self) -> None:
         """Closes the bench that times."""
         self._bench.close()
 
-    def _asked(
-        self, verb: Callable[[Sequence[Entrant]], list[Outcome]], entrants: Sequence[Entrant]
+    def _time_distinct(
+        self,
+        verb: Callable[[Sequence[TimingCandidate]], list[Outcome]],
+        candidates: Sequence[TimingCandidate],
     ) -> dict[Key, Measurement | Failure]:
         """What comes of one entrant for each binary; of the default, where it is among them."""
-        chosen: dict[Key, Entrant] = {}
-        for entrant in entrants:
-            key = self._key(entrant)
-            if key not in chosen or entrant.config == self._default:
-                chosen[key] = entrant
+        chosen: dict[Key, TimingCandidate] = {}
+        for candidate in candidates:
+            key = self._key(candidate)
+            if key not in chosen or candidate.config == self._default:
+                chosen[key] = candidate
         if not chosen:
             return {}
         outcomes = verb(list(chosen.values()))
         return {key: result for key, (_, result) in zip(chosen, outcomes, strict=True)}
 
-    def _key(self, entrant: Entrant) -> Key:
-        config = entrant.config
+    def _key(self, candidate: TimingCandidate) -> Key:
+        config = candidate.config
         values = launch_values(self._problem, config)
         # Of what is no constexpr, the code does not tell; an axis or a heuristic may set it.
         runtime = {
@@ -111,7 +115,7 @@ class DedupBench:
             for p in jit_function(self._problem.kernel).params
             if not p.is_constexpr and values[p.name] is not self._problem.arguments.get(p.name)
         }
-        launch = binary_digest(entrant.artifact, self._problem.programs(config))
+        launch = binary_digest(candidate.artifact, self._problem.programs(config))
         return digest(launch, canonical(runtime)), config.pre_hook
 
 

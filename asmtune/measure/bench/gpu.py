@@ -40,7 +40,7 @@ class BenchGpu(Protocol):
         """Millijoules of one launch; None where there is no meter."""
         ...
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Waits for all that was launched; raises whatever went wrong."""
         ...
 
@@ -73,7 +73,7 @@ class CudaMachine:
         """By NVML."""
         return energy_mj(subject)
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Waits; an error that broke the context is raised every time from then on."""
         import torch
 
@@ -131,7 +131,7 @@ class DeviceLossCheck:
         Raises:
             DeviceLostError: it does not.
         """
-        if isinstance(guarded("launch", self._machine.settle), Failure):
+        if isinstance(guarded("launch", self._machine.synchronize), Failure):
             raise DeviceLostError(self._configs, detail)
 
 

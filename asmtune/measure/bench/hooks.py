@@ -67,7 +67,7 @@ class TunerHooks:
                 pre(values)
 
         def run() -> None:
-            with _Told(post, values):
+            with _ReportError(post, values):
                 launch.run()
 
         def finish() -> None:
@@ -79,7 +79,7 @@ class TunerHooks:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _ReportError:
     """Tells a hook what a launch raised, which passes all the same."""
 
     post: PostHook | None

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from asmtune.compile.load import Binary, LoadedLaunch, launch_values
-from asmtune.compile.lower import HOOKS
+from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
+from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError, allocating
 from asmtune.measure.bench.trials import LoadableConfig, trials_on
 from asmtune.measure.checks.checker import OutputChecker
@@ -34,8 +34,8 @@ class LocalBench:
         self._machine = CudaMachine() if machine is None else machine
         self._lowering = setup.lowering
         arguments = setup.lowering.problem.arguments
-        self._rehearsal = OutputChecker(arguments, setup.effects, setup.checks)
-        self._trials = trials_on(self._machine, self._rehearsal, setup.plan)
+        self._checker = OutputChecker(arguments, setup.effects, setup.checks)
+        self._trials = trials_on(self._machine, self._checker, setup.plan)
         self._hooks = setup.hooks
         self._lost: DeviceLostError | None = None
 
@@ -49,7 +49,7 @@ class LocalBench:
         """What a reader must know of how outputs were checked."""
         return self._trials.notes
 
-    def begin(self, default: Entrant) -> Outcome:
+    def begin(self, default: TimingCandidate) -> Outcome:
         """Makes the default's output the reference, and times it.
 
         Raises:
@@ -58,51 +58,51 @@ class LocalBench:
         (outcome,) = self._kept(lambda: [self._trials.begin(self._candidate(default))])
         return outcome
 
-    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Checks and races entrants; outcomes in their order.
 
         Raises:
             MeasureError: one broke the CUDA context; names it.
         """
-        return self._kept(lambda: self._trials.trial([self._candidate(e) for e in entrants]))
+        return self._kept(lambda: self._trials.trial([self._candidate(e) for e in candidates]))
 
-    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Times entrants afresh, interleaved; outcomes in their order.
 
         Raises:
             MeasureError: one broke the CUDA context; names it.
         """
-        return self._kept(lambda: self._trials.final([self._candidate(e) for e in entrants]))
+        return self._kept(lambda: self._trials.final([self._candidate(e) for e in candidates]))
 
-    def energy(self, entrant: Entrant) -> float | None:
+    def energy(self, candidate: TimingCandidate) -> float | None:
         """Millijoules of one launch; None where the GPU has no meter, or the config fails.
 
         Raises:
             MeasureError: it broke the CUDA context.
         """
-        return self._kept(lambda: self._trials.energy(self._candidate(entrant)))
+        return self._kept(lambda: self._trials.energy(self._candidate(candidate)))
 
     def close(self) -> None:
         """Gives every argument back what it held, unless the CUDA context is broken."""
         if self._lost is None:
-            self._rehearsal.close()
+            self._checker.close()
 
     def _kept(self, work: Callable[[], T]) -> T:
         if self._lost is not None:
             raise self._lost
         try:
             # Another thread compiles, and runs hooks of its configs on the same tensors.
-            with HOOKS, allocating():
+            with PRE_HOOK_LOCK, allocating():
                 return work()
         except DeviceLostError as error:
             self._lost = error
             raise
 
-    def _candidate(self, entrant: Entrant) -> LoadableConfig:
-        config = entrant.config
+    def _candidate(self, candidate: TimingCandidate) -> LoadableConfig:
+        config = candidate.config
 
         def load() -> LoadedLaunch | Failure:
-            binary = Binary.of(self._lowering, config, entrant.artifact)
+            binary = Binary.of(self._lowering, config, candidate.artifact)
             if isinstance(binary, Failure):
                 return binary
             values = launch_values(self._lowering.problem, config)

@@ -67,8 +67,8 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
     Raises:
         InputError: a function cannot be sent; names it.
     """
-    given = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
-    functions = {r: f for r, f in zip(_FUNCTIONS, given, strict=True) if f is not None}
+    user_timer = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
+    functions = {r: f for r, f in zip(_FUNCTIONS, user_timer, strict=True) if f is not None}
     for role, function in functions.items():
         pickled(function, _name(role, function))  # each alone, to tell which one cannot be sent
     return {
@@ -86,7 +86,7 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Received:
+class ChildSetup:
     """What a child is told of a setup.
 
     Attributes:
@@ -99,7 +99,7 @@ class Received:
     hooks: TunerHooks
 
 
-def setup_of(message: Mapping[str, Any]) -> Received:
+def setup_of(message: Mapping[str, Any]) -> ChildSetup:
     """The inverse of `describe_setup`.
 
     Raises:
@@ -112,7 +112,7 @@ def setup_of(message: Mapping[str, Any]) -> Received:
     }
     sent = unpickled(message["functions"], ", ".join(role.strip("=") for role in _FUNCTIONS))
     reference, pre, post, do_bench = (sent.get(role) for role in _FUNCTIONS)
-    return Received(
+    return ChildSetup(
         Effects(**known),
         CheckOptions(**said, reference=reference),
         TimingPlan(TimingPolicy(**message["policy"]), message["seed"], do_bench),
@@ -145,7 +145,7 @@ def config_of(message: Mapping[str, Any], pre_hook: Callable[..., Any] | None) -
     return Config(kwargs, *options, pre_hook, message["ir_override"])
 
 
-def own_values(message: Mapping[str, Any]) -> dict[str, Any]:
+def extra_values(message: Mapping[str, Any]) -> dict[str, Any]:
     """What a config's launch has beyond the problem's own arguments."""
     return {name: restore(value, ()) for name, value in message["values"].items()}
 

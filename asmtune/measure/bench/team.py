@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
+from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench, pack
 from asmtune.measure.bench.child_supervisor import COMMAND
 
@@ -39,11 +39,11 @@ class Team:
         self._members: list[ChildBench] = []
         self._notes: tuple[str, ...] = ()
         self._threads = ThreadPoolExecutor(len(indices), "asmtune-bench")
-        self._parcel = pack(setup)
+        self._shared = pack(setup)
         with ExitStack() as undo:
             undo.callback(self.close)
             opened = [
-                self._threads.submit(ChildBench, setup, index, parcel=self._parcel, command=command)
+                self._threads.submit(ChildBench, setup, index, shared=self._shared, command=command)
                 for index in indices
             ]
             self._members = _all_of(opened)
@@ -56,7 +56,7 @@ class Team:
         theirs = (note for member in self._members for note in member.notes)
         return (*dict.fromkeys(theirs), *self._notes)
 
-    def begin(self, default: Entrant) -> Outcome:
+    def begin(self, default: TimingCandidate) -> Outcome:
         """Times the default config on every GPU; the outcome on the first.
 
         Raises:
@@ -65,10 +65,12 @@ class Team:
         """
         asked = [(m, self._threads.submit(m.begin, default)) for m in self._members]
         wait([future for _, future in asked])
-        outcomes = [made for member, future in asked for made in self._made(member, future)]
+        outcomes = [
+            made for member, future in asked for made in self._result_or_leave(member, future)
+        ]
         return outcomes[0]
 
-    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Checks and races entrants, in turn on one GPU after another; outcomes in their order.
 
         Raises:
@@ -76,43 +78,43 @@ class Team:
             MeasureError: no GPU can be used any more.
         """
         outcomes: dict[int, Outcome] = {}
-        while waiting := [place for place in range(len(entrants)) if place not in outcomes]:
+        while waiting := [place for place in range(len(candidates)) if place not in outcomes]:
             members = list(self._members)
             asked = []
             for turn, member in enumerate(members[: len(waiting)]):
                 share = waiting[turn :: len(members)]
-                mine = [entrants[place] for place in share]
+                mine = [candidates[place] for place in share]
                 asked.append((member, share, self._threads.submit(member.trial, mine)))
             wait([future for *_, future in asked])
             for member, share, future in asked:
-                for made in self._made(member, future):
+                for made in self._result_or_leave(member, future):
                     outcomes |= dict(zip(share, made, strict=True))
-        return [outcomes[place] for place in range(len(entrants))]
+        return [outcomes[place] for place in range(len(candidates))]
 
-    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Times entrants afresh, interleaved, on the first GPU; outcomes in their order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
             MeasureError: no GPU can be used any more.
         """
-        return self._by_first(lambda member: member.final(entrants))
+        return self._by_first(lambda member: member.final(candidates))
 
-    def energy(self, entrant: Entrant) -> float | None:
+    def energy(self, candidate: TimingCandidate) -> float | None:
         """Millijoules of one launch on the first GPU; None as for a `ChildBench`.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
             MeasureError: no GPU can be used any more.
         """
-        return self._by_first(lambda member: member.energy(entrant))
+        return self._by_first(lambda member: member.energy(candidate))
 
     def close(self) -> None:
         """Ends all processes."""
         for member in self._members:
             member.close()
         self._threads.shutdown()
-        self._parcel.close()
+        self._shared.close()
 
     def _by_first(self, work: Callable[[ChildBench], T]) -> T:
         """What the first member makes, or who is first after it had to leave."""
@@ -120,10 +122,10 @@ class Team:
             first = self._members[0]
             future = self._threads.submit(work, first)
             wait([future])
-            for made in self._made(first, future):
+            for made in self._result_or_leave(first, future):
                 return made
 
-    def _made(self, member: ChildBench, future: Future[T]) -> list[T]:
+    def _result_or_leave(self, member: ChildBench, future: Future[T]) -> list[T]:
         """What a member made, alone; nothing where it had to leave.
 
         Raises:

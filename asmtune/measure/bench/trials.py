@@ -144,14 +144,14 @@ class Trials:
     def __init__(
         self,
         machine: BenchGpu,
-        rehearsal: OutputChecker,
+        checker: OutputChecker,
         contest: Timer,
         announce: Callable[[Config], None] | None = None,
     ) -> None:
         self.reference: Config | None = None
         self._machine = machine
-        self._rehearsal = rehearsal
-        self._contest_by = contest
+        self._checker = checker
+        self._timer = contest
         self._announce = announce
         self._checked: set[Config] = set()
         self._default: Config | None = None
@@ -160,7 +160,7 @@ class Trials:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of how outputs were checked."""
-        return (*self._notes, *self._rehearsal.notes)
+        return (*self._notes, *self._checker.notes)
 
     def begin(self, default: LoadableConfig) -> Outcome:
         """Makes the default's output the reference, and times it."""
@@ -174,7 +174,7 @@ class Trials:
         Raises:
             DeviceLostError: one broke the context.
         """
-        return self._contest(candidates, self._contest_by.trial)
+        return self._contest(candidates, self._timer.trial)
 
     def final(self, candidates: Sequence[LoadableConfig]) -> list[Outcome]:
         """Times candidates afresh, interleaved; outcomes in their order.
@@ -182,7 +182,7 @@ class Trials:
         Raises:
             DeviceLostError: one broke the context.
         """
-        return self._contest(candidates, self._contest_by.final)
+        return self._contest(candidates, self._timer.final)
 
     def energy(self, candidate: LoadableConfig) -> float | None:
         """Millijoules of one launch; None where there is no meter, or the candidate fails.
@@ -219,19 +219,19 @@ class Trials:
         launch = guarded("launch", candidate.load)
         if isinstance(launch, Failure):
             return launch
-        failure = None if config in self._checked else self._examined(config, launch)
+        failure = None if config in self._checked else self._check_output(config, launch)
         if failure is not None:
             DeviceLossCheck(self._machine, [config]).confirm(failure.detail)
             return failure
         self._checked.add(config)
 
         def prepare() -> None:
-            self._rehearsal.prepare()
+            self._checker.prepare()
             launch.prepare()
 
         return Subject(config, launch.run, prepare, launch.finish, always=config == self._default)
 
-    def _examined(self, config: Config, launch: LoadedLaunch) -> Failure | None:
+    def _check_output(self, config: Config, launch: LoadedLaunch) -> Failure | None:
         """Why a config's output does not count; the first that has one is the reference."""
 
         def run() -> None:
@@ -239,8 +239,8 @@ class Trials:
             launch.run()
 
         if self.reference is not None:
-            return self._rehearsal.check(run, launch.finish)
-        failure = self._rehearsal.set_reference(run, launch.finish)
+            return self._checker.check(run, launch.finish)
+        failure = self._checker.set_reference(run, launch.finish)
         if failure is None:
             self.reference = config
             if config != self._default:
@@ -251,14 +251,14 @@ class Trials:
 
 def trials_on(
     machine: BenchGpu,
-    rehearsal: OutputChecker,
+    checker: OutputChecker,
     plan: TimingPlan,
     announce: Callable[[Config], None] | None = None,
 ) -> Trials:
     """Trials on a device, timed by the user's function or in a race of their own."""
     if plan.do_bench is not None:
-        given = UserTimer(plan.do_bench, machine, announce)
-        return Trials(machine, rehearsal, given, announce)
+        user_timer = UserTimer(plan.do_bench, machine, announce)
+        return Trials(machine, checker, user_timer, announce)
     clock = WatchedClock(machine.clock(plan.policy), machine, announce)
     race = Race(clock, plan.policy, plan.seed)
-    return Trials(machine, rehearsal, race, announce)
+    return Trials(machine, checker, race, announce)

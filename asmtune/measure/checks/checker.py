@@ -12,8 +12,14 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.compare import fill_poison, tolerance_of
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.expected import ExpectedOutputs
-from asmtune.measure.checks.roles import CheckOptions, Roles, ask, check_names
-from asmtune.measure.checks.tensors import Copy, Slot, regions_of, settle, slots_of
+from asmtune.measure.checks.roles import CheckOptions, Roles, call_reference, check_names
+from asmtune.measure.checks.tensors import (
+    RegionCopy,
+    TensorArgument,
+    regions_of,
+    synchronize,
+    tensor_arguments,
+)
 
 __all__ = ["CheckOptions", "OutputChecker"]
 
@@ -43,19 +49,19 @@ class OutputChecker:
         self, arguments: Mapping[str, Any], effects: Effects, options: CheckOptions
     ) -> None:
         check_names(options, arguments)
-        slots, strange = slots_of(arguments)
+        tensors, strange = tensor_arguments(arguments)
         self._arguments = arguments
         self._effects = effects
         self._options = options
-        self._roles = roles = Roles.of(slots, effects, options)
-        self._saved = [Copy(region) for region in regions_of(roles.written)]
-        self._kept = [copy for copy in self._saved if set(copy.region.slots) & set(roles.kept)]
-        self._kept_or_spoilt = [
+        self._roles = roles = Roles.of(tensors, effects, options)
+        self._saved = [RegionCopy(region) for region in regions_of(roles.written)]
+        self._kept = [copy for copy in self._saved if set(copy.region.tensors) & set(roles.kept)]
+        self._restored_before_check = [
             copy for copy in self._saved if copy in self._kept or copy.region.has_gaps
         ]
-        self._on_host = any(slot.device.type == "cpu" for slot in roles.written)
-        self._expectation: ExpectedOutputs | None = None
-        self._notes = list(_out_of_reach(effects, strange))
+        self._on_host = any(tensor.device.type == "cpu" for tensor in roles.written)
+        self._expected_outputs: ExpectedOutputs | None = None
+        self._notes = list(_unchecked_notes(effects, strange))
         self._note_copies(self._saved)
 
     @property
@@ -87,26 +93,26 @@ class OutputChecker:
             InputError: the user's reference raises, or gives what does not fit.
         """
         if not self._options.check or not self._roles.written:
-            return self._perform(run) or _finished(finish)
-        self._expectation = None
-        expected = self._ask_user()
-        failure = self._perform(run)
+            return self._run_once(run) or _run_finish(finish)
+        self._expected_outputs = None
+        expected = self._values_of_reference()
+        failure = self._run_once(run)
         if failure is not None:
             return failure
         learned = guarded("check", self._learn)
-        finished = _finished(finish)
+        finished = _run_finish(finish)
         if isinstance(learned, Failure):
             return learned
-        failure = finished or self._perform(run)
+        failure = finished or self._run_once(run)
         if failure is not None:
             return failure
-        self._notes += learned.leave_scratch() + learned.allow_for_chance()
+        self._notes += learned.drop_untouched() + learned.widen_for_nondeterminism()
         if expected:
-            self._notes += learned.expect(expected)
-        self._notes += learned.weaknesses
+            self._notes += learned.apply_reference(expected)
+        self._notes += learned.caveats
         self._note_copies(learned.copies)
-        self._expectation = learned
-        failure, finished = self._compared() if expected else None, _finished(finish)
+        self._expected_outputs = learned
+        failure, finished = self._compare() if expected else None, _run_finish(finish)
         return failure or finished
 
     def check(
@@ -123,10 +129,10 @@ class OutputChecker:
             element that the default config writes), "stray_write" (between the elements of a
             view), or "memory" (there was none to compare with).
         """
-        failure = self._perform(run)
+        failure = self._run_once(run)
         if failure is not None:
             return failure
-        failure, finished = self._compared(), _finished(finish)
+        failure, finished = self._compare(), _run_finish(finish)
         return failure or finished
 
     def close(self) -> None:
@@ -136,7 +142,7 @@ class OutputChecker:
             MeasureError: the GPU takes no more work, after a fault of a config.
         """
         saved, self._saved = self._saved, []
-        self._kept, self._kept_or_spoilt, self._expectation = [], [], None
+        self._kept, self._restored_before_check, self._expected_outputs = [], [], None
         failure = guarded("restore", partial(self._give_back, saved))
         if failure is not None:
             raise MeasureError(
@@ -150,78 +156,78 @@ class OutputChecker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _give_back(self, saved: list[Copy]) -> None:
+    def _give_back(self, saved: list[RegionCopy]) -> None:
         self._restore(saved)
-        settle(self._roles.written)
+        synchronize(self._roles.written)
 
-    def _perform(self, run: Callable[[], None]) -> Failure | None:
+    def _run_once(self, run: Callable[[], None]) -> Failure | None:
         """Runs once on the arguments' first contents, poison where they do not count."""
 
         def once() -> None:
-            self._restore(self._kept_or_spoilt)
-            for slot in self._roles.poisoned:
-                fill_poison(slot)
+            self._restore(self._restored_before_check)
+            for tensor in self._roles.poisoned:
+                fill_poison(tensor)
             self._zero()
             run()
-            settle(self._roles.written)
+            synchronize(self._roles.written)
 
         return guarded("launch", once)
 
-    def _restore(self, copies: list[Copy]) -> None:
+    def _restore(self, copies: list[RegionCopy]) -> None:
         if self._on_host:
-            settle(self._roles.written)
+            synchronize(self._roles.written)
         for copy in copies:
             copy.restore()
 
     def _zero(self) -> None:
-        for slot in self._roles.zeroed:
-            slot.view().zero_()
+        for tensor in self._roles.zeroed:
+            tensor.view().zero_()
 
     def _learn(self) -> ExpectedOutputs:
         roles = self._roles
         return ExpectedOutputs(self._saved, roles, self._tolerance)
 
-    def _compared(self) -> Failure | None:
+    def _compare(self) -> Failure | None:
         """How the arguments differ from what is expected of them."""
-        if self._expectation is None:
+        if self._expected_outputs is None:
             return None
-        failure = guarded("check", self._expectation.failure)
+        failure = guarded("check", self._expected_outputs.failure)
         if failure is not None:
             # What lies between an output's elements may be an input of the next run. If the
             # GPU is at fault, `failure` says so.
-            guarded("restore", partial(self._restore, self._kept_or_spoilt))
+            guarded("restore", partial(self._restore, self._restored_before_check))
         return failure
 
-    def _tolerance(self, slot: Slot) -> float:
+    def _tolerance(self, tensor: TensorArgument) -> float:
         if self._options.tolerance is not None:
             return self._options.tolerance
-        return tolerance_of(slot, self._roles.inputs, self._effects.products)
+        return tolerance_of(tensor, self._roles.inputs, self._effects.products)
 
-    def _ask_user(self) -> dict[Slot, Any]:
+    def _values_of_reference(self) -> dict[TensorArgument, Any]:
         """What the user's reference expects, on contents that a run would find."""
         reference = self._options.reference
         if reference is None:
             return {}
         self._restore(self._saved)
         self._zero()
-        return ask(reference, self._arguments, self._roles.meant)
+        return call_reference(reference, self._arguments, self._roles.meant)
 
-    def _note_copies(self, copies: list[Copy]) -> None:
+    def _note_copies(self, copies: list[RegionCopy]) -> None:
         for copy in copies:
             if copy.on_host:
-                names = ", ".join(slot.name for slot in copy.region.slots)
+                names = ", ".join(tensor.name for tensor in copy.region.tensors)
                 self._notes.append(
                     f"the GPU has no room for a copy of {names}: kept in the host's memory, "
                     "which makes every check slow"
                 )
 
 
-def _finished(finish: Callable[[], None]) -> Failure | None:
+def _run_finish(finish: Callable[[], None]) -> Failure | None:
     """What comes after a launch, done; or why it failed."""
     return guarded("launch", finish)
 
 
-def _out_of_reach(effects: Effects, strange: Sequence[str]) -> Iterator[str]:
+def _unchecked_notes(effects: Effects, strange: Sequence[str]) -> Iterator[str]:
     """What can be neither saved nor checked, in words."""
     if effects.foreign:
         yield (

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.core.dtypes import dtype_of
-from asmtune.measure.checks.tensors import Slot, integers
+from asmtune.measure.checks.tensors import TensorArgument, integers
 
 # Elements looked at together: their temporaries, some 150 MB, bound what a check takes.
 _PIECE: Final = 1 << 22
@@ -191,7 +191,9 @@ _POISONS: Final = {
 }
 
 
-def tolerance_of(output: Slot, inputs: Iterable[Slot], products: Iterable[str]) -> float:
+def tolerance_of(
+    output: TensorArgument, inputs: Iterable[TensorArgument], products: Iterable[str]
+) -> float:
     """How far right elements may be apart, relative to their magnitude: 0 for integers.
 
     Args:
@@ -203,20 +205,20 @@ def tolerance_of(output: Slot, inputs: Iterable[Slot], products: Iterable[str]) 
         return 0.0
     if dtype_of(output) not in _TOLERANCES:
         return _POWERS_OF_TWO
-    at_work = [dtype_of(slot) for slot in (output, *inputs)]
+    at_work = [dtype_of(tensor) for tensor in (output, *inputs)]
     at_work += [_MLIR_NAMES.get(product, product) for product in products]
     return max(_TOLERANCES.get(name or "", 0.0) for name in at_work)
 
 
-def poison(slot: Slot) -> int:
+def poison(tensor: TensorArgument) -> int:
     """The bit pattern, as an integer, that stands in elements which nobody has written."""
-    pattern = int.from_bytes(b"\xa5" * slot.dtype.itemsize, "big", signed=True)
-    return _POISONS.get(str(slot.dtype).removeprefix("torch."), pattern)
+    pattern = int.from_bytes(b"\xa5" * tensor.dtype.itemsize, "big", signed=True)
+    return _POISONS.get(str(tensor.dtype).removeprefix("torch."), pattern)
 
 
-def fill_poison(slot: Slot) -> None:
+def fill_poison(tensor: TensorArgument) -> None:
     """Writes the pattern to all elements, and not to the gaps between them."""
-    bits(slot.view()).fill_(poison(slot))
+    bits(tensor.view()).fill_(poison(tensor))
 
 
 def bits(values: Any) -> Any:
@@ -237,13 +239,13 @@ class Output:
         whose: whose output is expected, for messages.
     """
 
-    def __init__(self, slot: Slot, expected: Any, *, poisoned: bool) -> None:
-        self.slot = slot
+    def __init__(self, tensor: TensorArgument, expected: Any, *, poisoned: bool) -> None:
+        self.tensor = tensor
         self.tolerance = 0.0
         self.whose = "the default config"
         self.magnitude = Magnitude.of(expected)
         self._expected = expected
-        self._poison = poison(slot) if poisoned else None
+        self._poison = poison(tensor) if poisoned else None
 
     def deviation(self) -> Any:
         """The largest |c - r| / (|r| + s), as a tensor of one number on the slot's device.
@@ -252,19 +254,19 @@ class Output:
         """
         import torch
 
-        found = self.slot.view()
+        found = self.tensor.view()
         worst = torch.zeros((), dtype=torch.float64, device=found.device)
         for piece in pieces(found.shape):
-            worst = torch.maximum(worst, self._away(found, piece).amax().double())
+            worst = torch.maximum(worst, self._deviations_of(found, piece).amax().double())
         return worst
 
     def describe(self) -> tuple[str, str]:
         """What is wrong, as a failure's kind and detail; for an output that is."""
-        found = self.slot.view()
+        found = self.tensor.view()
         wrong = missing = 0
         worst, place = -1.0, ()
         for piece in pieces(found.shape):
-            away = self._away(found, piece)
+            away = self._deviations_of(found, piece)
             wrong += int((away > self.tolerance).sum())
             missing += self._unwritten(found, piece)
             most = float(away.amax())
@@ -272,13 +274,13 @@ class Output:
                 inside = _unravel(int(away.argmax()), away.shape)
                 place = tuple(at + part.start for at, part in zip(inside, piece, strict=True))
                 worst = most
-        total = f"of {self.slot.elements:,} elements of {self.slot.name}"
+        total = f"of {self.tensor.elements:,} elements of {self.tensor.name}"
         if missing:
             return "unwritten", f"{missing:,} {total} stay unwritten, unlike in {self.whose}"
         got, due = (self._number(tensor, place) for tensor in (found, self._expected))
         far = f", off by {worst:.3g} of its magnitude where {self.tolerance:.3g} may be"
         # A complex number's part goes unnamed.
-        index = list(place[len(place) - len(self.slot.shape) :])
+        index = list(place[len(place) - len(self.tensor.shape) :])
         return "wrong_output", (
             f"{wrong:,} {total} differ from {self.whose}, most at {index}: {got} instead of {due}"
             f"{far if math.isfinite(worst) else ''}; if both are right, give tolerance="
@@ -286,9 +288,9 @@ class Output:
 
     def give_expected(self) -> None:
         """Writes what is expected over what was found."""
-        self.slot.view().copy_(self._expected)
+        self.tensor.view().copy_(self._expected)
 
-    def _away(self, found: Any, piece: Piece) -> Any:
+    def _deviations_of(self, found: Any, piece: Piece) -> Any:
         """|c - r| / (|r| + s) of a piece's elements."""
         import torch
 
@@ -296,7 +298,7 @@ class Output:
         same = bits(got) == bits(due)
         c, r = widened(got), widened(due)
         away = (c - r).abs_().div_(r.abs().add_(self.magnitude.around(piece, r)))
-        if self.slot.dtype.is_floating_point:
+        if self.tensor.dtype.is_floating_point:
             same |= (c == r) | (c.isnan() & r.isnan())
             away.masked_fill_(~(c.isfinite() & r.isfinite()), math.inf)
         else:

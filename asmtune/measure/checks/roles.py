@@ -9,14 +9,14 @@ from typing import Any
 from asmtune.base.errors import InputError
 from asmtune.core.failures import required
 from asmtune.measure.checks.effects import Effects, is_part, tensor_parts
-from asmtune.measure.checks.tensors import Slot, overlap
+from asmtune.measure.checks.tensors import TensorArgument, overlap
 
 Reference = Callable[[Mapping[str, Any]], Any]
 
 
-def ask(
-    reference: Reference, arguments: Mapping[str, Any], written: Sequence[Slot]
-) -> dict[Slot, Any]:
+def call_reference(
+    reference: Reference, arguments: Mapping[str, Any], written: Sequence[TensorArgument]
+) -> dict[TensorArgument, Any]:
     """What a reference expects of the arguments that a kernel writes.
 
     Args:
@@ -34,7 +34,7 @@ def ask(
         "reference=",
         lambda: reference({name: _cloned(value) for name, value in arguments.items()}),
     )
-    names = ", ".join(slot.name for slot in written)
+    names = ", ".join(tensor.name for tensor in written)
     if not isinstance(made, Mapping):
         if len(written) != 1 or made is None:
             raise InputError(
@@ -43,7 +43,9 @@ def ask(
             )
         made = {written[0].name: made}
     told = tensor_parts({str(name): _tensors(value) for name, value in made.items()})
-    found = {slot: _fitting(slot, told[slot.name]) for slot in written if slot.name in told}
+    found = {
+        tensor: _fitting(tensor, told[tensor.name]) for tensor in written if tensor.name in told
+    }
     if not found:
         raise InputError(
             f"reference= returned {', '.join(map(str, made)) or 'nothing'}, "
@@ -52,11 +54,11 @@ def ask(
     return found
 
 
-def _fitting(slot: Slot, value: Any) -> Any:
-    if tuple(value.shape) != slot.shape:
+def _fitting(tensor: TensorArgument, value: Any) -> Any:
+    if tuple(value.shape) != tensor.shape:
         raise InputError(
-            f"reference= gives {slot.name} the shape {tuple(value.shape)}, "
-            f"but the argument has {slot.shape}"
+            f"reference= gives {tensor.name} the shape {tuple(value.shape)}, "
+            f"but the argument has {tensor.shape}"
         )
     return value
 
@@ -118,39 +120,41 @@ class Roles:
         scratch: written ones that the default config leaves alone, by its IR.
     """
 
-    inputs: list[Slot]
-    written: list[Slot]
-    kept: list[Slot]
-    zeroed: list[Slot]
-    poisoned: list[Slot]
-    stray: list[Slot]
-    scratch: list[Slot]
+    inputs: list[TensorArgument]
+    written: list[TensorArgument]
+    kept: list[TensorArgument]
+    zeroed: list[TensorArgument]
+    poisoned: list[TensorArgument]
+    stray: list[TensorArgument]
+    scratch: list[TensorArgument]
 
     @property
-    def meant(self) -> list[Slot]:
+    def meant(self) -> list[TensorArgument]:
         """Those that the kernel is there to write."""
-        return [slot for slot in self.written if slot not in self.stray]
+        return [tensor for tensor in self.written if tensor not in self.stray]
 
     @classmethod
-    def of(cls, slots: list[Slot], effects: Effects, options: CheckOptions) -> Roles:
+    def of(cls, tensors: list[TensorArgument], effects: Effects, options: CheckOptions) -> Roles:
         """Reads them off the IR's effects and the user's words, which come first."""
-        zeroed = [slot for slot in slots if _is_named(slot, options.reset_to_zero)]
-        restored = [slot for slot in slots if _is_named(slot, options.restore_value)]
+        zeroed = [tensor for tensor in tensors if _is_named(tensor, options.reset_to_zero)]
+        restored = [tensor for tensor in tensors if _is_named(tensor, options.restore_value)]
         writes, reads = effects.writes | effects.atomics, effects.reads | effects.atomics
-        inputs = [s for s in slots if s.name in reads | effects.unknown or s in restored]
+        inputs = [s for s in tensors if s.name in reads | effects.unknown or s in restored]
         meant = [
-            slot
-            for slot in slots
-            if slot.name in writes | effects.unknown or slot in zeroed or slot in restored
+            tensor
+            for tensor in tensors
+            if tensor.name in writes | effects.unknown or tensor in zeroed or tensor in restored
         ]
-        stray = [slot for slot in slots if slot.name in effects.stray and slot not in meant]
-        written = [slot for slot in slots if slot in meant or slot in stray]
+        stray = [
+            tensor for tensor in tensors if tensor.name in effects.stray and tensor not in meant
+        ]
+        written = [tensor for tensor in tensors if tensor in meant or tensor in stray]
         # Whoever shares an argument's memory may read what it held.
         shared = [s for s in written if any(overlap(s, other) for other in inputs)]
         live = [s for s in written if s in inputs or s in stray or s in shared]
-        kept = [slot for slot in live if slot not in zeroed]
-        poisoned = [slot for slot in written if slot not in live and slot not in zeroed]
-        scratch = [slot for slot in written if slot.name in effects.scratch]
+        kept = [tensor for tensor in live if tensor not in zeroed]
+        poisoned = [tensor for tensor in written if tensor not in live and tensor not in zeroed]
+        scratch = [tensor for tensor in written if tensor.name in effects.scratch]
         return cls(inputs, written, kept, zeroed, poisoned, stray, scratch)
 
 
@@ -174,5 +178,5 @@ def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
                 )
 
 
-def _is_named(slot: Slot, names: tuple[str, ...]) -> bool:
-    return any(is_part(slot.name, name) for name in names)
+def _is_named(tensor: TensorArgument, names: tuple[str, ...]) -> bool:
+    return any(is_part(tensor.name, name) for name in names)

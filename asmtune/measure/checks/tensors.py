@@ -21,7 +21,7 @@ _OVERLAP_WORK: Final = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Slot:
+class TensorArgument:
     """One tensor argument as a kernel may reach it.
 
     Attributes:
@@ -83,22 +83,22 @@ class Slot:
         return values if values.dtype == self.dtype else values.view(self.dtype)
 
 
-def slots_of(arguments: Mapping[str, Any]) -> tuple[list[Slot], list[str]]:
+def tensor_arguments(arguments: Mapping[str, Any]) -> tuple[list[TensorArgument], list[str]]:
     """Tensors among a launch's arguments, and the names of those that are not PyTorch's.
 
     Tensors without elements are left out.
     """
     found, foreign = [], []
     for name, value in tensor_parts(arguments).items():
-        slot = _slot(name, value)
-        if slot is None:
+        tensor = _tensor_argument(name, value)
+        if tensor is None:
             foreign.append(name)
-        elif slot.elements:
-            found.append(slot)
+        elif tensor.elements:
+            found.append(tensor)
     return found, foreign
 
 
-def _slot(name: str, value: Any) -> Slot | None:
+def _tensor_argument(name: str, value: Any) -> TensorArgument | None:
     import torch
 
     tensor = value if isinstance(value, torch.Tensor) else getattr(value, "base", None)
@@ -113,10 +113,12 @@ def _slot(name: str, value: Any) -> Slot | None:
     sizes = tuple(
         1 if step == 0 and size else size for size, step in zip(shape, strides, strict=True)
     )
-    compared = _compared(dtype)
+    compared = _compare(dtype)
     if dtype.is_complex:
         sizes, strides = (2, *sizes), (1, *(2 * step for step in strides))
-    return Slot(name, storage, tensor.device, compared, dtype, start, sizes, strides, shape)
+    return TensorArgument(
+        name, storage, tensor.device, compared, dtype, start, sizes, strides, shape
+    )
 
 
 def _layout(value: Any, tensor: Any, room: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -130,7 +132,7 @@ def _layout(value: Any, tensor: Any, room: int) -> tuple[tuple[int, ...], tuple[
     return tuple(tensor.shape), tuple(tensor.stride())
 
 
-def _compared(dtype: Any) -> Any:
+def _compare(dtype: Any) -> Any:
     """The dtype that elements are compared as."""
     import torch
 
@@ -150,23 +152,23 @@ def integers(dtype: Any) -> Any:
     return dtype if dtype == torch.uint8 else by_width[dtype.itemsize]
 
 
-def overlap(one: Slot, other: Slot) -> bool:
+def overlap(one: TensorArgument, other: TensorArgument) -> bool:
     """Whether an element of one shares a byte with one of the other, gaps left out."""
     import numpy as np
 
     (start, stop), (other_start, other_stop) = _addresses(one), _addresses(other)
     if start >= other_stop or other_start >= stop:
         return False
-    first, second = (np.asarray(_Footprint(slot)) for slot in (one, other))
+    first, second = (np.asarray(_Footprint(tensor)) for tensor in (one, other))
     try:
         return bool(np.shares_memory(first, second, max_work=_OVERLAP_WORK))
     except np.exceptions.TooHardError:
         return True
 
 
-def _addresses(slot: Slot) -> tuple[int, int]:
-    base = slot.storage.data_ptr()
-    return base + slot.start, base + slot.stop
+def _addresses(tensor: TensorArgument) -> tuple[int, int]:
+    base = tensor.storage.data_ptr()
+    return base + tensor.start, base + tensor.stop
 
 
 class _Footprint:
@@ -175,12 +177,12 @@ class _Footprint:
     The memory may be a GPU's: NumPy's solver looks at addresses, extents and strides alone.
     """
 
-    def __init__(self, slot: Slot) -> None:
-        width = slot.dtype.itemsize
+    def __init__(self, tensor: TensorArgument) -> None:
+        width = tensor.dtype.itemsize
         self.__array_interface__ = {
-            "data": (_addresses(slot)[0], False),
-            "shape": slot.sizes,
-            "strides": tuple(step * width for step in slot.strides),
+            "data": (_addresses(tensor)[0], False),
+            "shape": tensor.sizes,
+            "strides": tuple(step * width for step in tensor.strides),
             "typestr": f"|V{width}",
             "version": 3,
         }
@@ -191,7 +193,7 @@ _HEADROOM: Final = 1 << 30  # bytes of the device left free for kernels' and che
 
 
 @dataclass(eq=False)
-class SharedStorage:
+class MemoryRegion:
     """A range of one storage that slots share, the gaps between their elements included.
 
     Attributes:
@@ -204,7 +206,7 @@ class SharedStorage:
     device: Any
     start: int
     stop: int
-    slots: list[Slot] = field(default_factory=list)
+    tensors: list[TensorArgument] = field(default_factory=list)
 
     def contents(self) -> Any:
         """Its bytes, in place; made anew, so that no mode of PyTorch sticks to them."""
@@ -217,27 +219,27 @@ class SharedStorage:
     def has_gaps(self) -> bool:
         """Whether it holds bytes that are not an element of the one slot that spans it."""
         length = self.stop - self.start
-        return not any(slot.elements * slot.dtype.itemsize == length for slot in self.slots)
+        return not any(tensor.elements * tensor.dtype.itemsize == length for tensor in self.tensors)
 
 
-def regions_of(slots: Iterable[Slot]) -> list[SharedStorage]:
+def regions_of(tensors: Iterable[TensorArgument]) -> list[MemoryRegion]:
     """The least ranges that cover all slots, those that meet made one."""
-    found: list[SharedStorage] = []
-    ordered = sorted(slots, key=lambda slot: (slot.storage.data_ptr(), slot.start))
-    for slot in ordered:
+    found: list[MemoryRegion] = []
+    ordered = sorted(tensors, key=lambda tensor: (tensor.storage.data_ptr(), tensor.start))
+    for tensor in ordered:
         last = found[-1] if found else None
-        same = last is not None and last.storage.data_ptr() == slot.storage.data_ptr()
-        if last is None or not same or slot.start >= last.stop:
-            last = SharedStorage(slot.storage, slot.device, slot.start, slot.stop)
+        same = last is not None and last.storage.data_ptr() == tensor.storage.data_ptr()
+        if last is None or not same or tensor.start >= last.stop:
+            last = MemoryRegion(tensor.storage, tensor.device, tensor.start, tensor.stop)
             found.append(last)
-        if slot.storage.nbytes() > last.storage.nbytes():
-            last.storage = slot.storage  # the same memory, of which this one knows more
-        last.stop = max(last.stop, slot.stop)
-        last.slots.append(slot)
+        if tensor.storage.nbytes() > last.storage.nbytes():
+            last.storage = tensor.storage  # the same memory, of which this one knows more
+        last.stop = max(last.stop, tensor.stop)
+        last.tensors.append(tensor)
     return found
 
 
-class Copy:
+class RegionCopy:
     """What a region held when this was made; in host memory where the device has no room.
 
     Attributes:
@@ -246,7 +248,7 @@ class Copy:
         on_host: whether they are kept in the host's memory for want of room.
     """
 
-    def __init__(self, region: SharedStorage) -> None:
+    def __init__(self, region: MemoryRegion) -> None:
 
         self.region = region
         # Slots keep their alignment, whatever is the region's first byte.
@@ -260,10 +262,10 @@ class Copy:
         """Gives the region these contents again."""
         self.region.contents().copy_(self.bytes)
 
-    def view(self, slot: Slot) -> Any:
+    def view(self, tensor: TensorArgument) -> Any:
         """A slot's elements as they were."""
-        start = self._pad + slot.start - self.region.start
-        return slot.over(self.bytes.untyped_storage(), start, self.bytes.device)
+        start = self._pad + tensor.start - self.region.start
+        return tensor.over(self.bytes.untyped_storage(), start, self.bytes.device)
 
 
 def _allocated(length: int, device: Any) -> tuple[Any, bool]:
@@ -289,7 +291,7 @@ def _has_room(device: Any, length: int) -> bool:
     return length + _HEADROOM <= free + cached
 
 
-def settle(slots: Iterable[Slot]) -> None:
+def synchronize(tensors: Iterable[TensorArgument]) -> None:
     """Waits until no kernel can touch the slots' memory any more.
 
     A GPU may write pinned host memory long after a launch has returned, so that the current
@@ -297,7 +299,7 @@ def settle(slots: Iterable[Slot]) -> None:
     """
     import torch
 
-    devices = {slot.device for slot in slots}
+    devices = {tensor.device for tensor in tensors}
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return
     for device in devices:
@@ -312,12 +314,12 @@ def preserved(values: Iterable[Any]) -> Iterator[None]:
     is written, a `Rehearsal` copies that alone. Costs one copy of each tensor in device memory,
     and the time of copying it twice. What lies between the elements of a view comes back too.
     """
-    slots, _ = slots_of({str(place): value for place, value in enumerate(values)})
-    settle(slots)
-    copies = [Copy(region) for region in regions_of(slots)]
+    tensors, _ = tensor_arguments({str(place): value for place, value in enumerate(values)})
+    synchronize(tensors)
+    copies = [RegionCopy(region) for region in regions_of(tensors)]
     try:
         yield
     finally:
-        settle(slots)
+        synchronize(tensors)
         for copy in copies:
             copy.restore()
