@@ -1,4 +1,4 @@
-"""Compiled artifacts on disk, by content, within a size limit.
+"""The cache of compiled artifacts on disk, by content, within a size limit.
 
 One gzipped JSON file an artifact: nothing in it can execute. A file appears
 whole or not at all; a damaged one is deleted and made again. A folder that
@@ -32,11 +32,11 @@ from asmtune.core.records.artifacts import Artifact, Failure
 
 
 class ArtifactWarning(UserWarning):
-    """Compiled artifacts cannot be kept where they should be; compiling goes on."""
+    """Warns that compiled artifacts cannot be stored in their folder; compiling goes on."""
 
 
 class FallbackFolders:
-    """Private folders of this process, by the folder that each stands in for.
+    """Holds private folders of this process, by the folder that each replaces.
 
     They are deleted when the process ends.
     """
@@ -46,11 +46,11 @@ class FallbackFolders:
         self._lock = threading.Lock()
 
     def of(self, folder: Path) -> Path | None:
-        """What stands in for a folder, if something has to."""
+        """Returns the private folder that replaces a folder, if there is one."""
         return self._made.get(folder)
 
     def add(self, folder: Path, error: StoreError, prove: Callable[[Path], object]) -> None:
-        """Makes one, and warns; does nothing where there is one.
+        """Makes a private folder and warns; does nothing if there is one.
 
         Args:
             folder: that cannot be written.
@@ -83,7 +83,7 @@ def _remove(folder: Path, owner: int) -> None:
 
 @contextmanager
 def storage_errors(folder: Path) -> Iterator[None]:
-    """Turns the system's errors into one line that names the folder and says what to do.
+    """Turns an `OSError` into one line that names the folder and says what to do.
 
     Raises:
         StoreError: in the place of an `OSError`.
@@ -107,7 +107,7 @@ _STAND_INS: Final = FallbackFolders()
 
 @dataclass(frozen=True)
 class ArtifactFolders:
-    """Folders of artifacts as a worker is told of them, maybe on another machine.
+    """Names the folders of artifacts for a worker, maybe on another machine.
 
     Attributes:
         folders: to look in; the last one is written to.
@@ -119,14 +119,14 @@ class ArtifactFolders:
 
     @property
     def is_here(self) -> bool:
-        """Whether this process sees the very folder that is meant."""
+        """Returns whether this process sees the same folder."""
         with contextlib.suppress(OSError):
             return (self.folders[-1] / _TOKEN).read_bytes() == self.token
         return False
 
 
 class ArtifactCache:
-    """Artifacts and lasting failures by digest.
+    """Stores artifacts and lasting failures by digest.
 
     Args:
         folder: made with mode 0700 when first written to.
@@ -139,17 +139,17 @@ class ArtifactCache:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """The cache of a user's settings."""
+        """Returns the cache of a user's settings."""
         return cls(settings.artifacts_dir, settings.artifacts_bytes)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folder, and what stands in for it if it cannot be written."""
+        """Returns the folder, and the private one that replaces it if it cannot be written."""
         stand_in = _STAND_INS.of(self.folder)
         return (self.folder,) if stand_in is None else (self.folder, stand_in)
 
     def prepare(self) -> ArtifactFolders:
-        """Shows that artifacts can be written, before any work, and where.
+        """Checks before any work that artifacts can be written, and returns where.
 
         A folder that cannot be written is told of in a warning, once, and a
         private one stands in for it.
@@ -166,7 +166,7 @@ class ArtifactCache:
         return ArtifactFolders(folders, _prepared(folders[-1]))
 
     def get(self, digest: str) -> Artifact | Failure | None:
-        """What was put under a digest, or None.
+        """Returns the entry of a digest, or None.
 
         Raises:
             StoreError: the folder cannot be read.
@@ -179,7 +179,7 @@ class ArtifactCache:
         return read_artifact(last, digest)
 
     def put(self, digest: str, outcome: Artifact | Failure) -> None:
-        """Keeps an artifact, or a failure that would happen again.
+        """Stores an artifact, or a failure that would happen again.
 
         Raises:
             StoreError: the folder cannot be written.
@@ -188,7 +188,7 @@ class ArtifactCache:
             write_artifact(self.folders[-1], digest, data)
 
     def keep(self, digest: str, data: bytes) -> None:
-        """Keeps an encoded entry that its maker could not put, here or in the stand-in.
+        """Stores an entry that a worker could not write, here or in the private folder.
 
         Raises:
             StoreError: neither can be written.
@@ -202,14 +202,14 @@ class ArtifactCache:
             write_artifact(self.prepare().folders[-1], digest, data)
 
     def raw(self, digest: str) -> bytes | None:
-        """The entry under a digest as it lies on disk, undecoded, or None."""
+        """Returns the encoded entry of a digest, or None."""
         for folder in self.folders:
             with contextlib.suppress(OSError):
                 return _path(folder, digest).read_bytes()
         return None
 
     def trim(self) -> int:
-        """Deletes the least recently used entries over the limit; bytes freed."""
+        """Deletes the least recently used entries over the limit; returns the bytes freed."""
         kept = sorted(self._entries(), key=lambda entry: entry[0])
         excess = sum(size for _, size, _ in kept) - self.limit_bytes
         freed = 0
@@ -222,7 +222,7 @@ class ArtifactCache:
         return freed
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Last use, bytes and path of each; 40,000 of 50 kB are the usual limit."""
+        """Yields each entry's last use, size and path; usually at most 40,000 of 50 kB."""
         folder = self.folders[-1]
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as made:
             for group in [entry.path for entry in made if entry.is_dir()]:
@@ -237,7 +237,7 @@ class ArtifactCache:
 
 
 def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
-    """What lies under a digest in one folder, or None; what is damaged is deleted.
+    """Reads the entry of a digest in one folder, or None; deletes a damaged one.
 
     Raises:
         StoreError: the folder cannot be read.
@@ -307,7 +307,7 @@ _LASTING: Final = frozenset(
 
 
 def encode_artifact(outcome: Artifact | Failure) -> bytes | None:
-    """The bytes that are kept; None for a failure that may not happen again."""
+    """Encodes an outcome; None for a failure that may not happen again."""
     if isinstance(outcome, Failure):
         if outcome.kind not in _LASTING:
             return None
@@ -318,7 +318,7 @@ def encode_artifact(outcome: Artifact | Failure) -> bytes | None:
 
 
 def decode_artifact(data: bytes) -> Artifact | Failure | None:
-    """What was encoded; None where the bytes are damaged or of another form."""
+    """Decodes an entry; None if the bytes are damaged or of another format."""
     try:
         entry = json.loads(gzip.decompress(data))
         if "failure" in entry:

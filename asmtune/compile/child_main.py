@@ -1,4 +1,4 @@
-"""The back end's process: requests on stdin, artifacts on stdout, one JSON a line.
+"""Main program of the compiler's process: JSON requests on stdin, artifacts on stdout.
 
 Run as `python -m asmtune.compile.child_main`, once a worker, and kept; whoever
 started it may kill it at any moment. Before each stage it says which one, so
@@ -30,7 +30,7 @@ _MEMO_SIZE: Final = 8
 
 
 class BackEnd:
-    """Runs the stages after TTIR, and each only once for the same input.
+    """Runs the stages after TTIR; LLVM only once for configs of the same PTX.
 
     `maxnreg` is one directive of the PTX, and `num_stages` changes nothing
     without a pipelined loop: where the TTGIR of two configs is equal but for
@@ -44,7 +44,7 @@ class BackEnd:
         self._sketched: tuple[str, dict[str, Any]] | None = None
 
     def build(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """The artifact of a request as JSON values, or the failure."""
+        """Compiles a request to an artifact's JSON values, or a failure."""
         run = StageRun(request, self._say)
         outputs = self._outputs(request, run)
         if isinstance(outputs, Failure):
@@ -61,7 +61,7 @@ class BackEnd:
         }
 
     def _outputs(self, request: Mapping[str, Any], run: StageRun) -> dict[str, str] | Failure:
-        """TTGIR and PTX of a request, edited ones where it has them, or the failure."""
+        """Compiles a request to TTGIR and PTX, with its hand-edited file, or a failure."""
         module = run.ttgir()
         if isinstance(module, Failure):
             return module
@@ -76,7 +76,7 @@ class BackEnd:
         return apply_override(Override(**override), made, metadata, run)
 
     def sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """What is known of a request's artifact before LLVM, or the failure.
+        """Compiles a request as far as LLVM, or returns the failure.
 
         `maxnreg` is one attribute of the module, so that the sketch of a config serves
         another that differs in it alone.
@@ -132,7 +132,7 @@ class BackEnd:
         self._out.flush()
 
     def serve(self, lines: TextIO) -> None:
-        """Answers each request until the other side hangs up."""
+        """Answers each request until the parent hangs up."""
         for line in lines:
             request = json.loads(line)
             if "start" in request:
@@ -150,7 +150,7 @@ class BackEnd:
 
 
 def _with_cap(ptx: str, maxnreg: int | None) -> str:
-    """The PTX with another `.maxnreg` directive, or none."""
+    """Replaces or removes the PTX's `.maxnreg` directive."""
     bare = re.sub(r"^\.maxnreg \d+\n", "", ptx, count=1, flags=re.MULTILINE)
     if maxnreg is None:
         return bare
@@ -160,13 +160,13 @@ def _with_cap(ptx: str, maxnreg: int | None) -> str:
 
 
 def _is_capped_alike(ttgir: str) -> bool:
-    """Whether a module with another cap is this one but for the attribute, which comes first."""
+    """Returns whether another cap would change only the module's first attribute."""
     first = _OPENS_MODULE.search(ttgir)
     return first is not None and first[1] >= "ttg.maxnreg" and not _READS_CAP.search(ttgir)
 
 
 def _capped(made: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
-    """A sketch with another cap, or none."""
+    """Replaces or removes the register cap of a sketch."""
     bare = _MAXNREG_ATTRIBUTE.sub("", made["ttgir"], count=1)
     cap = "" if maxnreg is None else f"ttg.maxnreg = {maxnreg} : i32, "
     ttgir = _OPENS_MODULE.sub(lambda opens: opens[0] + cap, bare, count=1)

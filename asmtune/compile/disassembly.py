@@ -1,4 +1,4 @@
-"""From a cubin to the text of its SASS, by the `nvdisasm` that comes with Triton.
+"""Disassembles a cubin to SASS text with the `nvdisasm` that comes with Triton.
 
 A third to half a second a kernel of 500 to 2,000 instructions, most of it the tool's start
 (triton 3.6, nvdisasm 12.8): for the configs that somebody looks at, not for all.
@@ -22,7 +22,7 @@ _SHOWN: Final = 400  # characters of the tool's own message
 
 
 def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
-    """What `nvdisasm -g -c` prints of a cubin: code with labels, and source lines if it has some.
+    """Runs `nvdisasm -g -c`: code with labels, and source lines if the cubin has some.
 
     Args:
         cubin: the ELF file, as `Artifact.cubin`.

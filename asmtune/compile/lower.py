@@ -1,4 +1,4 @@
-"""The front end: a problem and a config to a self-contained request.
+"""The front end: lowers a problem and a config to a self-contained request.
 
 A kernel's Python source is walked here, in the user's own process: 11-15 ms
 for a mid-sized GEMM, once for all configs that share their constexprs.
@@ -35,7 +35,7 @@ descriptors that all configs share. Whoever needs them as they are holds it mean
 
 @dataclass(frozen=True)
 class LowerRequest:
-    """All that a back end needs: no user code, no GPU.
+    """Holds everything the back end needs: no user code, no GPU.
 
     Attributes:
         ttir: the module's text.
@@ -53,20 +53,20 @@ class LowerRequest:
 
     @cached_property
     def digest(self) -> str:
-        """Identity of what it compiles to."""
+        """Returns the identity of the artifact."""
         rest = canonical([self.options, self.machine, self.environment, version_of("triton")])
         edited = () if self.override is None else (self.override.stage, self.override.text)
         return digest(_text_digest(self.ttir), rest, *edited)
 
     @property
     def has_dot(self) -> bool:
-        """Whether it multiplies matrices; only then do stages change the code of plain loops."""
+        """Returns whether it multiplies matrices; if not, `num_stages` changes no plain loop."""
         return "tt.dot" in self.ttir
 
 
 @lru_cache(maxsize=64)
 def _text_digest(ttir: str) -> str:
-    """One text of 30 kB serves every config of a tile."""
+    """Caches the digest: one text of 30 kB serves every config of a tile."""
     return digest(ttir)
 
 
@@ -97,7 +97,7 @@ class Lowering:
         self._depends: dict[str, frozenset[str]] = {}
 
     def request(self, config: Config) -> LowerRequest | Failure:
-        """The request for one config, or why the front end refuses it.
+        """Returns the request for one config, or why the front end refuses it.
 
         Raises:
             ProblemError: arguments and config do not fit the kernel.
@@ -121,7 +121,7 @@ class Lowering:
         return LowerRequest(ttir, options, self.machine, self._environment, override)
 
     def specialise(self, config: Config) -> Specialised | Failure:
-        """The kernel's source as Triton would specialise it for a launch."""
+        """Specialises the kernel's source as Triton would for a launch."""
         values = self.problem.bind(config)
 
         def bound() -> Specialised:
@@ -158,7 +158,7 @@ class Lowering:
 
 
 class _FrontEndTimeoutError(TimeoutError):
-    """Raised inside the front end's thread once its time is up."""
+    """Stops the front end's thread when its time is up."""
 
     def __repr__(self) -> str:  # Triton shows the repr of what its front end raised
         return "the kernel's Python source took too long to unroll; use range, not static_range"
@@ -168,7 +168,7 @@ class _FrontEndTimeoutError(TimeoutError):
 
 @contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """Ends Python code of this thread after some seconds; any thread, no signal.
+    """Interrupts Python code of this thread after some seconds, without signals.
 
     The front end is Python that calls short native functions, so that an
     exception set from outside is seen within microseconds.

@@ -1,4 +1,4 @@
-"""Many configs at once: joblib hands shares of them to workers.
+"""Compiles many configs in parallel: joblib hands shares of them to workers.
 
 A family is configs whose PTX is likely the same but for the register cap;
 one worker takes it whole, so that LLVM runs once for all of them. Of sketches,
@@ -43,7 +43,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
-    """Configs whose PTX is likely the same but for the register cap, one family after another.
+    """Groups configs whose PTX likely differs in the register cap only.
 
     Args:
         configs: in the order in which they are wanted.
@@ -63,7 +63,7 @@ def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
 def tiles(
     configs: Sequence[Config], lower: Lower, most: Callable[[int], int]
 ) -> Iterator[list[Pair]]:
-    """Configs of one tile, those beside each other that differ in the register cap alone.
+    """Splits configs into shares of one tile; those that differ in the cap alone stay together.
 
     Args:
         configs: in the order in which they are wanted.
@@ -86,7 +86,7 @@ def tiles(
 
 
 def _groups(configs: Sequence[Config], key: Callable[[Config], Hashable]) -> list[list[int]]:
-    """Positions of configs of equal keys, in the order of the first of each."""
+    """Groups positions of configs by key, in the order of the first of each."""
     found: dict[Hashable, list[int]] = {}
     for position, config in enumerate(configs):
         found.setdefault(key(config), []).append(position)
@@ -110,7 +110,7 @@ _ROUNDS: Final = 4
 
 @dataclass(frozen=True)
 class Hooks(Generic[R]):
-    """What the flow does at the two ends of a compile.
+    """Holds the caller's functions for before and after a compile.
 
     Attributes:
         read: what to take from an artifact, or from a sketch; called in the worker,
@@ -176,7 +176,7 @@ def sketch_configs(
 
 @dataclass(frozen=True)
 class _Flow(Generic[R]):
-    """One call: from configs to jobs, and from what workers did to outcomes."""
+    """Turns the configs of one call into jobs, and the workers' results into outcomes."""
 
     lowering: Lowering
     hooks: Hooks[R]
@@ -214,7 +214,7 @@ class _Flow(Generic[R]):
     def _jobs(
         self, configs: Sequence[Config], cache: ArtifactCache, place: ArtifactFolders, flag: Path
     ) -> Iterator[CompileJob[R]]:
-        """Shares, lowered only when a worker is about to be free."""
+        """Yields shares, each lowered only when a worker is about to be free."""
         for share in self._shares(configs):
             fresh = []
             for position, request in share:

@@ -1,4 +1,4 @@
-"""A child process that compiles, with a deadline that really ends it."""
+"""Compiles in a child process that is killed at its time limit."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LOOK_S: Final = 0.1  # between two looks at whether anybody waits
 
 
 class JobCancelledError(Exception):
-    """Nobody waits any more for what was asked of a child."""
+    """Says that nobody waits any more for the compile."""
 
 
 class Sandbox:
-    """One child, started when first needed, and again after it had to be killed.
+    """Compiles in one child, which is started on demand, and again after it was killed.
 
     LLVM and ptxas do not hear a Python signal, so that only killing the
     process ends a compile: the child and all that it started share a process
@@ -116,7 +116,7 @@ class Sandbox:
             return self._crash(stage)
 
     def close(self) -> None:
-        """Kill the child and everything it started."""
+        """Kills the child and everything it started."""
         if self._child is not None:
             self._child.kill()
         self._child = None
@@ -129,7 +129,7 @@ class Sandbox:
         return self._child
 
     def _with_diagnostics(self, failure: Failure) -> Failure:
-        """Add the compiler's first error line on stderr to a failure of an MLIR pass.
+        """Adds the compiler's first error line on stderr to a failure of an MLIR pass.
 
         MLIR turns a segmentation fault in a pass into an ordinary failure. The child may be
         damaged then, so it is not used again.
@@ -142,7 +142,7 @@ class Sandbox:
         return replace(failure, detail="\n".join([failure.detail, *errors[:1]]))
 
     def _crash(self, stage: str) -> Failure:
-        """Return the failure of a child that ended without an answer."""
+        """Returns the failure of a child that ended without an answer."""
         assert self._child is not None
         end, self._child = self._child.kill(_START_S), None
         cause = f"exit code {end.code}" if end.signal_name is None else f"signal {end.signal_name}"
@@ -151,7 +151,7 @@ class Sandbox:
 
 
 def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:
-    """Return the child's next message.
+    """Returns the child's next message.
 
     Raises:
         TimeoutError: `end` of the monotonic clock passed.
@@ -192,7 +192,7 @@ def _artifact(request: LowerRequest, built: dict[str, Any]) -> Artifact:
 
 
 def _of_file(failure: Failure, request: LowerRequest) -> Failure:
-    """A failure that says which hand-edited file it is of, if the request has one."""
+    """Adds the name of the request's hand-edited file, if any, to a failure."""
     return failure if request.override is None else request.override.failed(failure)
 
 
@@ -206,7 +206,7 @@ _idle: dict[tuple[int, int], list[Sandbox]] = {}
 
 @contextmanager
 def borrow_sandbox(memory_bytes: int) -> Iterator[Sandbox]:
-    """A sandbox for this thread alone; starting another takes 0.3 s and more, so it is kept.
+    """Lends a sandbox to this thread; it is kept, since starting one takes 0.3 s and more.
 
     A process that forked off has its own: the pipes are its parent's.
 
@@ -224,7 +224,7 @@ def borrow_sandbox(memory_bytes: int) -> Iterator[Sandbox]:
 
 
 def release() -> None:
-    """Ends this process's own children that have nothing to do."""
+    """Ends this process's idle children."""
     with _lock:
         for (pid, _), idle in _idle.items():
             while pid == os.getpid() and idle:

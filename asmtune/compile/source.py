@@ -1,4 +1,4 @@
-"""Identity of a kernel's source: the text that its binary depends on.
+"""The identity of a kernel's source: the text that its binary depends on.
 
 Triton's own cache key holds the line number too, so that a comment added above
 a kernel would make every tuned config stale.
@@ -17,7 +17,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def source_digest(kernel: Any) -> str:
-    """Digest of a kernel's source, of what it calls, and of the globals it reads."""
+    """Returns a digest of a kernel's source, of what it calls, and of the globals it reads."""
     parts: dict[str, str] = {}
     _collect(jit_function(kernel), parts)
     return digest(*(f"{name}\0{text}" for name, text in sorted(parts.items())))
@@ -37,12 +37,12 @@ def _collect(function: Any, parts: dict[str, str]) -> None:
 
 
 def _text(function: Any) -> str:
-    """The source without comments, blank lines and the docstring's worth of layout."""
+    """Returns the source without comments, blank lines and layout."""
     return text_of(function.src)
 
 
 def text_of(source: str) -> str:
-    """A source as the syntax tree has it, the same text with every version of Python.
+    """Normalises a source by its syntax tree: the same text with every version of Python.
 
     Python 3.11 and 3.12 write the quotes inside of an f-string differently, so that a config
     tuned with one would not hold with the other.
@@ -66,7 +66,7 @@ class _PlainStrings(ast.NodeTransformer):
 
 
 def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Global names of a source, and attributes of modules, with their values."""
+    """Returns the global names of a source, and attributes of modules, with their values."""
     nodes = list(ast.walk(ast.parse(text)))
     # A parameter or a variable hides the global of its name, which says nothing here.
     own = _own_names(nodes)
@@ -84,7 +84,7 @@ def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _own_names(nodes: list[ast.AST]) -> set[str]:
-    """Parameters and variables of a source."""
+    """Returns the parameters and local variables of a source."""
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     stored = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return parameters | {node.id for node in stored}

@@ -1,4 +1,4 @@
-"""The compiler's stages in the child, one after another, each announced and timed."""
+"""Runs the compiler's stages in the child, with hand-edited IR in the place of one of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from asmtune.ir.asm.entry import entries
 
 
 class StageRun:
-    """The stages of one request, each announced before it begins and timed.
+    """Runs the stages of one request; announces each before it begins, and times it.
 
     Attributes:
         metadata: Triton's own, filled by the stages.
@@ -34,15 +34,15 @@ class StageRun:
         self.seconds: dict[str, float] = {}
 
     def stage(self, name: str, module: Any) -> Any:
-        """The output of one of the compiler's stages, or the failure."""
+        """Runs one of the compiler's stages; returns its output or the failure."""
         return self._timed(name, lambda: self._stages[name](module, self.metadata))
 
     def parse(self, stage: str, text: str) -> Any:
-        """The module of a text of Triton's IR, or the failure."""
+        """Parses a text of Triton's IR; returns the module or the failure."""
         return guarded(stage, lambda: self._toolchain.parse(text))
 
     def ttgir(self) -> Any:
-        """The request's module after the stage "ttgir", or the failure."""
+        """Runs the request's module up to the stage "ttgir", or returns the failure."""
         module: Any = self.parse("ttir", self._request["ttir"])
         for name in ("ttir", "ttgir"):
             if isinstance(module, Failure):
@@ -51,7 +51,7 @@ class StageRun:
         return module
 
     def allocate(self, module: Any) -> dict[str, int] | Failure:
-        """What a TTGIR module takes of the SM, or the failure; the module is lowered."""
+        """Returns what a TTGIR module takes of the SM, or the failure; changes the module."""
         found: dict[str, int] | Failure = self._timed(
             "allocate", lambda: self._toolchain.allocate(module, self._options)
         )
@@ -67,7 +67,7 @@ class StageRun:
 
 @cache
 def toolchain_of(backend: str, arch: int, warp_size: int) -> Toolchain:
-    """The compiler for a machine, made once."""
+    """Returns the compiler for a machine, made once."""
     return Toolchain(backend, arch, warp_size)
 
 
@@ -80,7 +80,7 @@ _FROM_TTGIR: Final = ("llir", "ptx")
 def apply_override(
     override: Override, own: Mapping[str, str], metadata: Mapping[str, Any], run: StageRun
 ) -> dict[str, str] | Failure:
-    """TTGIR and PTX with a file in the place of one of them, or why it cannot be there.
+    """Compiles a hand-edited file in the place of a stage's output, to TTGIR and PTX.
 
     Args:
         override: the file.
@@ -107,7 +107,7 @@ def apply_override(
 
 
 def ttgir_of(override: Override, run: StageRun) -> Any:
-    """The TTGIR module of a file of Triton's IR, or the failure."""
+    """Returns the TTGIR module of a file of Triton's IR, or the failure."""
     module = run.parse(override.stage, override.text)
     if override.stage == "ttgir" or isinstance(module, Failure):
         return module
@@ -115,7 +115,7 @@ def ttgir_of(override: Override, run: StageRun) -> Any:
 
 
 def ptx_misfit(ptx: str, own: str) -> Failure | None:
-    """Why PTX cannot be launched as the kernel's own; None where it can."""
+    """Returns why edited PTX cannot be launched as the kernel's; None if it can."""
     (kernel,) = entries(own)
     found = {entry.name: entry for entry in entries(ptx)}
     if kernel.name not in found:

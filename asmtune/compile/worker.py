@@ -1,4 +1,4 @@
-"""What a worker does: one share of the configs, each made, kept and read."""
+"""A worker's job: compiles a share of the configs, stores and reads each artifact."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class CompiledConfig(Generic[R]):
-    """A config that compiled: where its artifact lies, and what was read off it."""
+    """Holds the digest of a compiled config's artifact, and what was read off it."""
 
     digest: str
     reading: R
@@ -39,7 +39,7 @@ Outcome = CompiledConfig[R] | Failure
 
 @dataclass(frozen=True)
 class CompileItem:
-    """One config to compile.
+    """Holds one config to compile.
 
     Attributes:
         position: the config's.
@@ -54,7 +54,7 @@ class CompileItem:
 
 @dataclass(frozen=True)
 class ItemResult(Generic[R]):
-    """What became of an item.
+    """Holds the outcome of an item.
 
     Attributes:
         position: the item's.
@@ -74,7 +74,7 @@ Maker = Callable[[CompileItem, "CompileSite"], Made]
 
 @dataclass(frozen=True)
 class CompileJob(Generic[R]):
-    """A worker's share, in an order in which items reuse what others made.
+    """Holds a worker's share, in an order in which items reuse what others made.
 
     Attributes:
         items: the configs.
@@ -97,7 +97,7 @@ class CompileJob(Generic[R]):
 
 @dataclass(frozen=True)
 class CompileSite:
-    """Where a worker compiles.
+    """Holds a worker's limits, folders and compiler.
 
     Attributes:
         settings: limits of a compile.
@@ -112,7 +112,7 @@ class CompileSite:
     flag: Path | None = None
 
     def lookup(self, item: CompileItem) -> Artifact | Failure | None:
-        """What is known of an item already."""
+        """Returns the stored outcome of an item, or None."""
         if item.entry is not None:
             return decode_artifact(item.entry)
         for folder in self.place.folders if self.place else ():
@@ -123,7 +123,7 @@ class CompileSite:
 
 
 def work(job: CompileJob[R]) -> list[ItemResult[R]]:
-    """What became of each item of a job, up to where it was given up.
+    """Compiles the items of a job, up to where it is cancelled.
 
     Raises:
         CompileError: this machine has another Triton than the asker.
@@ -146,7 +146,7 @@ def work(job: CompileJob[R]) -> list[ItemResult[R]]:
 
 
 def failed_job(job: CompileJob[R]) -> list[ItemResult[R]]:
-    """What became of the items of a job whose worker died, twice."""
+    """Returns a failure for each item of a job whose worker died twice."""
     detail = "the worker died, of what it read or for want of memory"
     return [ItemResult(item.position, Failure("start", "crash", detail)) for item in job.items]
 
@@ -164,7 +164,7 @@ def _done(item: CompileItem, job: CompileJob[R], site: CompileSite) -> ItemResul
 
 
 def make_artifact(item: CompileItem, site: CompileSite) -> Made:
-    """The artifact of an item, from disk if it lies there, and what has yet to be kept."""
+    """Makes an item's artifact, or reads it from disk; returns also what is yet to be stored."""
     known = site.lookup(item)
     if known is not None:
         return known, None
@@ -179,7 +179,7 @@ def make_artifact(item: CompileItem, site: CompileSite) -> Made:
 
 
 def make_sketch(item: CompileItem, site: CompileSite) -> Made:
-    """The sketch of an item, off its artifact if that lies on disk; nothing is to be kept."""
+    """Makes an item's sketch, from its artifact if that is on disk; nothing is to be stored."""
     known = site.lookup(item)
     if isinstance(known, Artifact):
         return Sketch(known.digest, known.arch, known.outputs["ttgir"], known.metadata), None
@@ -191,7 +191,7 @@ def make_sketch(item: CompileItem, site: CompileSite) -> Made:
 
 @dataclass(frozen=True)
 class StartCompiler:
-    """Starts a worker's child, and loads what reads: both take a second at first.
+    """Starts a worker's child and imports the reader: both take a second at first.
 
     Attributes:
         machine: Triton's (backend, arch, warp size).

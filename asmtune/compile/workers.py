@@ -1,4 +1,4 @@
-"""Where compiles run: what a surrounding `joblib.parallel_config` says, else this machine."""
+"""Runs tasks where a surrounding `joblib.parallel_config` says, else on this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PATIENCE_S: Final = 10.0
 
 
 class WorkerRun:
-    """One use of the workers, until it is stopped.
+    """Tracks one use of the workers, until it is stopped.
 
     Attributes:
         stopped: whether nobody waits for it any more.
@@ -44,20 +44,20 @@ class WorkerRun:
         self.flag = Path(tempfile.gettempdir()) / f"asmtune-{uuid4().hex}.stop"
 
     def stop(self) -> None:
-        """No task is begun any more, and those that run end soon."""
+        """Begins no further task; those that run end soon."""
         self.stopped = True
         with contextlib.suppress(OSError):  # of a full disk: then they run to their end
             self.flag.touch(mode=0o600)
 
     def close(self) -> None:
-        """Takes the flag away; when no task runs."""
+        """Deletes the flag, when no task runs any more."""
         with contextlib.suppress(OSError):
             self.flag.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
 class OncePerWorker:
-    """Work that every worker does once: whoever is done waits until the last has begun.
+    """Runs work once on every worker: each waits until the last has begun.
 
     Attributes:
         folder: where each leaves a file when it begins.
@@ -70,7 +70,7 @@ class OncePerWorker:
     work: Callable[[], None]
 
     def __call__(self, number: int) -> None:
-        """One worker's turn."""
+        """Runs the work on one worker."""
         end = time.monotonic() + _PATIENCE_S
         (self.folder / str(number)).touch()
         self.work()
@@ -79,19 +79,19 @@ class OncePerWorker:
 
 
 class NumberedWork(Generic[T, R]):
-    """Work on numbered tasks; the results carry the numbers."""
+    """Wraps work so that the results carry their tasks' numbers."""
 
     def __init__(self, work: Callable[[T], R]) -> None:
         self._work = work
 
     def __call__(self, task: tuple[int, T]) -> tuple[int, R]:
-        """One task."""
+        """Runs one task."""
         number, content = task
         return number, self._work(content)
 
 
 class TaskSource(Generic[T]):
-    """Numbers tasks, and knows which are out; joblib draws in several threads.
+    """Numbers tasks, and holds those without a result; joblib draws in several threads.
 
     Attributes:
         out: tasks without a result, by number.
@@ -152,17 +152,17 @@ class Workers:
 
     @property
     def jobs(self) -> int:
-        """How many tasks run at once."""
+        """Returns how many tasks run at once."""
         return int(self._backend.effective_n_jobs(self._n_jobs))
 
     def __enter__(self) -> Self:
-        """Starts a pool, where the backend has none that outlives a call, as Ray's; it is kept."""
+        """Starts a pool if the backend, such as Ray's, has none that outlives a call."""
         if not self._gives_generators:
             self._kept = self._parallel("list").__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Ends it."""
+        """Ends the pool."""
         kept, self._kept = self._kept, None
         if kept is not None:
             kept.__exit__(*raised)
@@ -170,7 +170,7 @@ class Workers:
     def unordered(
         self, work: Callable[[T], R], tasks: Callable[[Path], Iterator[T]], lost: Callable[[T], R]
     ) -> Generator[R, None, None]:
-        """Results as they come; tasks are drawn when a worker is about to be free.
+        """Yields results as they come; draws a task when a worker is about to be free.
 
         Closing it ends what runs, but for tasks that other machines have begun.
 
@@ -201,14 +201,14 @@ class Workers:
             self._parallel("list")(calls)
 
     def stop(self) -> None:
-        """Ends what other threads run here: their iterators end. What is begun later runs."""
+        """Ends the iterators of other threads; uses that begin later run."""
         for run in list(self._runs):
             run.stop()
 
     def _survive(
         self, work: Callable[[T], R], source: TaskSource[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
-        """Goes on after a worker died; the tasks that it may have died of run one by one."""
+        """Goes on after a worker died, running the tasks it may have died of one by one."""
         while not run.stopped:
             try:
                 with closing(self._results(NumberedWork(work), source, run)) as results:
@@ -231,7 +231,7 @@ class Workers:
     def _one_by_one(
         self, work: Callable[[T], R], source: TaskSource[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
-        """What was out when a worker died, so that who kills a worker is known."""
+        """Runs the tasks that were out when a worker died one by one, to see which one kills."""
         while source.out and not run.stopped:
             number, task = next(iter(source.out.items()))
             try:
@@ -298,13 +298,13 @@ class Workers:
 
 
 def _is_shut_down(error: RuntimeError) -> bool:
-    """Whether the workers ended because another thread gave up what it ran on them."""
+    """Returns whether the workers ended because another thread closed its iterator."""
     return isinstance(error.__context__, ShutdownExecutorError)
 
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    """Without joblib's advice to let no task go to waste."""
+    """Suppresses joblib's warning about tasks whose results are not used."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield

@@ -569,7 +569,7 @@ def test_a_gpu_that_takes_no_work_is_said_so(monkeypatch: pytest.MonkeyPatch) ->
     def broken(_: object) -> NoReturn:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr("asmtune.measure.checks.checker.settle", broken)
+    monkeypatch.setattr("asmtune.measure.checks.checker.synchronize", broken)
     with pytest.raises(MeasureError, match=r"contents back \(.*illegal memory access.*make them"):
         checker.close()
 

@@ -1,4 +1,4 @@
-"""Arguments of a launch on their way to another process.
+"""Sends the arguments of a launch to another process: values as JSON, tensors in shared memory.
 
 Values become JSON; a tensor becomes its layout and its place in a region of
 memory, which travels on its own (`shared`). Two views of one storage stay two
@@ -23,7 +23,7 @@ from asmtune.base.errors import InputError, MeasureError
 
 @dataclass(frozen=True)
 class Opaque:
-    """Stands in a child for a constexpr that does not travel, such as a `@triton.jit` function.
+    """Stands in a child for a constexpr that cannot be sent, such as a `@triton.jit` function.
 
     The compiled code holds what the constexpr meant; a launch does not look at it.
     """
@@ -36,7 +36,7 @@ class Opaque:
 
 @dataclass
 class StorageRange:
-    """The part of a storage that views of it cover, in absolute addresses.
+    """Holds the part of a storage that tensors cover, in absolute addresses.
 
     Attributes:
         first: address of the first byte.
@@ -58,7 +58,7 @@ class Packing:
     regions: dict[tuple[str, int], StorageRange] = field(default_factory=dict)
 
     def describe(self, value: Any, where: str) -> Any:
-        """A value as JSON.
+        """Describes a value as JSON.
 
         Args:
             value: a number, bool, string, None, tensor, tensor descriptor, constexpr, Triton
@@ -131,7 +131,7 @@ class Packing:
         }
 
     def _region(self, tensor: Any) -> int:
-        """The number of the region that a tensor lies in, which is made to cover it."""
+        """Returns the number of the region of a tensor's storage, extended to cover the tensor."""
         import torch
 
         first, storage = tensor.data_ptr(), tensor.untyped_storage()
@@ -149,7 +149,7 @@ class Packing:
 def describe_all(
     packing: Packing, values: Mapping[str, Any], constexprs: frozenset[str]
 ) -> dict[str, Any]:
-    """Values by name as JSON; a constexpr that cannot travel is replaced by its text.
+    """Describes values by name as JSON; a constexpr that cannot be sent is replaced by its text.
 
     Raises:
         InputError: another value cannot travel; names it.
@@ -167,7 +167,7 @@ def describe_all(
 
 @dataclass(frozen=True)
 class SharedRegion:
-    """A region's bytes in this process.
+    """Holds the bytes of a region in this process.
 
     Attributes:
         buffer: bytes that hold them.
@@ -179,7 +179,7 @@ class SharedRegion:
 
 
 def restore(value: Any, memory: Sequence[SharedRegion]) -> Any:
-    """A value from its JSON."""
+    """Restores a value from its JSON."""
     if isinstance(value, list):
         return [restore(item, memory) for item in value]
     if not isinstance(value, dict):
@@ -241,7 +241,7 @@ _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks f
 
 
 class SharedArguments:
-    """Arguments as they are now, ready for any number of children.
+    """Copies arguments into a file that any number of children map.
 
     Attributes:
         file: descriptor of the file that holds the bytes; children inherit it.
@@ -277,7 +277,7 @@ class SharedArguments:
             undo.pop_all()
 
     def to_json(self) -> dict[str, Any]:
-        """What `unpack_arguments` needs, but for the file's bytes."""
+        """Returns what `unpack_arguments` needs, except the bytes in the file."""
         return {
             "described": self._described,
             "regions": [placed.to_json() for placed in self._regions],
@@ -286,7 +286,7 @@ class SharedArguments:
         }
 
     def close(self) -> None:
-        """Gives the memory back, and the arguments what they held if they were touched."""
+        """Closes the file; restores the contents of the arguments first if they were touched."""
         try:
             if self.touched:
                 for placed, held in self._pairs():
@@ -295,7 +295,7 @@ class SharedArguments:
             os.close(self.file)
 
     def _pairs(self) -> Iterator[tuple[_Placed, Any]]:
-        """Each region, and the bytes of the file that are its own."""
+        """Yields each region with its bytes in the file."""
         import torch
 
         if not self.nbytes:
@@ -307,7 +307,7 @@ class SharedArguments:
 
 @dataclass
 class _Placed:
-    """A region of this process's memory, and where in the file its bytes lie."""
+    """Pairs a region of this process's memory with the position of its bytes in the file."""
 
     region: StorageRange
     device: str
@@ -333,7 +333,7 @@ class _Placed:
 
 
 def _nameless_file(nbytes: int) -> int:
-    """A file that no other user can open and that is gone with the last process that has it.
+    """Creates a file without a name: no other user can open it, and the last close deletes it.
 
     In memory where half of what is free suffices, else in the folder for temporary files.
     """
@@ -355,14 +355,14 @@ def _nameless_file(nbytes: int) -> int:
 
 
 def _available_bytes() -> int:
-    """Memory that a new program can take without swapping, as Linux estimates it."""
+    """Returns the memory that a new program can take without swapping, as Linux estimates it."""
     text = Path("/proc/meminfo").read_text()
     found = re.search(r"^MemAvailable: *(\d+) kB$", text, re.MULTILINE)
     return int(found.group(1)) << 10 if found else 0
 
 
 def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a parcel's JSON, in memory of this process.
+    """Restores the arguments of `SharedArguments.to_json` in memory of this process.
 
     Tensors of a GPU lie on this process's current one.
     """
@@ -377,7 +377,7 @@ def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(region: Mapping[str, Any], source: Any) -> SharedRegion:
-    """Copies a region to where addresses are what they were, modulo the alignment."""
+    """Copies a region to memory where its addresses are the same modulo the alignment."""
     import torch
 
     size, pinned = int(region["bytes"]) + _ALIGNMENT, bool(region["pinned"])

@@ -1,4 +1,4 @@
-"""What a bench is: it times compiled configs of one problem, and checks what they compute."""
+"""The interface of a bench, which checks and times compiled configs of one problem."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
-__all__ = ["Bench", "BenchSetup", "TimingCandidate", "Outcome", "TimingPlan"]
+__all__ = ["Bench", "BenchSetup", "Outcome", "TimingCandidate", "TimingPlan"]
 
 
 @dataclass(frozen=True)
 class TimingCandidate:
-    """A compiled config that wants to be timed."""
+    """Pairs a config with its artifact, to be timed."""
 
     config: Config
     artifact: Artifact
@@ -28,7 +28,7 @@ class TimingCandidate:
 
 @dataclass(frozen=True)
 class TimingPlan:
-    """How to time what was checked.
+    """Says how to time configs that passed the check.
 
     Attributes:
         policy: of races; unused with `do_bench`.
@@ -43,7 +43,7 @@ class TimingPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSetup:
-    """What is timed, and how.
+    """Says what is timed, and how.
 
     Attributes:
         lowering: of the problem, for the GPU that times.
@@ -68,7 +68,7 @@ class BenchSetup:
 
     @property
     def plan(self) -> TimingPlan:
-        """How to time."""
+        """Returns the part of the setup that says how to time."""
         return TimingPlan(self.policy, self.seed, self.do_bench)
 
 
@@ -87,7 +87,7 @@ class Bench(Protocol):
     def notes(self) -> tuple[str, ...]: ...  # noqa: D102
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Times the default config; what it computes is what all others must compute.
+        """Times the default config; its output is what all other configs must compute.
 
         Where it cannot run, the first config of a trial that runs takes its place. To be
         called first.
@@ -98,7 +98,7 @@ class Bench(Protocol):
         ...
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Checks each entrant's output, then races those that are right; outcomes in their order.
+        """Checks each candidate's output, races those that pass, and returns outcomes in order.
 
         One that is clearly slower than the best so far is not timed to the end.
 
@@ -108,7 +108,7 @@ class Bench(Protocol):
         ...
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times all entrants afresh, interleaved; outcomes in their order.
+        """Times all candidates again, interleaved, and returns outcomes in order.
 
         Raises:
             MeasureError: nothing can be timed any more.
@@ -116,7 +116,7 @@ class Bench(Protocol):
         ...
 
     def energy(self, candidate: TimingCandidate) -> float | None:
-        """Millijoules of one launch; None where the GPU has no meter, or the config fails.
+        """Returns the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             MeasureError: nothing can be timed any more.
@@ -124,5 +124,5 @@ class Bench(Protocol):
         ...
 
     def close(self) -> None:
-        """Gives every argument back what it held, and all memory and processes back."""
+        """Restores the contents of every argument, and frees all memory and processes."""
         ...

@@ -57,19 +57,19 @@ class ChildBench:
 
     @property
     def device(self) -> str:
-        """Name of the GPU."""
+        """Returns the name of the GPU."""
         return self._children.device
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of how outputs were checked, and of processes that died."""
+        """Returns remarks on how outputs were checked, and on processes that died."""
         if not self._children.restarts:
             return self._notes
         again = f"the process that times was started again {self._children.restarts} times"
         return (*self._notes, again)
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Makes the default's output the reference, and times it.
+        """Makes the default config's output the reference, and times the config.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
@@ -80,7 +80,7 @@ class ChildBench:
         return outcome
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Checks and races entrants; outcomes in their order.
+        """Checks and races candidates, and returns outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
@@ -89,7 +89,7 @@ class ChildBench:
         return self._contest("trial", candidates)
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times entrants afresh, interleaved; outcomes in their order.
+        """Times candidates again, interleaved, and returns outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
@@ -98,7 +98,7 @@ class ChildBench:
         return self._contest("final", candidates)
 
     def energy(self, candidate: TimingCandidate) -> float | None:
-        """Millijoules of one launch; None where the GPU has no meter, or the config fails.
+        """Returns the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
@@ -118,7 +118,7 @@ class ChildBench:
         return None
 
     def close(self) -> None:
-        """Ends the process; a thread that waits for it gets a `MeasureError`."""
+        """Ends the process; a thread that waits for its answer gets a `MeasureError`."""
         if self._closed:
             return
         self._closed = True
@@ -132,7 +132,7 @@ class ChildBench:
                 self._shared.close()
 
     def _contest(self, verb: str, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Asks until every entrant has an outcome; a death settles one, or is one too many."""
+        """Asks until every candidate has an outcome; a candidate that kills the child fails."""
         children = self._children
         numbers = [children.configs.number(candidate) for candidate in candidates]
         described = {number: children.configs.describe(number) for number in numbers}
@@ -153,7 +153,7 @@ class ChildBench:
     def _record_results(
         self, answer: Mapping[str, Any], numbers: Sequence[int]
     ) -> dict[int, Measurement | Failure]:
-        """The outcomes in an answer; keeps what a next child must know."""
+        """Returns the outcomes in an answer; records the state that the next child needs."""
         state, configs = self._children.state, self._children.configs
         self._notes, state.reference = tuple(answer["notes"]), answer["reference"]
         results = {}
@@ -167,7 +167,7 @@ class ChildBench:
 
 
 def pack(setup: BenchSetup) -> SharedArguments:
-    """The arguments of a setup's problem, as they are now.
+    """Copies the arguments of a setup's problem as they are now.
 
     Raises:
         InputError: an argument cannot travel; names it.
@@ -184,7 +184,7 @@ def pack(setup: BenchSetup) -> SharedArguments:
 
 
 def _home(setup: BenchSetup) -> int | None:
-    """Index of the GPU that the arguments lie on; None where they lie on none."""
+    """Returns the index of the GPU that the arguments lie on; None if they lie on none."""
     for value in tensor_parts(setup.lowering.problem.arguments).values():
         device = getattr(value, "base", value).device
         if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""The process that times: requests on stdin, outcomes on stdout, one JSON a line.
+"""Main program of the process that times: JSON requests on stdin, outcomes on stdout.
 
 Run as `python -m asmtune.measure.bench.child_main` and kept. It never imports the user's
 kernel: binaries and the bytes of the arguments come from its parent. Before a
@@ -29,7 +29,7 @@ from asmtune.measure.timing.statistics import prepare
 
 
 class Service:
-    """Answers a bench's requests on one machine.
+    """Answers a bench's requests on one GPU.
 
     Args:
         make_machine: opens the device; called by the first request.
@@ -47,7 +47,7 @@ class Service:
         self._numbers: dict[Config, int] = {}
 
     def serve(self, lines: TextIO) -> None:
-        """Answers each request until the other side hangs up, or the device is lost."""
+        """Answers each request until the parent hangs up or the device is lost."""
         self._say({"ready": True})
         for line in lines:
             request = json.loads(line)
@@ -113,14 +113,14 @@ class Service:
 
 
 def _refusal(verb: str, failure: Failure) -> str:
-    """Why a request failed whatever the config, and what to do, in one line."""
+    """Describes in one line why a request failed whatever the config, and what to do."""
     said = failure.detail.strip().splitlines()[0]
     hint = "free memory of the GPU" if failure.kind == "memory" else "see the message"
     return f"the process that times failed at {verb!r} ({said}): {hint}, or tune with isolate=False"
 
 
 def run(make_machine: Callable[[], BenchGpu]) -> None:
-    """Serves a bench over this process's pipes until it hangs up.
+    """Serves a bench over this process's pipes until the bench hangs up.
 
     What kernels print goes nowhere, and errors to the parent's log.
     """

@@ -1,4 +1,4 @@
-"""Children that time one problem, one after another; each knows what those before it knew."""
+"""Keeps a child that times one problem; restarts it after a crash and replays its state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True)
 class ChildCrash:
-    """How a child ended.
+    """Says how a child ended.
 
     Attributes:
         culprit: number of the config that ran; None where none did.
@@ -36,7 +36,7 @@ class ChildCrash:
 
 
 class ChildSession:
-    """Asks one child, until it dies.
+    """Sends requests to one child until it dies.
 
     Attributes:
         device: name of its GPU, once it is open.
@@ -52,7 +52,7 @@ class ChildSession:
         self._child = child
 
     def open(self, opening: Mapping[str, Any], copy_s: float) -> ChildCrash | None:
-        """Gives the child what it times; how it died, if it did.
+        """Sends the child its setup and arguments; returns how it died, if it did.
 
         Args:
             opening: the request.
@@ -71,7 +71,7 @@ class ChildSession:
         return None
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | ChildCrash:
-        """The answer to a request, or how the child died of it.
+        """Returns the answer to a request, or how the child died.
 
         Args:
             request: what is asked.
@@ -96,11 +96,11 @@ class ChildSession:
         return answer
 
     def stop(self) -> None:
-        """Ends the child; another thread may wait for its answer, and gets its death."""
+        """Kills the child; another thread that waits for its answer gets a `ChildCrash`."""
         self._child.stop()
 
     def close(self) -> None:
-        """Ends the child and gives its pipes back."""
+        """Kills the child and closes its pipes."""
         self._child.kill()
 
     def _answer(self, running: int | None, limit_s: float) -> dict[str, Any] | ChildCrash:
@@ -126,7 +126,7 @@ class ChildSession:
 
 
 class ConfigTable:
-    """Who was sent to the children of a bench; a config keeps its number.
+    """Numbers the configs that are sent to the children of a bench.
 
     Attributes:
         entrants: by number.
@@ -144,14 +144,14 @@ class ConfigTable:
         self._hooks: dict[Callable[..., Any], tuple[int, str]] = {}
 
     def number(self, candidate: TimingCandidate) -> int:
-        """The number of an entrant's config."""
+        """Returns the number of a candidate's config."""
         number = self._numbers.setdefault(candidate.config, len(self.candidates))
         if number == len(self.candidates):
             self.candidates.append(candidate)
         return number
 
     def describe(self, number: int) -> dict[str, Any] | Failure:
-        """What a child needs to run an entrant, or why its options are refused.
+        """Describes what a child needs to run a candidate, or why its options are refused.
 
         Raises:
             InputError: its hook cannot be sent; names it.
@@ -170,7 +170,7 @@ class ConfigTable:
         }
 
     def request(self, verb: str, described: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The request to contest described entrants, with the hooks that they have."""
+        """Returns the request to time described candidates, with the hooks that they need."""
         used = {candidate["hook"] for candidate in described}
         hooks = {str(number): text for number, text in self._hooks.values() if number in used}
         return {"do": verb, "candidates": list(described), "hooks": hooks}
@@ -193,7 +193,7 @@ _MOST_CRASHES: Final = 3
 
 @dataclass
 class ChildState:
-    """What a child must know of those before it; configs by their numbers.
+    """Holds what a new child must know of earlier ones; configs by number.
 
     Attributes:
         default: the default config.
@@ -206,7 +206,7 @@ class ChildState:
     best: tuple[float, int] | None = None
 
     def warmup_requests(self) -> list[tuple[str, int]]:
-        """What a new child is asked first, and of whom."""
+        """Returns the requests that a new child gets first: verb and config number."""
         numbers = dict.fromkeys([self.reference, self.best and self.best[1]])
         return [
             ("begin" if number == self.default else "trial", number)
@@ -216,7 +216,7 @@ class ChildState:
 
 
 class ChildSupervisor:
-    """Keeps a child at hand that can be asked to time.
+    """Keeps a child that is ready to time, and starts another one after a crash.
 
     Attributes:
         device: name of the GPU; "" before a child was open.
@@ -252,7 +252,7 @@ class ChildSupervisor:
         self._closed = False
 
     def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | ChildCrash:
-        """The answer of a child to a request, or how it died of it.
+        """Returns a child's answer to a request, or how it died.
 
         Args:
             verb: "begin", "trial", "final" or "energy".
@@ -270,7 +270,7 @@ class ChildSupervisor:
         return answer
 
     def ready(self) -> ChildSession:
-        """A child that knows what those before it knew.
+        """Returns a child that has the state of those before it; starts one if needed.
 
         Raises:
             InputError: the user's reference cannot be loaded there.
@@ -290,7 +290,7 @@ class ChildSupervisor:
         return self._session
 
     def record_crash(self, crash: ChildCrash) -> None:
-        """Counts a death that no entrant is charged with.
+        """Counts a crash that no candidate is charged with.
 
         Raises:
             MeasureError: there were too many in a row.
@@ -305,14 +305,14 @@ class ChildSupervisor:
             )
 
     def stop(self) -> None:
-        """Ends the child, and starts no other; another thread may wait for its answer."""
+        """Kills the child and starts no other; another thread may wait for its answer."""
         self._closed = True
         session = self._session
         if session is not None:
             session.stop()
 
     def close(self) -> None:
-        """Ends the child, after `stop`, and gives its pipes back."""
+        """Closes the pipes of the child, after `stop`."""
         for started in (self._session, self._spare):
             if started is not None:
                 started.close()
@@ -331,7 +331,7 @@ class ChildSupervisor:
         return session.ask(self.configs.request(verb, described), limit_s)
 
     def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
-        """Opens a child and teaches it what is known; how it died of that, if it did."""
+        """Opens a child and replays the known state; returns how it died of that, if it did."""
         opening = {"do": "open", "path": sys.path, "arguments": self._shared.to_json()}
         crash = session.open({**opening, **self._settings}, self._shared.nbytes / _COPY_BYTES_PER_S)
         if crash is not None:
@@ -351,7 +351,7 @@ class ChildSupervisor:
 
 
 def environment(index: int | None) -> Mapping[str, str]:
-    """This process's environment, for a child that is to see one GPU of those seen here.
+    """Returns this process's environment, changed so that a child sees one GPU only.
 
     Raises:
         InputError: there are not so many.

@@ -1,4 +1,4 @@
-"""Configs that launch the same code in the same way are timed once, for all of them."""
+"""Chooses the bench of a problem, and times configs of the same binary once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Key = tuple[str, object]
 
 
 class DedupBench:
-    """A bench that hands another one each distinct binary once.
+    """Passes each distinct binary to another bench once.
 
     What that one finds holds for every config of the same binary, also in later
     trials. Finals are timed afresh.
@@ -54,12 +54,12 @@ class DedupBench:
 
     @property
     def device(self) -> str:
-        """Name of the GPU."""
+        """Returns the name of the GPU."""
         return self._bench.device
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Of the bench that times."""
+        """Returns the notes of the bench that times."""
         return self._bench.notes
 
     def begin(self, default: TimingCandidate) -> Outcome:
@@ -70,7 +70,7 @@ class DedupBench:
         return default.config, result
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times binaries that were not timed before; the others' timings are known."""
+        """Times binaries that were not timed before; the others keep their timings."""
         fresh = [candidate for candidate in candidates if self._key(candidate) not in self._known]
         self._known |= self._time_distinct(self._bench.trial, fresh)
         return [
@@ -78,12 +78,12 @@ class DedupBench:
         ]
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times each binary afresh, once."""
+        """Times each binary again, once."""
         results = self._time_distinct(self._bench.final, candidates)
         return [_of(candidate.config, results[self._key(candidate)]) for candidate in candidates]
 
     def energy(self, candidate: TimingCandidate) -> float | None:
-        """Millijoules of one launch, measured afresh."""
+        """Returns the millijoules of one launch, measured again."""
         return self._bench.energy(candidate)
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class DedupBench:
         verb: Callable[[Sequence[TimingCandidate]], list[Outcome]],
         candidates: Sequence[TimingCandidate],
     ) -> dict[Key, Measurement | Failure]:
-        """What comes of one entrant for each binary; of the default, where it is among them."""
+        """Times one candidate for each binary: the default config if it is among them."""
         chosen: dict[Key, TimingCandidate] = {}
         for candidate in candidates:
             key = self._key(candidate)
@@ -120,7 +120,7 @@ class DedupBench:
 
 
 def binary_digest(artifact: Artifact, programs: tuple[int, int, int]) -> str:
-    """Equal for configs that launch the same machine code in the same way."""
+    """Returns a digest that is equal for configs that launch the same machine code alike."""
     launch = [artifact.metadata.get(name) for name in _LAUNCH]
     return digest(artifact.cubin, canonical([launch, programs]))
 
@@ -134,7 +134,7 @@ def _of(config: Config, result: Measurement | Failure) -> Outcome:
 def open_bench(
     setup: BenchSetup, *, isolate: bool = False, devices: Sequence[int] | None = None
 ) -> Bench:
-    """A bench for a problem; configs of one binary are timed once.
+    """Opens a bench for a problem; configs of the same binary are timed once.
 
     Args:
         setup: what is timed, and how.

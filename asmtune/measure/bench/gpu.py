@@ -1,4 +1,4 @@
-"""What a bench asks of the GPU, and CUDA's way of doing it."""
+"""The GPU as a bench sees it, and its implementation with CUDA."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from asmtune.measure.timing.policy import TimingPolicy
 
 
 class BenchGpu(Protocol):
-    """A GPU in whose process a bench runs."""
+    """Runs and times launches on a GPU of this process."""
 
     @property
     def name(self) -> str:
-        """As its driver gives it."""
+        """Returns its name as its driver gives it."""
         ...
 
     def clock(self, policy: TimingPolicy) -> Clock:
-        """What takes samples on it."""
+        """Returns a clock that takes samples on it."""
         ...
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
     ) -> LoadedLaunch:
-        """A launch of a binary on arguments in this process."""
+        """Makes a launch of a binary on arguments in this process."""
         ...
 
     def energy(self, subject: Subject) -> float | None:
-        """Millijoules of one launch; None where there is no meter."""
+        """Returns the millijoules of one launch; None without a meter."""
         ...
 
     def synchronize(self) -> None:
-        """Waits for all that was launched; raises whatever went wrong."""
+        """Waits for all launches; raises their errors."""
         ...
 
 
 class CudaMachine:
-    """PyTorch's current CUDA device.
+    """Uses PyTorch's current CUDA device.
 
     Raises:
         MeasureError: there is none.
@@ -60,17 +60,17 @@ class CudaMachine:
         self.name = device_name()
 
     def clock(self, policy: TimingPolicy) -> Clock:
-        """CUDA events."""
+        """Returns a clock that uses CUDA events."""
         return GpuClock(policy)
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
     ) -> LoadedLaunch:
-        """Triton's own launcher; the GPU loads the binary at the first launch."""
+        """Makes a launch with Triton's launcher; the GPU loads the binary at the first launch."""
         return launch_of(binary, values, pre_hook)
 
     def energy(self, subject: Subject) -> float | None:
-        """By NVML."""
+        """Measures with NVML."""
         return energy_mj(subject)
 
     def synchronize(self) -> None:
@@ -81,7 +81,7 @@ class CudaMachine:
 
 
 class DeviceLostError(MeasureError):
-    """A launch broke the process's CUDA context: every later call would fail.
+    """Says that a launch broke this process's CUDA context: every later call would fail.
 
     Attributes:
         config: the one that did it, or one of those that were timed together.
@@ -105,7 +105,7 @@ class DeviceLostError(MeasureError):
 
 
 class DeviceLossCheck:
-    """Tells an error that costs one config from one that breaks the context.
+    """Distinguishes an error of one config from one that breaks the CUDA context.
 
     A context for code that runs `configs`.
 
@@ -118,15 +118,15 @@ class DeviceLossCheck:
         self._configs = configs
 
     def __enter__(self) -> None:
-        """Nothing is prepared."""
+        """Does nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Looks at the device after an error."""
+        """Checks the device after an error."""
         if isinstance(error, Exception):
             self.confirm(f"{type(error).__name__}: {error}")
 
     def confirm(self, detail: str) -> None:
-        """Makes sure that the device still works, after a failure.
+        """Checks that the device still works after a failure.
 
         Raises:
             DeviceLostError: it does not.
@@ -136,7 +136,7 @@ class DeviceLossCheck:
 
 
 class WatchedClock:
-    """A clock that notices when the device is lost, and can tell beforehand who runs.
+    """Wraps a clock: notices a lost device, and can announce each config before it runs.
 
     Args:
         clock: takes the samples.
@@ -153,7 +153,7 @@ class WatchedClock:
         self._announce = announce
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Loads a subject and runs it once; says why it cannot."""
+        """Loads a subject and runs it once; returns why it cannot."""
         if self._announce is not None:
             self._announce(subject.config)
         failure = self._clock.warm_up(subject)
@@ -162,7 +162,7 @@ class WatchedClock:
         return failure
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """One sample of each in microseconds, taken in this order."""
+        """Takes one sample of each in microseconds, in this order."""
         if self._announce is None:
             return self._sampled(subjects)
         samples = []
@@ -178,7 +178,7 @@ class WatchedClock:
 
 @contextmanager
 def allocating() -> Iterator[None]:
-    """Kernels get the memory that they ask for at launch, such as for descriptors they make.
+    """Sets an allocator for memory that kernels ask for at launch, such as for descriptors.
 
     A program's own allocator goes first; without one Triton refuses to launch them.
     """

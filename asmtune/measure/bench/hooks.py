@@ -1,4 +1,4 @@
-"""What a user has called around every launch while a kernel is tuned, as Triton's autotuner does.
+"""The user's functions: hooks around every launch while a kernel is tuned, and `do_bench`.
 
 These are the tuner's hooks; the `pre_hook` of a `Config` is that config's own, and is called
 before the tuner's.
@@ -30,7 +30,7 @@ QUANTILES: Final = (0.5, 0.2, 0.8)
 
 @dataclass(frozen=True)
 class TunerHooks:
-    """Called around each launch, with all arguments by name and the config's values.
+    """Holds the tuner's hooks, called with all arguments by name and the config's values.
 
     Attributes:
         pre: before it; not timed.
@@ -41,7 +41,7 @@ class TunerHooks:
     post: PostHook | None = None
 
     def reset(self, values: dict[str, Any]) -> None:
-        """The last call of `pre`, when all is done: nothing is launched after it.
+        """Calls `pre` for the last time, after tuning; nothing is launched after it.
 
         Raises:
             ProblemError: the hook raised; says what.
@@ -51,7 +51,7 @@ class TunerHooks:
             required("pre_hook(reset_only=True)", lambda: pre(values, reset_only=True))
 
     def around(self, launch: LoadedLaunch, values: dict[str, Any]) -> LoadedLaunch:
-        """A launch with the hooks around it.
+        """Wraps a launch with the hooks.
 
         Args:
             launch: of a config; `prepare` runs the config's own hook.
@@ -80,13 +80,13 @@ class TunerHooks:
 
 @dataclass(frozen=True)
 class _ReportError:
-    """Tells a hook what a launch raised, which passes all the same."""
+    """Calls a hook with the exception that a launch raised; does not swallow it."""
 
     post: PostHook | None
     values: Mapping[str, Any]
 
     def __enter__(self) -> None:
-        """Nothing is prepared."""
+        """Does nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.post is not None and isinstance(error, Exception):

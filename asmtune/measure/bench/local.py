@@ -1,4 +1,4 @@
-"""Timing in this process, on PyTorch's current device."""
+"""Times configs in this process, on PyTorch's current device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class LocalBench:
-    """Times configs on the problem's own tensors, which hold what they held at the end.
+    """Times configs on the problem's own tensors, and restores their contents at the end.
 
     The quickest way, and the least safe: a config that hangs hangs this process, and one
     that makes an illegal access takes the CUDA context with it.
@@ -41,16 +41,16 @@ class LocalBench:
 
     @property
     def device(self) -> str:
-        """Name of the GPU."""
+        """Returns the name of the GPU."""
         return self._machine.name
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of how outputs were checked."""
+        """Returns remarks on how outputs were checked."""
         return self._trials.notes
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Makes the default's output the reference, and times it.
+        """Makes the default config's output the reference, and times the config.
 
         Raises:
             MeasureError: it broke the CUDA context.
@@ -59,7 +59,7 @@ class LocalBench:
         return outcome
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Checks and races entrants; outcomes in their order.
+        """Checks and races candidates, and returns outcomes in order.
 
         Raises:
             MeasureError: one broke the CUDA context; names it.
@@ -67,7 +67,7 @@ class LocalBench:
         return self._kept(lambda: self._trials.trial([self._candidate(e) for e in candidates]))
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times entrants afresh, interleaved; outcomes in their order.
+        """Times candidates again, interleaved, and returns outcomes in order.
 
         Raises:
             MeasureError: one broke the CUDA context; names it.
@@ -75,7 +75,7 @@ class LocalBench:
         return self._kept(lambda: self._trials.final([self._candidate(e) for e in candidates]))
 
     def energy(self, candidate: TimingCandidate) -> float | None:
-        """Millijoules of one launch; None where the GPU has no meter, or the config fails.
+        """Returns the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             MeasureError: it broke the CUDA context.
@@ -83,7 +83,7 @@ class LocalBench:
         return self._kept(lambda: self._trials.energy(self._candidate(candidate)))
 
     def close(self) -> None:
-        """Gives every argument back what it held, unless the CUDA context is broken."""
+        """Restores the contents of every argument, unless the CUDA context is broken."""
         if self._lost is None:
             self._checker.close()
 

@@ -1,4 +1,4 @@
-"""What a bench and its child say to each other: records as JSON values, and back.
+"""Messages between a bench and its child: records to JSON values, and back.
 
 Functions of the user's, which only Python's pickle can carry, go through the
 pipe between the two processes; nothing is ever unpickled from a disk.
@@ -32,7 +32,7 @@ _FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")
 
 
 def pickled(function: Callable[..., Any] | Mapping[str, Any], what: str) -> str:
-    """A function of the user's, or several by name, as text.
+    """Pickles a user's function, or several by name, as text.
 
     Raises:
         InputError: it does not pickle; names it.
@@ -47,7 +47,7 @@ def pickled(function: Callable[..., Any] | Mapping[str, Any], what: str) -> str:
 
 
 def unpickled(text: str, what: str) -> Any:
-    """The function of a text made by `pickled`.
+    """Restores a function from the text of `pickled`.
 
     Raises:
         InputError: what it needs cannot be imported here.
@@ -62,7 +62,7 @@ def unpickled(text: str, what: str) -> Any:
 
 
 def describe_setup(setup: BenchSetup) -> dict[str, Any]:
-    """Effects, checks, policy, seed, and the user's functions.
+    """Describes effects, checks, policy, seed, and the user's functions.
 
     Raises:
         InputError: a function cannot be sent; names it.
@@ -87,7 +87,7 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ChildSetup:
-    """What a child is told of a setup.
+    """Holds the parts of a setup that a child gets.
 
     Attributes:
         effects, checks, plan, hooks: as in `BenchSetup`.
@@ -100,7 +100,7 @@ class ChildSetup:
 
 
 def setup_of(message: Mapping[str, Any]) -> ChildSetup:
-    """The inverse of `describe_setup`.
+    """Restores a setup from the message of `describe_setup`.
 
     Raises:
         InputError: a function of the user's needs what cannot be imported here.
@@ -121,7 +121,7 @@ def setup_of(message: Mapping[str, Any]) -> ChildSetup:
 
 
 def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
-    """A config but for its hook, and what its launch has beyond the problem's own arguments.
+    """Describes a config without its hook, and the values its launch adds to the problem's.
 
     Raises:
         InputError: a heuristic's value cannot travel; names it.
@@ -138,7 +138,7 @@ def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
 
 
 def config_of(message: Mapping[str, Any], pre_hook: Callable[..., Any] | None) -> Config:
-    """The config of its description."""
+    """Restores a config from its description."""
     kwargs = {name: restore(value, ()) for name, value in message["kwargs"].items()}
     num_warps, num_stages, num_ctas, maxnreg = message["options"]
     options = (num_warps, num_stages, num_ctas, maxnreg)
@@ -146,12 +146,12 @@ def config_of(message: Mapping[str, Any], pre_hook: Callable[..., Any] | None) -
 
 
 def extra_values(message: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config's launch has beyond the problem's own arguments."""
+    """Restores the values that a config's launch adds to the problem's arguments."""
     return {name: restore(value, ()) for name, value in message["values"].items()}
 
 
 def describe_binary(binary: Binary) -> dict[str, Any]:
-    """A binary; its code as base64."""
+    """Describes a binary; its code as base64."""
     packing = Packing()
     return {
         "digest": binary.digest,
@@ -164,7 +164,7 @@ def describe_binary(binary: Binary) -> dict[str, Any]:
 
 
 def binary_of(message: Mapping[str, Any]) -> Binary:
-    """The binary of its description."""
+    """Restores a binary from its description."""
     backend, arch, warp_size = message["machine"]
     x, y, z = message["grid"]
     return Binary(
@@ -178,7 +178,7 @@ def binary_of(message: Mapping[str, Any]) -> Binary:
 
 
 def describe_result(result: Measurement | Failure) -> dict[str, Any]:
-    """A timing or a failure, without its config."""
+    """Describes a timing or a failure, without its config."""
     if isinstance(result, Failure):
         return {"failure": asdict(result)}
     times = (result.median_us, result.p20_us, result.p80_us)
@@ -186,7 +186,7 @@ def describe_result(result: Measurement | Failure) -> dict[str, Any]:
 
 
 def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failure:
-    """The timing or the failure of its description."""
+    """Restores a timing or a failure from its description."""
     if "failure" in message:
         return Failure(**message["failure"])
     median_us, p20_us, p80_us = message["times_us"]
@@ -194,12 +194,12 @@ def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failu
 
 
 def constexpr_names(problem: Problem) -> set[str]:
-    """Parameters of the kernel whose values are part of its code."""
+    """Returns the kernel's parameters whose values are part of its code."""
     return {p.name for p in jit_function(problem.kernel).params if p.is_constexpr}
 
 
 def hook_name(hook: Callable[..., Any]) -> str:
-    """A config's hook in words."""
+    """Returns a config's hook in words."""
     return _name("pre_hook", hook)
 
 

@@ -1,4 +1,4 @@
-"""Timing on several GPUs of a host at once, one process each."""
+"""Times configs on several GPUs of a host at once, with a process for each."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Team:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Of all members, each once, and who left."""
+        """Returns the notes of all members without repeats, and which GPUs left."""
         theirs = (note for member in self._members for note in member.notes)
         return (*dict.fromkeys(theirs), *self._notes)
 
     def begin(self, default: TimingCandidate) -> Outcome:
-        """Times the default config on every GPU; the outcome on the first.
+        """Times the default config on every GPU; returns the outcome on the first.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
@@ -71,7 +71,7 @@ class Team:
         return outcomes[0]
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Checks and races entrants, in turn on one GPU after another; outcomes in their order.
+        """Checks and races candidates, dealt to the GPUs in turn; returns outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
@@ -92,7 +92,7 @@ class Team:
         return [outcomes[place] for place in range(len(candidates))]
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
-        """Times entrants afresh, interleaved, on the first GPU; outcomes in their order.
+        """Times candidates again on the first GPU, interleaved; returns outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
@@ -101,7 +101,7 @@ class Team:
         return self._by_first(lambda member: member.final(candidates))
 
     def energy(self, candidate: TimingCandidate) -> float | None:
-        """Millijoules of one launch on the first GPU; None as for a `ChildBench`.
+        """Returns the millijoules of one launch on the first GPU; None as for a `ChildBench`.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
@@ -117,7 +117,7 @@ class Team:
         self._shared.close()
 
     def _by_first(self, work: Callable[[ChildBench], T]) -> T:
-        """What the first member makes, or who is first after it had to leave."""
+        """Runs work on the first member; on the next one if that has to leave."""
         while True:
             first = self._members[0]
             future = self._threads.submit(work, first)
@@ -126,7 +126,7 @@ class Team:
                 return made
 
     def _result_or_leave(self, member: ChildBench, future: Future[T]) -> list[T]:
-        """What a member made, alone; nothing where it had to leave.
+        """Returns a member's result in a list; an empty one if the member had to leave.
 
         Raises:
             MeasureError: it was the last one.
@@ -143,7 +143,7 @@ class Team:
 
 
 def _all_of(opened: Sequence[Future[ChildBench]]) -> list[ChildBench]:
-    """All benches, or none: those that opened are closed where another did not."""
+    """Returns all benches, or closes those that opened if another one did not."""
     wait(opened)
     benches = [future.result() for future in opened if future.exception() is None]
     if len(benches) < len(opened):
@@ -153,7 +153,7 @@ def _all_of(opened: Sequence[Future[ChildBench]]) -> list[ChildBench]:
 
 
 def _one_model(indices: Sequence[int], names: Sequence[str]) -> str:
-    """The name that all GPUs have."""
+    """Returns the name that all GPUs have."""
     if len(set(names)) > 1:
         listed = ", ".join(f"{i}: {name}" for i, name in zip(indices, names, strict=True))
         raise InputError(

@@ -1,4 +1,4 @@
-"""Trials in one process: each config is loaded, checked, and then timed against the others."""
+"""Loads configs in one process, checks them, and times them against each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORM: Final = "expected milliseconds above 0: [median, p20, p80] or one number"
 
 
 class UserTimer:
-    """Times subjects one after another by the user's function; in place of a race.
+    """Times subjects one after another with the user's function, in place of a race.
 
     What it is given to call does all that is done around a launch: puts back what the kernel
     wrote, hooks, launch, hooks. How often, and what of it counts, is the function's business.
@@ -47,7 +47,7 @@ class UserTimer:
         self._announce = announce
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """A timing or a failure of each, in their order.
+        """Returns a timing or a failure of each, in order.
 
         Raises:
             InputError: the function does not launch anything, or gives no times.
@@ -56,7 +56,7 @@ class UserTimer:
         return [(subject.config, self._timed(subject)) for subject in subjects]
 
     def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """The same again.
+        """Does the same again.
 
         Raises:
             InputError: as `trial`.
@@ -93,7 +93,7 @@ class UserTimer:
 
 
 def _times(found: Any) -> tuple[float, ...]:
-    """What the function gave as numbers: three, or one.
+    """Returns what the user's function gave as numbers: three, or one.
 
     Raises:
         InputError: it is neither.
@@ -110,21 +110,21 @@ def _times(found: Any) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class LoadableConfig:
-    """A config that can be loaded in this process."""
+    """Pairs a config with the function that loads it in this process."""
 
     config: Config
     load: Callable[[], LoadedLaunch | Failure]
 
 
 class Timer(Protocol):
-    """What times subjects: a race, or the user's function."""
+    """Times subjects: a race, or the user's function."""
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """What is found of each, in their order."""
+        """Times each and returns the outcomes in order."""
         ...
 
     def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """What is found of each afresh, in their order."""
+        """Times each again and returns the outcomes in order."""
         ...
 
 
@@ -159,17 +159,17 @@ class Trials:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of how outputs were checked."""
+        """Returns remarks on how outputs were checked."""
         return (*self._notes, *self._checker.notes)
 
     def begin(self, default: LoadableConfig) -> Outcome:
-        """Makes the default's output the reference, and times it."""
+        """Makes the default config's output the reference, and times the config."""
         self._default = default.config
         (outcome,) = self.trial([default])
         return outcome
 
     def trial(self, candidates: Sequence[LoadableConfig]) -> list[Outcome]:
-        """Checks and races candidates; outcomes in their order.
+        """Checks and races candidates, and returns outcomes in order.
 
         Raises:
             DeviceLostError: one broke the context.
@@ -177,7 +177,7 @@ class Trials:
         return self._contest(candidates, self._timer.trial)
 
     def final(self, candidates: Sequence[LoadableConfig]) -> list[Outcome]:
-        """Times candidates afresh, interleaved; outcomes in their order.
+        """Times candidates again, interleaved, and returns outcomes in order.
 
         Raises:
             DeviceLostError: one broke the context.
@@ -185,7 +185,7 @@ class Trials:
         return self._contest(candidates, self._timer.final)
 
     def energy(self, candidate: LoadableConfig) -> float | None:
-        """Millijoules of one launch; None where there is no meter, or the candidate fails.
+        """Returns the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             DeviceLostError: it broke the context.
@@ -212,7 +212,7 @@ class Trials:
         ]
 
     def _subject(self, candidate: LoadableConfig) -> Subject | Failure:
-        """A candidate ready for the clock, if what it computes is right."""
+        """Loads a candidate and checks its output; returns it ready for the clock."""
         config = candidate.config
         if self._announce is not None:
             self._announce(config)
@@ -232,7 +232,7 @@ class Trials:
         return Subject(config, launch.run, prepare, launch.finish, always=config == self._default)
 
     def _check_output(self, config: Config, launch: LoadedLaunch) -> Failure | None:
-        """Why a config's output does not count; the first that has one is the reference."""
+        """Checks a config's output; the first config that runs becomes the reference."""
 
         def run() -> None:
             launch.prepare()
@@ -255,7 +255,7 @@ def trials_on(
     plan: TimingPlan,
     announce: Callable[[Config], None] | None = None,
 ) -> Trials:
-    """Trials on a device, timed by the user's function or in a race of their own."""
+    """Makes the trials on a device, timed by the user's function or in a race."""
     if plan.do_bench is not None:
         user_timer = UserTimer(plan.do_bench, machine, announce)
         return Trials(machine, checker, user_timer, announce)

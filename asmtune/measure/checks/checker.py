@@ -1,4 +1,4 @@
-"""Running configs on the user's arguments: contents kept, outputs checked."""
+"""Runs configs on the user's arguments: restores their contents and checks outputs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["CheckOptions", "OutputChecker"]
 
 
 def _nothing() -> None:
-    """What comes after a launch where nothing does."""
+    """Does nothing after a launch."""
 
 
 class OutputChecker:
-    """Holds the arguments' contents while configs run on them.
+    """Saves and restores the arguments while configs run on them, and checks outputs.
 
     Only memory that a config may write is copied: once for what it holds, once for what the
     default config leaves there. A copy for which the GPU has no room lies in the host's memory.
@@ -66,11 +66,11 @@ class OutputChecker:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of what is checked and what is not."""
+        """Returns remarks on what is checked and what is not."""
         return tuple(dict.fromkeys(self._notes))
 
     def prepare(self) -> None:
-        """Makes the arguments what a run has to find; before every run, timed or not.
+        """Restores what the arguments must hold before a run, timed or not.
 
         On a GPU this is in order with launches on the current stream, and waits for nothing.
         """
@@ -80,7 +80,7 @@ class OutputChecker:
     def set_reference(
         self, run: Callable[[], None], finish: Callable[[], None] = _nothing
     ) -> Failure | None:
-        """Runs the default config twice: for its output, and for what differs between runs.
+        """Runs the default config twice: for its output, and for differences between runs.
 
         Args:
             run: launches it once, its `pre_hook` included.
@@ -118,7 +118,7 @@ class OutputChecker:
     def check(
         self, run: Callable[[], None], finish: Callable[[], None] = _nothing
     ) -> Failure | None:
-        """Runs a config once and compares what it leaves with what is expected.
+        """Runs a config once and compares its output with the expected one.
 
         Args:
             run: launches it once, its `pre_hook` included.
@@ -136,7 +136,7 @@ class OutputChecker:
         return failure or finished
 
     def close(self) -> None:
-        """Gives every argument what it held at the start; harmless when called again.
+        """Restores the contents that every argument had at the start; may be called again.
 
         Raises:
             MeasureError: the GPU takes no more work, after a fault of a config.
@@ -161,7 +161,7 @@ class OutputChecker:
         synchronize(self._roles.written)
 
     def _run_once(self, run: Callable[[], None]) -> Failure | None:
-        """Runs once on the arguments' first contents, poison where they do not count."""
+        """Runs once on the original contents, with poison where they do not count."""
 
         def once() -> None:
             self._restore(self._restored_before_check)
@@ -188,7 +188,7 @@ class OutputChecker:
         return ExpectedOutputs(self._saved, roles, self._tolerance)
 
     def _compare(self) -> Failure | None:
-        """How the arguments differ from what is expected of them."""
+        """Compares the arguments with the expected outputs."""
         if self._expected_outputs is None:
             return None
         failure = guarded("check", self._expected_outputs.failure)
@@ -204,7 +204,7 @@ class OutputChecker:
         return tolerance_of(tensor, self._roles.inputs, self._effects.products)
 
     def _values_of_reference(self) -> dict[TensorArgument, Any]:
-        """What the user's reference expects, on contents that a run would find."""
+        """Calls the user's reference on the contents that a run would find."""
         reference = self._options.reference
         if reference is None:
             return {}
@@ -223,12 +223,12 @@ class OutputChecker:
 
 
 def _run_finish(finish: Callable[[], None]) -> Failure | None:
-    """What comes after a launch, done; or why it failed."""
+    """Runs what comes after a launch; returns why it failed."""
     return guarded("launch", finish)
 
 
 def _unchecked_notes(effects: Effects, strange: Sequence[str]) -> Iterator[str]:
-    """What can be neither saved nor checked, in words."""
+    """Yields remarks on memory that can be neither saved nor checked."""
     if effects.foreign:
         yield (
             "the kernel may write memory behind an address that is no tensor argument: that is "

@@ -1,4 +1,4 @@
-"""Whether an argument holds what it should: tolerance by dtype, poison, and where it differs.
+"""Compares an argument with its expected contents: tolerance by dtype, poison, differences.
 
 An element c is right where |c - r| <= t (|r| + s): r is the expected one, t the tolerance of the
 dtypes at work, and s the magnitude that is usual around r. The error of a sum is bounded by the
@@ -34,7 +34,7 @@ Piece = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class Magnitude:
-    """The magnitude that is usual around an element: a mean of |r|.
+    """Holds the usual magnitude around an element: a mean of |r|.
 
     Zeros, marks and what is not finite are left out of it.
 
@@ -51,7 +51,7 @@ class Magnitude:
 
     @classmethod
     def of(cls, values: Any) -> Magnitude:
-        """Measures a tensor, in one pass over it and a look at a sample."""
+        """Measures a tensor in one pass over it, and one over a sample."""
         import torch
 
         limit = _UNUSUAL * _median(values)
@@ -77,7 +77,7 @@ class Magnitude:
         return cls(mean, (means[0] / mean).float(), means[1].float())
 
     def around(self, piece: Piece, like: Any) -> Any:
-        """The magnitude around each element of a piece, or one for all, as `like` has its dtype."""
+        """Returns the magnitude around each element of a piece, or one for all."""
         if self.rows is None:
             return self.mean
         axes = _axes(self.rows.shape[:-1] + self.columns.shape[-1:])
@@ -87,7 +87,7 @@ class Magnitude:
 
 
 def _axes(shape: Sequence[int]) -> list[tuple[int, ...]]:
-    """Axes to take means over: for rows and for columns, or all, where there are too few."""
+    """Returns the axes to take means over: for rows and for columns, or all if too few."""
     last = len(shape) - 1
     if last < 1 or min(math.prod(shape[:-1]), shape[-1]) < _ENOUGH:
         return [tuple(range(len(shape)))]
@@ -95,12 +95,12 @@ def _axes(shape: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _across(piece: Piece, axes: Sequence[int]) -> Piece:
-    """Where a piece lies in means over some axes."""
+    """Returns the position of a piece in means over some axes."""
     return tuple(slice(None) if axis in axes else part for axis, part in enumerate(piece))
 
 
 def pieces(shape: Sequence[int], most: int | None = None) -> Iterator[Piece]:
-    """Parts of a tensor that are all of it together.
+    """Yields parts of a tensor that together cover it.
 
     Args:
         shape: the tensor's.
@@ -124,7 +124,7 @@ def pieces(shape: Sequence[int], most: int | None = None) -> Iterator[Piece]:
 
 
 def widened(values: Any) -> Any:
-    """A copy in a float that holds the values, but for the last digits of 64-bit integers."""
+    """Copies values to a float that holds them, except last digits of 64-bit integers."""
     import torch
 
     narrow = values.dtype.is_floating_point and values.dtype.itemsize <= 4
@@ -132,14 +132,14 @@ def widened(values: Any) -> Any:
 
 
 def _median(values: Any) -> float:
-    """Of the magnitudes of finite elements that are not 0, over an even sample."""
+    """Returns the median magnitude of finite elements that are not 0, over an even sample."""
     size = widened(_sampled(values)).abs_()
     size = size[size.isfinite() & (size > 0)]
     return float(size.median()) if size.numel() else 0.0
 
 
 def _sampled(values: Any) -> Any:
-    """Every n-th element along each axis, so that few are left."""
+    """Takes every n-th element along each axis, so that few are left."""
     for axis in range(values.dim()):
         step = math.ceil(values.numel() / _SAMPLED)
         if step > 1:
@@ -194,7 +194,7 @@ _POISONS: Final = {
 def tolerance_of(
     output: TensorArgument, inputs: Iterable[TensorArgument], products: Iterable[str]
 ) -> float:
-    """How far right elements may be apart, relative to their magnitude: 0 for integers.
+    """Returns how far correct elements may differ, relative to their magnitude; 0 for integers.
 
     Args:
         output: the argument that is compared.
@@ -211,23 +211,23 @@ def tolerance_of(
 
 
 def poison(tensor: TensorArgument) -> int:
-    """The bit pattern, as an integer, that stands in elements which nobody has written."""
+    """Returns the bit pattern, as an integer, that marks elements not written yet."""
     pattern = int.from_bytes(b"\xa5" * tensor.dtype.itemsize, "big", signed=True)
     return _POISONS.get(str(tensor.dtype).removeprefix("torch."), pattern)
 
 
 def fill_poison(tensor: TensorArgument) -> None:
-    """Writes the pattern to all elements, and not to the gaps between them."""
+    """Writes the poison pattern to all elements, not to the gaps between them."""
     bits(tensor.view()).fill_(poison(tensor))
 
 
 def bits(values: Any) -> Any:
-    """The same memory as integers."""
+    """Views the same memory as integers."""
     return values.view(integers(values.dtype))
 
 
 class Output:
-    """One written argument: what it should hold, and how far it may be from that.
+    """Compares one written argument with its expected contents, within a tolerance.
 
     Args:
         slot: the argument.
@@ -248,7 +248,7 @@ class Output:
         self._poison = poison(tensor) if poisoned else None
 
     def deviation(self) -> Any:
-        """The largest |c - r| / (|r| + s), as a tensor of one number on the slot's device.
+        """Returns the largest |c - r| / (|r| + s), as a tensor on the argument's device.
 
         Infinite where NaN, infinity or poison stands out of place.
         """
@@ -261,7 +261,7 @@ class Output:
         return worst
 
     def describe(self) -> tuple[str, str]:
-        """What is wrong, as a failure's kind and detail; for an output that is."""
+        """Describes a wrong output as a failure's kind and detail."""
         found = self.tensor.view()
         wrong = missing = 0
         worst, place = -1.0, ()
@@ -287,11 +287,11 @@ class Output:
         )
 
     def give_expected(self) -> None:
-        """Writes what is expected over what was found."""
+        """Overwrites the argument with its expected contents."""
         self.tensor.view().copy_(self._expected)
 
     def _deviations_of(self, found: Any, piece: Piece) -> Any:
-        """|c - r| / (|r| + s) of a piece's elements."""
+        """Returns |c - r| / (|r| + s) of a piece's elements."""
         import torch
 
         got, due = found[piece], self._expected[piece].to(found.device)
@@ -311,7 +311,7 @@ class Output:
         return away
 
     def _unwritten(self, found: Any, piece: Piece) -> int:
-        """How many elements hold poison that should have been written over."""
+        """Counts elements that hold poison and should have been written."""
         if self._poison is None:
             return 0
         got, due = bits(found[piece]), bits(self._expected[piece].to(found.device))
@@ -325,7 +325,7 @@ class Output:
 
 
 def _unravel(place: int, shape: Sequence[int]) -> list[int]:
-    """Indices of the element at a position of the flattened tensor."""
+    """Returns the indices of the element at a position of the flattened tensor."""
     found = []
     for size in reversed(shape):
         place, index = divmod(place, size)

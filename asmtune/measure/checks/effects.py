@@ -1,4 +1,4 @@
-"""What a launch may do to its arguments' memory, read off the IR of every config.
+"""Derives what a launch may do to its arguments' memory from the IR of every config.
 
 Nothing here needs a GPU or PyTorch: tensors are known by their `data_ptr`.
 """
@@ -15,7 +15,7 @@ from asmtune.ir.ttir.work import ArgumentUse, Work
 
 @dataclass(frozen=True)
 class Effects:
-    """What a launch may do to its tensor arguments, whichever of the configs it has.
+    """Holds what a launch with any of the configs may do to its tensor arguments.
 
     Tensors go by their parameter's name; those inside a tuple by name and position, `t.1`.
 
@@ -43,7 +43,7 @@ class Effects:
 
     @classmethod
     def of(cls, works: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
-        """Effects of any of several configs: a constexpr may make a store an atomic.
+        """Unites the effects of several configs: a constexpr may turn a store into an atomic.
 
         Args:
             works: of the configs, each once or more often; one that could not be read, or that
@@ -56,22 +56,22 @@ class Effects:
 
     @classmethod
     def everything(cls, arguments: Mapping[str, Any]) -> Effects:
-        """Effects of a launch of which nothing is known."""
+        """Returns the effects of a launch of which nothing is known."""
         names = frozenset(tensor_parts(arguments))
         return cls(reads=names, writes=names, unknown=names)
 
     def beside(self, default: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
-        """The same, knowing what the default config does: parts of a split sum are no output."""
+        """Marks as scratch what the default config does not write, such as parts of a split sum."""
         own = Effects.of(default, arguments)
         return replace(self, scratch=(self.writes | self.atomics) - own.writes - own.atomics)
 
     def with_strays(self, arguments: Mapping[str, Any]) -> Effects:
-        """The same where some code was edited by hand: it may write what the IR does not."""
+        """Adds stray writes for code edited by hand, which may write what the IR does not."""
         return replace(self, stray=frozenset(tensor_parts(arguments)) - self.writes - self.atomics)
 
 
 def tensor_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Tensors among arguments, with those in tuples, by name in order: `x_ptr`, `t.1`, `t.2.0`.
+    """Returns tensors by name in order, those in tuples too: `x_ptr`, `t.1`, `t.2.0`.
 
     Tensor descriptors and reinterpreted tensors stand for themselves.
     """
@@ -87,7 +87,7 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_part(path: str, name: str) -> bool:
-    """Whether a tensor's path is that name, or one of the parts of what has it."""
+    """Returns whether a tensor's path is the name, or a part of the argument of that name."""
     return path == name or path.startswith(f"{name}.")
 
 
@@ -120,7 +120,7 @@ def _of_one(work: Work, parts: Mapping[str, Any]) -> Effects:
 
 
 def _uses(work: Work, paths: list[str]) -> list[tuple[str, ArgumentUse]] | None:
-    """Pairs of tensors and their uses; None where a use cannot be told whose it is.
+    """Pairs tensors with their uses; None if a use cannot be assigned to an argument.
 
     The front end numbers a tuple's parts as it likes (it drops a 1 among them), so that they are
     matched in order; where their number differs, each use counts for all of them.

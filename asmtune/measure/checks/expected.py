@@ -1,4 +1,4 @@
-"""What a run should leave in the arguments: the default config's output, or the user's."""
+"""The expected outputs: the default config's, or those of the user's reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STRETCH: Final = 1 << 26  # bytes compared together between the elements of vie
 
 
 class ExpectedOutputs:
-    """What the written arguments hold right after the default config ran.
+    """Holds the written arguments as they are right after the default config ran.
 
     Args:
         saved: what their memory held before.
@@ -43,7 +43,7 @@ class ExpectedOutputs:
 
     @property
     def caveats(self) -> list[str]:
-        """What makes these outputs a weak witness, in words."""
+        """Returns remarks on outputs for which the check shows little."""
         found = [
             f"{tensor.name} is 0, NaN or infinite everywhere: the check tells little of it"
             for tensor, output in self._outputs.items()
@@ -59,7 +59,7 @@ class ExpectedOutputs:
         ]
 
     def drop_untouched(self) -> list[str]:
-        """Compares no more what the default config never touches: scratch of other configs.
+        """Stops comparing arguments that the default config never writes: scratch of others.
 
         Returns:
             What that is, in words.
@@ -75,7 +75,7 @@ class ExpectedOutputs:
         ]
 
     def widen_for_nondeterminism(self) -> list[str]:
-        """Widens tolerances by what the arguments differ by after another run of the default.
+        """Widens tolerances by the differences after another run of the default config.
 
         Returns:
             What was widened, or is compared no more because it holds anything, in words.
@@ -101,7 +101,7 @@ class ExpectedOutputs:
         return notes
 
     def apply_reference(self, told: Mapping[TensorArgument, Any]) -> list[str]:
-        """Puts the user's own words in the default config's place.
+        """Replaces the default config's output by the values of the user's reference.
 
         Elements that the default config does not write, and that should hold what they held, are
         expected to stay unwritten.
@@ -120,14 +120,14 @@ class ExpectedOutputs:
         return [f"{tensor.name} is not checked: reference= does not name it" for tensor in silent]
 
     def failure(self) -> Failure | None:
-        """Compares what the arguments hold now; waits for the GPU once where all is well."""
+        """Compares what the arguments hold now; waits for the GPU once if all is well."""
         for output, apart in zip(list(self._outputs.values()), self._deviations(), strict=True):
             if apart > output.tolerance:
                 return Failure("check", *output.describe())
         return self._stray()
 
     def _stray(self) -> Failure | None:
-        """Whether memory between elements was written; overwrites the elements."""
+        """Checks that memory between elements was not written; overwrites the elements."""
         for copy in self.copies:
             region = copy.region
             checked = all(tensor in self._outputs for tensor in region.tensors)
@@ -146,7 +146,7 @@ class ExpectedOutputs:
         return None
 
     def _deviations(self) -> list[float]:
-        """How far each output is from what is expected, all fetched together."""
+        """Returns each output's deviation from the expected one, all fetched together."""
         import torch
 
         found = [output.deviation() for output in self._outputs.values()]
@@ -156,7 +156,7 @@ class ExpectedOutputs:
         return values
 
     def _from_reference(self, tensor: TensorArgument, values: Any) -> Output:
-        """An output whose contents the user tells."""
+        """Makes an output of the values that the user's reference gave."""
         left = self._view(self.copies, tensor)
         due = tensor.elements_of(values).to(left.device, copy=True)
         if tensor in self._poisoned:
@@ -190,7 +190,7 @@ class ExpectedOutputs:
 
 
 def _equal(found: Any, due: Any) -> bool:
-    """Whether integers are the same, on whatever devices."""
+    """Returns whether integers are equal, whatever their devices."""
     return all(
         bool((found[piece] == due[piece].to(found.device)).all())
         for piece in pieces(found.shape, _STRETCH)

@@ -1,4 +1,4 @@
-"""What is done with each tensor argument: by the IR, or by the user's word."""
+"""The role of each tensor argument, by the IR or the user's options, and the user's reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Reference = Callable[[Mapping[str, Any]], Any]
 def call_reference(
     reference: Reference, arguments: Mapping[str, Any], written: Sequence[TensorArgument]
 ) -> dict[TensorArgument, Any]:
-    """What a reference expects of the arguments that a kernel writes.
+    """Calls the user's reference for the values of the arguments that a kernel writes.
 
     Args:
         reference: see `CheckOptions`.
@@ -64,7 +64,7 @@ def _fitting(tensor: TensorArgument, value: Any) -> Any:
 
 
 def _tensors(value: Any) -> Any:
-    """A value with the arrays of other libraries as tensors."""
+    """Converts arrays of other libraries to tensors."""
     import torch
 
     if isinstance(value, tuple | list):
@@ -74,7 +74,7 @@ def _tensors(value: Any) -> Any:
 
 
 def _cloned(value: Any) -> Any:
-    """A value with its tensors cloned, those of descriptors and wrappers as plain tensors."""
+    """Clones the tensors of a value; those of descriptors and wrappers become plain tensors."""
     import torch
 
     if isinstance(value, tuple | list):
@@ -85,7 +85,7 @@ def _cloned(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """What the user says of a kernel's arguments; the IR tells the rest.
+    """Holds what the user says of a kernel's arguments; the IR tells the rest.
 
     Attributes:
         check: whether outputs are compared; arguments get their contents back in any case.
@@ -108,7 +108,7 @@ class CheckOptions:
 
 @dataclass(frozen=True)
 class Roles:
-    """What is done with the tensor arguments.
+    """Holds what is done with the tensor arguments.
 
     Attributes:
         inputs: those that are read.
@@ -130,12 +130,12 @@ class Roles:
 
     @property
     def meant(self) -> list[TensorArgument]:
-        """Those that the kernel is there to write."""
+        """Returns those that the kernel writes on purpose."""
         return [tensor for tensor in self.written if tensor not in self.stray]
 
     @classmethod
     def of(cls, tensors: list[TensorArgument], effects: Effects, options: CheckOptions) -> Roles:
-        """Reads them off the IR's effects and the user's words, which come first."""
+        """Derives the roles from the user's options first, then from the IR's effects."""
         zeroed = [tensor for tensor in tensors if _is_named(tensor, options.reset_to_zero)]
         restored = [tensor for tensor in tensors if _is_named(tensor, options.restore_value)]
         writes, reads = effects.writes | effects.atomics, effects.reads | effects.atomics
@@ -159,7 +159,7 @@ class Roles:
 
 
 def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
-    """Holds the names that the user gave to those of the arguments.
+    """Checks that the options name tensor arguments.
 
     Raises:
         InputError: one is of no tensor argument.

@@ -1,4 +1,4 @@
-"""Where tensor arguments lie in memory, reached through their storage.
+"""The memory under tensor arguments, reached through their storage, and copies of it.
 
 Never through the user's tensor: a write then leaves the version that autograd counts alone, and
 is allowed on a leaf that requires a gradient and on a tensor of inference mode.
@@ -22,7 +22,7 @@ _OVERLAP_WORK: Final = 10_000
 
 @dataclass(frozen=True, eq=False)
 class TensorArgument:
-    """One tensor argument as a kernel may reach it.
+    """Describes the memory of one tensor argument that a kernel may reach.
 
     Attributes:
         name: the parameter's, with a part's position in a tuple: `t.1`.
@@ -49,22 +49,22 @@ class TensorArgument:
 
     @cached_property
     def stop(self) -> int:
-        """The byte after its last one, gaps between elements passed over."""
+        """Returns the position after its last byte, gaps between elements included."""
         steps = zip(self.sizes, self.strides, strict=True)
         reach = sum((size - 1) * stride for size, stride in steps)
         return int(self.start + (reach + 1) * self.dtype.itemsize)
 
     @property
     def elements(self) -> int:
-        """How many elements."""
+        """Returns the number of elements."""
         return math.prod(self.sizes)
 
     def view(self) -> Any:
-        """Its elements, in place."""
+        """Returns a view of its elements, in place."""
         return self.over(self.storage, self.start, self.device)
 
     def over(self, storage: Any, start: int, device: Any) -> Any:
-        """A view of other memory, laid out like this."""
+        """Returns a view of other memory with the same layout."""
         import torch
 
         place = start // self.dtype.itemsize
@@ -72,7 +72,7 @@ class TensorArgument:
         return empty.set_(storage, place, self.sizes, self.strides)
 
     def elements_of(self, values: Any) -> Any:
-        """What the elements are if the argument holds a tensor of its shape, as `view` has them."""
+        """Converts a tensor of the argument's shape to elements laid out as `view` has them."""
         import torch
 
         values = values.detach().to(self.own_dtype)
@@ -84,7 +84,7 @@ class TensorArgument:
 
 
 def tensor_arguments(arguments: Mapping[str, Any]) -> tuple[list[TensorArgument], list[str]]:
-    """Tensors among a launch's arguments, and the names of those that are not PyTorch's.
+    """Returns a launch's tensors, and the names of those that are not PyTorch's.
 
     Tensors without elements are left out.
     """
@@ -122,7 +122,7 @@ def _tensor_argument(name: str, value: Any) -> TensorArgument | None:
 
 
 def _layout(value: Any, tensor: Any, room: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Extents and strides: a descriptor's own where they fit in the memory from its start on."""
+    """Returns extents and strides: a descriptor's own if they fit in the memory from its start."""
     own = getattr(value, "shape", None), getattr(value, "strides", None)
     if value is not tensor and all(isinstance(part, list | tuple) for part in own):
         shape, strides = (tuple(int(extent) for extent in part or ()) for part in own)
@@ -133,7 +133,7 @@ def _layout(value: Any, tensor: Any, room: int) -> tuple[tuple[int, ...], tuple[
 
 
 def _compare(dtype: Any) -> Any:
-    """The dtype that elements are compared as."""
+    """Returns the dtype that elements are compared as."""
     import torch
 
     if dtype == torch.bool:
@@ -145,7 +145,7 @@ def _compare(dtype: Any) -> Any:
 
 
 def integers(dtype: Any) -> Any:
-    """The integer dtype of a dtype's width; small unsigned numbers keep their sign."""
+    """Returns the integer dtype of a dtype's width; uint8 stays unsigned."""
     import torch
 
     by_width = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -153,7 +153,7 @@ def integers(dtype: Any) -> Any:
 
 
 def overlap(one: TensorArgument, other: TensorArgument) -> bool:
-    """Whether an element of one shares a byte with one of the other, gaps left out."""
+    """Returns whether an element of one shares a byte with one of the other, gaps excluded."""
     import numpy as np
 
     (start, stop), (other_start, other_stop) = _addresses(one), _addresses(other)
@@ -172,7 +172,7 @@ def _addresses(tensor: TensorArgument) -> tuple[int, int]:
 
 
 class _Footprint:
-    """A slot's addresses as NumPy's array interface has them; nobody reads what is there.
+    """Gives a tensor's addresses as NumPy's array interface; the memory is never read.
 
     The memory may be a GPU's: NumPy's solver looks at addresses, extents and strides alone.
     """
@@ -194,7 +194,7 @@ _HEADROOM: Final = 1 << 30  # bytes of the device left free for kernels' and che
 
 @dataclass(eq=False)
 class MemoryRegion:
-    """A range of one storage that slots share, the gaps between their elements included.
+    """A range of one storage that tensors share, with the gaps between their elements.
 
     Attributes:
         storage, device: the memory.
@@ -209,7 +209,7 @@ class MemoryRegion:
     tensors: list[TensorArgument] = field(default_factory=list)
 
     def contents(self) -> Any:
-        """Its bytes, in place; made anew, so that no mode of PyTorch sticks to them."""
+        """Returns a new view of its bytes, so that no mode of PyTorch sticks to it."""
         import torch
 
         empty = torch.empty(0, dtype=torch.uint8, device=self.device)
@@ -217,13 +217,13 @@ class MemoryRegion:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether it holds bytes that are not an element of the one slot that spans it."""
+        """Returns whether it holds bytes that are not elements of a tensor that spans it."""
         length = self.stop - self.start
         return not any(tensor.elements * tensor.dtype.itemsize == length for tensor in self.tensors)
 
 
 def regions_of(tensors: Iterable[TensorArgument]) -> list[MemoryRegion]:
-    """The least ranges that cover all slots, those that meet made one."""
+    """Returns the smallest ranges that cover all tensors; ranges that overlap are merged."""
     found: list[MemoryRegion] = []
     ordered = sorted(tensors, key=lambda tensor: (tensor.storage.data_ptr(), tensor.start))
     for tensor in ordered:
@@ -240,7 +240,7 @@ def regions_of(tensors: Iterable[TensorArgument]) -> list[MemoryRegion]:
 
 
 class RegionCopy:
-    """What a region held when this was made; in host memory where the device has no room.
+    """Copies a region's contents, to host memory if the device has no room.
 
     Attributes:
         region: the region.
@@ -259,17 +259,17 @@ class RegionCopy:
         self.bytes.copy_(region.contents())
 
     def restore(self) -> None:
-        """Gives the region these contents again."""
+        """Restores these contents to the region."""
         self.region.contents().copy_(self.bytes)
 
     def view(self, tensor: TensorArgument) -> Any:
-        """A slot's elements as they were."""
+        """Returns a tensor's elements as they were."""
         start = self._pad + tensor.start - self.region.start
         return tensor.over(self.bytes.untyped_storage(), start, self.bytes.device)
 
 
 def _allocated(length: int, device: Any) -> tuple[Any, bool]:
-    """So many bytes, and whether they lie on the host because the device has no room."""
+    """Allocates bytes; returns whether they lie on the host because the device has no room."""
     import torch
 
     if _has_room(device, length):
@@ -281,7 +281,7 @@ def _allocated(length: int, device: Any) -> tuple[Any, bool]:
 
 
 def _has_room(device: Any, length: int) -> bool:
-    """Whether a device can hold so many bytes more, and still run kernels and comparisons."""
+    """Returns whether a device has room for so many bytes, and for kernels and comparisons."""
     import torch
 
     if device.type != "cuda":
@@ -292,7 +292,7 @@ def _has_room(device: Any, length: int) -> bool:
 
 
 def synchronize(tensors: Iterable[TensorArgument]) -> None:
-    """Waits until no kernel can touch the slots' memory any more.
+    """Waits until no kernel can touch the tensors' memory any more.
 
     A GPU may write pinned host memory long after a launch has returned, so that the current
     device is waited for where a tensor lies on the host.
@@ -308,7 +308,7 @@ def synchronize(tensors: Iterable[TensorArgument]) -> None:
 
 @contextmanager
 def preserved(values: Iterable[Any]) -> Iterator[None]:
-    """Gives every tensor among `values` its contents back at the end.
+    """Restores the contents of every tensor among `values` at the end.
 
     For code that may write any of them, such as a config's `pre_hook`; where the IR tells what
     is written, a `Rehearsal` copies that alone. Costs one copy of each tensor in device memory,

@@ -1,4 +1,4 @@
-"""Samples of launches on a GPU, cold, and free of what the host does meanwhile."""
+"""The clock: samples of launches on a GPU, with cold caches and without the host's delays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _usual_interval_s = 0.0
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Python's threads take turns every 20 us meanwhile, not every 5 ms.
+    """Makes Python's threads take turns every 20 us, not every 5 ms, within the context.
 
     Each call into CUDA gives up the interpreter; where another thread is busy, it
     comes back only after that thread's turn. Nests, over threads as well.
@@ -58,7 +58,7 @@ _PROBE_US: Final = 100.0
 
 @dataclass(frozen=True)
 class Graph:
-    """A subject's launches in one CUDA graph, after the same graph without them.
+    """Holds a CUDA graph of a subject's launches, after the same work without them.
 
     Attributes:
         replay: queues all of it.
@@ -71,7 +71,7 @@ class Graph:
 
 @dataclass(eq=False)
 class Subject:
-    """A candidate under the clock.
+    """Holds a candidate that the clock times, and its samples.
 
     Attributes:
         config: what is timed.
@@ -94,14 +94,14 @@ class Subject:
 
 
 class Clock(Protocol):
-    """What a race is timed with."""
+    """Takes the samples of a race."""
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Loads a subject and runs it once; says why it cannot."""
+        """Loads a subject and runs it once; returns why it cannot."""
         ...
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """One sample of each in microseconds, taken in this order."""
+        """Takes one sample of each in microseconds, in this order."""
         ...
 
 
@@ -159,7 +159,7 @@ class GpuClock:
         return None
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """One sample of each in microseconds, taken in this order.
+        """Takes one sample of each in microseconds, in this order.
 
         A late sample is taken again after the others of its batch of 64.
         """
@@ -175,11 +175,11 @@ class GpuClock:
         return samples
 
     def clocks(self) -> dict[str, Any]:
-        """The GPU's clocks, temperature, power and what holds it back; see `read_clocks`."""
+        """Returns the GPU's clocks, temperature, power and throttle reasons; see `read_clocks`."""
         return read_clocks()
 
     def _launches(self, subjects: Sequence[Subject]) -> list[float]:
-        """A sample of each by marks around one launch; late ones again, a few times."""
+        """Samples each with marks around one launch; takes late samples again a few times."""
         samples = [float("inf")] * len(subjects)
         waiting = list(range(len(subjects)))
         for _ in range(1 + _RETAKES):
@@ -196,7 +196,7 @@ class GpuClock:
         return samples
 
     def _take(self, subjects: Sequence[Subject]) -> list[tuple[float, bool]]:
-        """One sample of each, and whether the host was late; adapts the lead."""
+        """Takes one sample of each, and whether the host was late; adapts the lead."""
         device = self._device
         hold_us = min(self._lead_us * len(subjects), _MOST_HOLD_US)
         if hold_us:
@@ -220,7 +220,7 @@ class GpuClock:
         return [(start.elapsed_time(end) * 1e3, late) for start, end, late in marks]
 
     def _replays(self, subjects: Sequence[Subject]) -> list[float]:
-        """A sample of each by its graph, which no host can delay."""
+        """Samples each by its graph, which the host cannot delay."""
         graphs = []
         for subject in subjects:
             if subject.graph is None:
@@ -231,7 +231,7 @@ class GpuClock:
         return [self._per_launch_us(graph) for graph in graphs]
 
     def _per_launch_us(self, graph: Graph) -> float:
-        """What the launches add, each; no less than a hundredth of a microsecond.
+        """Returns the time that each launch adds; at least a hundredth of a microsecond.
 
         Where flushes of 60 us vary by more than a launch takes, the difference of one
         sample may be nothing or less, which is no time that a kernel can have.
@@ -241,7 +241,7 @@ class GpuClock:
         return max(added_ms * 1e3 / self._policy.launches, 0.01)
 
     def _capture(self, subject: Subject) -> Graph:
-        """What is done around each launch, several times; then again, each with its launch."""
+        """Captures the work around launches several times, then again with the launches."""
         device, marks = self._device, list[TimingEvent]()
 
         def body() -> None:

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library tells of a GPU; `nvidia-ml-py` is optional."""
+"""Reads clocks, names and energy from NVIDIA's management library; `nvidia-ml-py` is optional."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THROTTLES: Final = {
 
 
 class Nvml:
-    """PyTorch's current CUDA device in NVML.
+    """Reads PyTorch's current CUDA device through NVML.
 
     Args:
         library: the module `pynvml`, initialised.
@@ -39,7 +39,7 @@ class Nvml:
 
     @classmethod
     def current(cls) -> Nvml | None:
-        """None without `nvidia-ml-py`, without its driver or without a GPU."""
+        """Opens the current device; None without `nvidia-ml-py`, its driver or a GPU."""
         import torch
 
         try:
@@ -57,7 +57,7 @@ class Nvml:
             return None
 
     def read(self, name: str, *arguments: Any) -> Any:
-        """What `nvmlDeviceGet<name>` gives; None where this device does not support it."""
+        """Calls `nvmlDeviceGet<name>`; None if this device does not support it."""
         try:
             getter: Callable[..., Any] = getattr(self._library, f"nvmlDeviceGet{name}")
             return getter(self._handle, *arguments)
@@ -65,12 +65,12 @@ class Nvml:
             return None
 
     def constant(self, name: str) -> Any:
-        """A constant of NVML's by its name, such as `NVML_CLOCK_SM`."""
+        """Returns a constant of NVML by its name, such as `NVML_CLOCK_SM`."""
         return getattr(self._library, name)
 
 
 def read_clocks() -> dict[str, Any]:
-    """What may explain a timing: how PyTorch's current GPU runs at this moment.
+    """Reads how PyTorch's current GPU runs at this moment, which may explain a timing.
 
     Returns:
         `sm_mhz`, `sm_max_mhz`, `memory_mhz`, `memory_max_mhz`, `temperature_c`, `power_w`
@@ -99,14 +99,14 @@ _DRIVER_FILE = Path("/proc/driver/nvidia/version")
 
 
 def device_name(index: int | None = None) -> str:
-    """Name of a CUDA device (the current one by default), as its driver gives it."""
+    """Returns the name of a CUDA device (by default the current one), as its driver gives it."""
     import torch
 
     return str(torch.cuda.get_device_name(index))
 
 
 def driver_version() -> str:
-    """Version of NVIDIA's driver, or "unknown"."""
+    """Returns the version of NVIDIA's driver, or "unknown"."""
     try:
         text = _DRIVER_FILE.read_text()
     except OSError:
@@ -120,7 +120,7 @@ _PATIENCE_S: Final = 2.0
 
 
 def energy_mj(subject: Subject, seconds: float = 0.3) -> float | None:
-    """Millijoules of one launch, averaged over a loop of at least `seconds`.
+    """Measures the millijoules of one launch, averaged over a loop of at least `seconds`.
 
     What NVML's meter counts is the whole board: what the GPU draws when idle, its
     memory, and what `prepare` and `finish` do around each launch are in the figure, and nothing is
@@ -144,7 +144,7 @@ def energy_mj(subject: Subject, seconds: float = 0.3) -> float | None:
 
 
 class _Meter:
-    """Launches in bursts, with the meter read in between."""
+    """Launches in bursts, and reads the meter in between."""
 
     def __init__(self, subject: Subject, nvml: Nvml) -> None:
         self._subject = subject
@@ -152,7 +152,7 @@ class _Meter:
         self._launches = 1
 
     def per_launch(self, seconds: float) -> float | None:
-        """Millijoules a launch, from a tick of the meter to one at least `seconds` later."""
+        """Returns millijoules a launch, between two ticks of the meter at least `seconds` apart."""
         self._fit_burst()
         first = self._tick()
         if first is None:
@@ -168,7 +168,7 @@ class _Meter:
         return (reading_mj - start_mj) / launches
 
     def _tick(self) -> tuple[int, int] | None:
-        """Launches until the meter moves: what it says then, and how many they were."""
+        """Launches until the meter moves; returns its reading then, and the number of launches."""
         before, deadline = self._reading(), time.monotonic() + _PATIENCE_S
         launches = 0
         while time.monotonic() < deadline:
@@ -186,7 +186,7 @@ class _Meter:
         return None if value is None else int(value)
 
     def _fit_burst(self) -> None:
-        """As many launches as take about five milliseconds."""
+        """Sets the size of a burst so that it takes about five milliseconds."""
         self._burst()
         began = time.monotonic()
         self._burst()

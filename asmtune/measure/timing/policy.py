@@ -1,4 +1,4 @@
-"""How often to time, how cold, and what counts as slower."""
+"""The timing policy: how often to time, with which caches, and what counts as slower."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from asmtune.base.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class TimingPolicy:
-    """How candidates are timed against each other.
+    """Says how candidates are timed against each other.
 
     Attributes:
         coarse_rounds: samples of every entrant before it may be dropped; two where it

@@ -1,4 +1,4 @@
-"""Racing: short timings first, more for those that may still win, fresh ones at the end.
+"""The race: short timings first, more for configs that may still win, new ones at the end.
 
 All that are compared are interleaved, one sample each a round, so that drifting clocks
 meet all of them alike. The best of earlier trials runs along in each new one: what
@@ -107,7 +107,7 @@ class Race:
         return field.outcomes(subjects)
 
     def _in_contention(self, contenders: Sequence[Subject]) -> list[Subject]:
-        """Those that may still be the best; all have had the same rounds."""
+        """Returns those that may still be the best; all have had the same rounds."""
         if not contenders:
             return []
         leader = min(contenders, key=_level)
@@ -120,7 +120,7 @@ class Race:
         return [s for s in near if s not in beaten]
 
     def _far(self, subject: Subject, level: float) -> bool:
-        """Whether even the fastest sample is out of reach of the best median."""
+        """Returns whether even the fastest sample is out of reach of the best median."""
         policy, samples = self._policy, len(subject.samples_us)
         if samples >= policy.coarse_rounds or _timed_for(subject, policy.entrant_us, 2):
             factor = policy.contention
@@ -132,7 +132,7 @@ class Race:
 
 
 class _Field:
-    """The subjects of one trial or final, those that run and those that failed."""
+    """Holds the subjects of one trial or final: those that run and those that failed."""
 
     def __init__(self, clock: Clock, order: random.Random) -> None:
         self.running: list[Subject] = []
@@ -154,7 +154,7 @@ class _Field:
                 self.failures[subject] = failure
 
     def round(self, subjects: Iterable[Subject]) -> None:
-        """One more sample of each, in an order of this round's own."""
+        """Takes one more sample of each, in a new random order."""
         order = list(subjects)
         self._order.shuffle(order)
         if not order:
@@ -169,7 +169,7 @@ class _Field:
             subject.samples_us.append(sample)
 
     def outcomes(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """What was found of each."""
+        """Returns the outcome of each."""
         return [
             (s.config, self.failures.get(s) or summarise(s.config, s.samples_us)) for s in subjects
         ]
@@ -188,7 +188,7 @@ def winner(
     cost: Callable[[Config], tuple[float, float]],
     policy: TimingPolicy,
 ) -> Measurement:
-    """The fastest finalist, or the cheapest of those that are as good as the fastest.
+    """Returns the fastest finalist, or the cheapest of those that are as good.
 
     As good is who is within `near_tie` of the best median and not significantly slower
     (one-sided Mann-Whitney at `significance`).
@@ -211,10 +211,10 @@ def winner(
 
 
 def _level(subject: Subject) -> float:
-    """What a subject is ranked by during a trial."""
+    """Returns the time that ranks a subject during a trial."""
     return median(subject.samples_us)
 
 
 def _timed_for(subject: Subject, enough_us: float, samples: int) -> bool:
-    """Whether a subject has had its device time, and at least so many samples."""
+    """Returns whether a subject has had its device time, and at least so many samples."""
     return len(subject.samples_us) >= samples and sum(subject.samples_us) >= enough_us

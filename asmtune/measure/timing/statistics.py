@@ -1,4 +1,4 @@
-"""From samples to a measurement, and what two sets of samples say of each other."""
+"""Statistics: from samples to a measurement, and tests of two sets of samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ fall in 70 orders, 5 against 5 in 252."""
 
 
 def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
-    """Median and percentiles of the samples between Tukey's fences.
+    """Computes median and percentiles of the samples between Tukey's fences.
 
     A sample more than 1.5 interquartile ranges outside the quartiles is an
     outlier (Tukey, Exploratory Data Analysis, 1977): a clock change or
@@ -38,7 +38,7 @@ def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which `share` of the sorted samples lie, linearly interpolated."""
+    """Returns the value below which `share` of the sorted samples lie, interpolated linearly."""
     place = share * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -48,7 +48,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 def slower(
     rows: Sequence[Sequence[float]], reference: Sequence[float], significance: float
 ) -> list[bool]:
-    """Which rows of samples are significantly slower than the reference.
+    """Tests which rows of samples are significantly slower than the reference.
 
     The one-sided test of Mann and Whitney (1947): of ranks, so that how far an outlier
     lies out does not count, and exact where samples are few and distinct. Where
@@ -80,7 +80,7 @@ def slower(
 
 
 def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
-    """How likely equal ones would show each first one as far above its second, by ranks alone.
+    """Returns the probability that equal sides show each first one so far above its second.
 
     The one-sided test of Mann and Whitney (1947), exact. Timers tick, so that medians of short
     kernels tie; of equal ones, those that may be greater are taken to be less. Were ties broken
@@ -111,14 +111,14 @@ def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[fl
 
 
 def _ranks(above: Sequence[float], below: Sequence[float]) -> tuple[list[int], list[int]]:
-    """Ranks of both sides among all; of equals, those that may be greater have the lower ones."""
+    """Ranks both sides together; among equal samples those of the greater side rank lower."""
     marked = sorted([*((value, 0) for value in above), *((value, 1) for value in below)])
     first, second = ([at for at, (_, own) in enumerate(marked) if own == side] for side in (0, 1))
     return first, second
 
 
 def holm(values: Sequence[float], level: float) -> list[bool]:
-    """Which of several tests are significant at a level that holds for all of them together.
+    """Returns which tests are significant at a level that holds for all of them together.
 
     Holm (1979), A simple sequentially rejective multiple test procedure: whatever holds
     between the tests, one at least is found by mistake with a probability of `level` at most.
