@@ -1,9 +1,8 @@
 """The cache of compiled artifacts on disk, by content, within a size limit.
 
-One gzipped JSON file an artifact: nothing in it can execute. A file appears
-whole or not at all; a damaged one is deleted and made again. A folder that
-cannot be written costs a warning: a private one stands in for it until this
-process ends.
+Each artifact is one file of gzipped JSON, so nothing in it can execute. Files are written
+atomically; a damaged one is deleted and made again. If the folder cannot be written, a warning
+says so, and a private folder replaces it until this process ends.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ class FallbackFolders:
     """
 
     def __init__(self) -> None:
-        self._made: dict[Path, Path] = {}
+        self._private: dict[Path, Path] = {}
         self._lock = threading.Lock()
 
     def of(self, folder: Path) -> Path | None:
         """Returns the private folder that replaces a folder, if there is one."""
-        return self._made.get(folder)
+        return self._private.get(folder)
 
     def add(self, folder: Path, error: StoreError, prove: Callable[[Path], object]) -> None:
         """Makes a private folder and warns; does nothing if there is one.
 
         Args:
-            folder: that cannot be written.
+            folder: the folder that cannot be written.
             error: why; its message says what to do.
             prove: raises a `StoreError` if the private folder cannot be written.
 
@@ -61,13 +60,13 @@ class FallbackFolders:
             StoreError: no private folder can be made either.
         """
         with self._lock:
-            if folder in self._made:
+            if folder in self._private:
                 return
             with storage_errors(Path(tempfile.gettempdir())):
                 made = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
             atexit.register(_remove, made, os.getpid())
             prove(made)
-            self._made[folder] = made
+            self._private[folder] = made
         warnings.warn(
             f"{error}; artifacts are kept in {made} until this process ends",
             ArtifactWarning,
@@ -76,7 +75,7 @@ class FallbackFolders:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    # A process that forked off ends as well, and the folder is not its own.
+    # A forked process ends as well, but does not own the folder.
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -102,7 +101,7 @@ def storage_errors(folder: Path) -> Iterator[None]:
 _SUFFIX: Final = ".json.gz"
 _TOKEN: Final = "token"
 _TOKEN_BYTES: Final = 32
-_STAND_INS: Final = FallbackFolders()
+_FALLBACKS: Final = FallbackFolders()
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,8 @@ class ArtifactFolders:
     """Names the folders of artifacts for a worker, maybe on another machine.
 
     Attributes:
-        folders: to look in; the last one is written to.
-        token: content of the last one's file `token`, which tells it from every other folder.
+        folders: where to look; the last one is written to.
+        token: content of the last one's file `token`, which identifies the folder.
     """
 
     folders: tuple[Path, ...]
@@ -129,8 +128,8 @@ class ArtifactCache:
     """Stores artifacts and lasting failures by digest.
 
     Args:
-        folder: made with mode 0700 when first written to.
-        limit_bytes: `trim` deletes the least recently used beyond it.
+        folder: created with mode 0700 at the first write.
+        limit_bytes: size that `trim` reduces it to.
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
@@ -145,23 +144,22 @@ class ArtifactCache:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Returns the folder, and the private one that replaces it if it cannot be written."""
-        stand_in = _STAND_INS.of(self.folder)
-        return (self.folder,) if stand_in is None else (self.folder, stand_in)
+        private = _FALLBACKS.of(self.folder)
+        return (self.folder,) if private is None else (self.folder, private)
 
     def prepare(self) -> ArtifactFolders:
         """Checks before any work that artifacts can be written, and returns where.
 
-        A folder that cannot be written is told of in a warning, once, and a
-        private one stands in for it.
+        If the folder cannot be written, warns once and uses a private one.
 
         Raises:
             StoreError: neither can be written.
         """
-        if _STAND_INS.of(self.folder) is None:
+        if _FALLBACKS.of(self.folder) is None:
             try:
                 return ArtifactFolders((self.folder,), _prepared(self.folder))
             except StoreError as error:
-                _STAND_INS.add(self.folder, error, _prepared)
+                _FALLBACKS.add(self.folder, error, _prepared)
         folders = self.folders
         return ArtifactFolders(folders, _prepared(folders[-1]))
 
@@ -198,7 +196,7 @@ class ArtifactCache:
         except StoreError as error:
             if len(self.folders) > 1:
                 raise
-            _STAND_INS.add(self.folder, error, _prepared)
+            _FALLBACKS.add(self.folder, error, _prepared)
             write_artifact(self.prepare().folders[-1], digest, data)
 
     def raw(self, digest: str) -> bytes | None:
@@ -249,7 +247,7 @@ def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
         except FileNotFoundError:
             return None
     found = decode_artifact(data)
-    # A folder that is read-only serves all the same.
+    # A read-only folder can still be read.
     with contextlib.suppress(OSError):
         if found is None:
             path.unlink(missing_ok=True)
@@ -265,7 +263,7 @@ def write_artifact(folder: Path, digest: str, data: bytes) -> None:
         StoreError: the folder cannot be written.
     """
     path = _path(folder, digest)
-    # Threads of one process write at once as well.
+    # Threads of one process may write at the same time.
     part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     with storage_errors(folder):
         try:
@@ -290,8 +288,8 @@ def _prepared(folder: Path) -> bytes:
         try:
             probe.write_bytes(b"\0" * 4096)
             if not token.is_file() or token.stat().st_size != _TOKEN_BYTES:
-                # Of processes that begin at once the last one's stays; to the others the
-                # folder then looks like another machine's, which costs time and nothing else.
+                # If processes begin at once, the last one's token stays. To the others the folder
+                # then looks like another machine's, which only costs time.
                 probe.write_bytes(os.urandom(_TOKEN_BYTES))
                 probe.replace(token)
             return token.read_bytes()
@@ -300,8 +298,8 @@ def _prepared(folder: Path) -> bytes:
                 probe.unlink(missing_ok=True)
 
 
-# A crash or a timeout may be the machine's doing: not remembered.
-_LASTING: Final = frozenset(
+# A crash or a timeout may be caused by the machine, so it is not stored.
+_LASTING_KINDS: Final = frozenset(
     {"registers", "shared_memory", "ptxas", "compiler", "kernel", "override"}
 )
 
@@ -309,7 +307,7 @@ _LASTING: Final = frozenset(
 def encode_artifact(outcome: Artifact | Failure) -> bytes | None:
     """Encodes an outcome; None for a failure that may not happen again."""
     if isinstance(outcome, Failure):
-        if outcome.kind not in _LASTING:
+        if outcome.kind not in _LASTING_KINDS:
             return None
         entry = {"failure": asdict(outcome)}
     else:

@@ -1,8 +1,8 @@
 """Main program of the compiler's process: JSON requests on stdin, artifacts on stdout.
 
-Run as `python -m asmtune.compile.child_main`, once a worker, and kept; whoever
-started it may kill it at any moment. Before each stage it says which one, so
-that the one that never returned is known.
+Run as `python -m asmtune.compile.child_main`, once per worker, and kept. The parent may kill it at
+any moment. It announces each stage before it begins, so that the parent knows which stage did not
+return.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from asmtune.core.records.artifacts import Failure
 
 _MAXNREG_ATTRIBUTE: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
 _OPENS_MODULE: Final = re.compile(r'^module attributes \{(?="?([\w.\-]+))', re.MULTILINE)
-# What looks at the cap before LLVM: warps that share registers out, loads of tensor memory.
+# IR whose passes before LLVM read the cap: warps that share out registers, loads of tensor memory.
 _READS_CAP: Final = re.compile(r"warp_specialize|tmem|tensor_memory")
 _LINKED_FROM_PTX: Final = ("maxnreg", "num_stages")
 _MEMO_SIZE: Final = 8
@@ -32,10 +32,9 @@ _MEMO_SIZE: Final = 8
 class BackEnd:
     """Runs the stages after TTIR; LLVM only once for configs of the same PTX.
 
-    `maxnreg` is one directive of the PTX, and `num_stages` changes nothing
-    without a pipelined loop: where the TTGIR of two configs is equal but for
-    the cap, the second reuses the first one's PTX. LLVM, half of the time of
-    a compile, then runs once.
+    `maxnreg` is one directive of the PTX, and `num_stages` changes nothing without a pipelined
+    loop. If the TTGIR of two configs differs in the cap only, the second reuses the PTX of the
+    first. LLVM, half of the time of a compile, then runs once.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -78,8 +77,8 @@ class BackEnd:
     def sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """Compiles a request as far as LLVM, or returns the failure.
 
-        `maxnreg` is one attribute of the module, so that the sketch of a config serves
-        another that differs in it alone.
+        `maxnreg` is one attribute of the module, so the sketch of a config serves another that
+        differs in it alone.
         """
         options = {**request["options"], "maxnreg": None}
         seen = [request["ttir"], options, request["machine"], request.get("override")]
@@ -108,21 +107,21 @@ class BackEnd:
     def _ptx(
         self, ttgir: str, module: Any, options: Mapping[str, Any], run: StageRun
     ) -> str | Failure:
-        # Warp specialisation shares registers out among warps by the cap.
+        # Warp specialisation divides registers among warps by the cap.
         shareable = "ttg.warp_specialize" not in ttgir
         rest = {k: v for k, v in options.items() if k not in _LINKED_FROM_PTX}
         key = _MAXNREG_ATTRIBUTE.sub("", ttgir) + json.dumps(rest, sort_keys=True)
         if shareable and key in self._memo:
-            ptx, learnt = self._memo[key]
+            ptx, metadata_of_llvm = self._memo[key]
             self._memo.move_to_end(key)
-            run.metadata.update(learnt)
+            run.metadata.update(metadata_of_llvm)
             return _with_cap(ptx, options["maxnreg"])
         before = set(run.metadata)
         llir = run.stage("llir", module)
         made: str | Failure = llir if isinstance(llir, Failure) else run.stage("ptx", llir)
         if shareable and not isinstance(made, Failure):
-            learnt = {k: v for k, v in run.metadata.items() if k not in before}
-            self._memo[key] = (_with_cap(made, None), learnt)
+            metadata_of_llvm = {k: v for k, v in run.metadata.items() if k not in before}
+            self._memo[key] = (_with_cap(made, None), metadata_of_llvm)
             while len(self._memo) > _MEMO_SIZE:
                 self._memo.popitem(last=False)
         return made

@@ -1,7 +1,7 @@
 """Disassembles a cubin to SASS text with the `nvdisasm` that comes with Triton.
 
-A third to half a second a kernel of 500 to 2,000 instructions, most of it the tool's start
-(triton 3.6, nvdisasm 12.8): for the configs that somebody looks at, not for all.
+It takes a third to half a second per kernel of 500 to 2,000 instructions, most of it the tool's
+start (triton 3.6, nvdisasm 12.8). So only configs that somebody looks at are disassembled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Loads an artifact for a launch, without compiling again.
 
-What a launch needs is cut off from the kernel's source: a `Binary` is text and
-bytes, and any process runs it on arguments of its own.
+A launch needs nothing of the kernel's source: a `Binary` is text and bytes, and any process can run
+it on its own arguments.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class LoadedLaunch:
     """Holds one config of a problem, ready to run.
 
     Attributes:
-        prepare: runs the config's `pre_hook`, if it has one; not to be timed.
+        prepare: runs the config's `pre_hook`, if it has one; not timed.
         run: launches once on the current stream.
-        finish: what comes after a launch that raised nothing; not to be timed either.
+        finish: runs after a launch that raised nothing; not timed.
     """
 
     prepare: Callable[[], None]
@@ -86,8 +86,7 @@ class _Function:
 class _Source:
     """Holds the part of an `ASTSource` that Triton's launcher is made from.
 
-    The launcher knows a constexpr by its type in the signature, and asks for
-    no value of one.
+    The launcher knows a constexpr by its type in the signature, and does not need its value.
     """
 
     signature: Mapping[str, Any]
@@ -106,7 +105,7 @@ def load_cached(
 ) -> tuple[Artifact, LoadedLaunch] | Failure:
     """Loads a config's compiled artifact by its digest, and makes a launch of it.
 
-    An artifact that the cache has dropped meanwhile is a failure of kind "lost".
+    If the cache has dropped the artifact meanwhile, returns a failure of kind "lost".
     """
     artifact = None if digest is None else cache.get(digest)
     if artifact is None:
@@ -165,6 +164,6 @@ def handle(binary: Binary) -> Any:
         described.write_text(json.dumps(metadata))
         code.write_bytes(binary.cubin)
         group = {path.name: str(path) for path in (described, code)}
-        # It reads its files at once, so that they need not stay.
+        # It reads its files at once, so they can be deleted.
         source = _Source(binary.signature, _Function(tuple(binary.signature)))
         return CompiledKernel(source, group, binary.digest)

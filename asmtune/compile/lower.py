@@ -1,7 +1,7 @@
 """The front end: lowers a problem and a config to a self-contained request.
 
-A kernel's Python source is walked here, in the user's own process: 11-15 ms
-for a mid-sized GEMM, once for all configs that share their constexprs.
+It walks a kernel's Python source in the user's own process: 11-15 ms for a mid-sized GEMM, once for
+all configs that share their constexprs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PRE_HOOK_LOCK: Final = threading.RLock()
 """Held while a config's `pre_hook` runs to specialise a launch: hooks write to tensors and
-descriptors that all configs share. Whoever needs them as they are holds it meanwhile."""
+descriptors that all configs share. Code that needs these unchanged holds it meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LowerRequest:
         options: the backend's options as JSON values.
         machine: Triton's (backend, arch, warp size).
         environment: variables that the compiler reads.
-        override: what was edited by hand and stands for the output of a stage.
+        override: a hand-edited file in the place of a stage's output.
     """
 
     ttir: str
@@ -113,7 +113,7 @@ class Lowering:
         specialised = self.specialise(config)
         if isinstance(specialised, Failure):
             return specialised
-        # The file's content goes along: where it lies is nothing to the compiler.
+        # The file's content is sent; its path does not matter to the compiler.
         options = {**plain_options(specialised.options), "ir_override": None}
         ttir = self._lower(specialised, options)
         if isinstance(ttir, Failure):
@@ -170,8 +170,8 @@ class _FrontEndTimeoutError(TimeoutError):
 def _deadline(seconds: float) -> Iterator[None]:
     """Interrupts Python code of this thread after some seconds, without signals.
 
-    The front end is Python that calls short native functions, so that an
-    exception set from outside is seen within microseconds.
+    The front end is Python that calls short native functions, so an exception set from outside is
+    raised within microseconds.
     """
     thread, lock, done = threading.get_ident(), threading.Lock(), False
 

@@ -1,8 +1,8 @@
 """Compiles many configs in parallel: joblib hands shares of them to workers.
 
-A family is configs whose PTX is likely the same but for the register cap;
-one worker takes it whole, so that LLVM runs once for all of them. Of sketches,
-which take a tenth, a worker takes many of one tile.
+A family is configs whose PTX likely differs in the register cap only. One worker takes all of it,
+so that LLVM runs once. Sketches take a tenth of the time of a compile, so a worker takes many
+configs of one tile at once.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
         lower: makes a request, when its family's turn comes.
     """
     for positions in _groups(configs, _without_stages):
-        found: dict[int, list[Pair]] = {}
+        by_stages: dict[int, list[Pair]] = {}
         for position in positions:
             request = lower(configs[position])
-            # Without a product in a loop stages change nothing.
+            # Without a matrix product in a loop, `num_stages` changes nothing.
             pipelined = isinstance(request, LowerRequest) and request.has_dot
             stages = configs[position].num_stages if pipelined else 0
-            found.setdefault(stages, []).append((position, request))
-        yield from found.values()
+            by_stages.setdefault(stages, []).append((position, request))
+        yield from by_stages.values()
 
 
 def tiles(
@@ -68,8 +68,8 @@ def tiles(
     Args:
         configs: in the order in which they are wanted.
         lower: makes a request, when its share's turn comes.
-        most: configs a share by how many are left, but for those that differ in the cap
-            alone, which stay together.
+        most: gives the size of a share by how many configs are left. Configs that differ in the
+            cap alone stay together even beyond it.
     """
     left = len(configs)
     for positions in _groups(configs, lambda config: tuple(sorted(config.kwargs.items()))):
@@ -87,10 +87,10 @@ def tiles(
 
 def _groups(configs: Sequence[Config], key: Callable[[Config], Hashable]) -> list[list[int]]:
     """Groups positions of configs by key, in the order of the first of each."""
-    found: dict[Hashable, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for position, config in enumerate(configs):
-        found.setdefault(key(config), []).append(position)
-    return list(found.values())
+        groups.setdefault(key(config), []).append(position)
+    return list(groups.values())
 
 
 def _without_stages(config: Config) -> Config:
@@ -102,10 +102,11 @@ R = TypeVar("R")
 Outcomes = Generator[tuple[int, Outcome[R]], None, None]
 
 _MOST: Final = 64
-"""Sketches a worker takes at once; beyond it handing them over costs next to nothing."""
+"""Sketches a worker takes at once; with so many, handing them over costs next to nothing."""
 
 _ROUNDS: Final = 4
-"""Shares a worker that what is left makes: they get smaller, and the last end together."""
+"""Shares per worker that the remaining configs are cut into: shares shrink, so that the workers
+end together."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,11 @@ class Hooks(Generic[R]):
     Attributes:
         read: what to take from an artifact, or from a sketch; called in the worker,
             so it must pickle: a function of a module, or a `functools.partial` of one.
-        admit: called in this process with a config and its request; a
-            failure keeps the config from the back end.
-        known: outcomes by request digest; consulted before a worker is asked,
-            and filled. One compile serves every problem of equal specialisation.
-            Readings of sketches and of artifacts are not kept in one mapping.
+        admit: called in this process with a config and its request; if it returns a failure, the
+            config is not compiled.
+        known: outcomes by request digest; looked up before a worker is used, and filled. One
+            compile serves every problem of equal specialisation. Readings of sketches and of
+            artifacts need two mappings.
     """
 
     read: Callable[[Any], R]
@@ -141,16 +142,17 @@ def compile_configs(
     Args:
         lowering: the front end.
         configs: to compile.
-        hooks: at the two ends of a compile.
+        hooks: called before and after a compile.
         settings: limits and folders.
-        workers: where; those that `joblib.parallel_config` gives this thread if left out.
+        workers: where to compile; by default those that `joblib.parallel_config` gives this
+            thread.
 
     Returns:
         The config's position in `configs`, with what was read or the failure.
 
     Raises:
         ProblemError: arguments and config do not fit the kernel.
-        StoreError: artifacts can be written nowhere.
+        StoreError: no folder for artifacts can be written.
     """
     flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), make_artifact)
     return flow.outcomes(configs)
@@ -165,10 +167,10 @@ def sketch_configs(
 ) -> Outcomes[R]:
     """Compiles configs as far as LLVM, in parallel; gives each as it is done.
 
-    Takes a tenth of a compile. Nothing is kept on disk; an artifact that lies
-    there stands for its sketch. `hooks.read` is given a `Sketch`.
+    Takes a tenth of the time of a compile. Writes nothing to disk; uses an artifact that is on
+    disk in place of its sketch. `hooks.read` gets a `Sketch`.
 
-    Args, returned values and errors are those of `compile_configs`.
+    Arguments, results and errors are those of `compile_configs`.
     """
     flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), make_sketch)
     return flow.outcomes(configs)
@@ -183,7 +185,7 @@ class _Flow(Generic[R]):
     settings: Settings
     workers: Workers
     make: Maker
-    settled: list[tuple[int, Outcome[R]]] = field(default_factory=list)
+    known: list[tuple[int, Outcome[R]]] = field(default_factory=list)
     digests: dict[int, str] = field(default_factory=dict)
 
     def outcomes(self, configs: Sequence[Config]) -> Outcomes[R]:
@@ -200,16 +202,16 @@ class _Flow(Generic[R]):
                         cache.keep(digest, item.entry)
                     known[digest] = item.outcome
                     yield item.position, item.outcome
-                yield from self._settled()
-            yield from self._settled()
+                yield from self._drain_known()
+            yield from self._drain_known()
         finally:
             done.close()
             if self.make is make_artifact:
                 cache.trim()
 
-    def _settled(self) -> Iterator[tuple[int, Outcome[R]]]:
-        while self.settled:
-            yield self.settled.pop()
+    def _drain_known(self) -> Iterator[tuple[int, Outcome[R]]]:
+        while self.known:
+            yield self.known.pop()
 
     def _jobs(
         self, configs: Sequence[Config], cache: ArtifactCache, place: ArtifactFolders, flag: Path
@@ -219,9 +221,9 @@ class _Flow(Generic[R]):
             fresh = []
             for position, request in share:
                 if isinstance(request, Failure):
-                    self.settled.append((position, request))
+                    self.known.append((position, request))
                 elif (digest := request.digest) in self.hooks.known:
-                    self.settled.append((position, self.hooks.known[digest]))
+                    self.known.append((position, self.hooks.known[digest]))
                 else:
                     self.digests[position] = digest
                     entry = None if self.workers.is_local else cache.raw(digest)
@@ -256,13 +258,13 @@ def warm(
 ) -> threading.Thread:
     """Starts workers and their compilers in the background, and returns at once.
 
-    Starting them takes a second, which passes while this process does something else.
+    Starting them takes a second, in which this process can do something else.
 
     Args:
-        lowering: of the machine to compile for.
-        read: what will read in the workers.
+        lowering: for the machine to compile for.
+        read: the function that will read artifacts in the workers.
         settings: limits of a compile.
-        workers: where; those of this thread if left out.
+        workers: where to compile; by default those of this thread.
     """
     start = StartCompiler(lowering.machine, settings.compile_memory_bytes, read)
     chosen = workers or Workers(settings.jobs)
@@ -275,7 +277,7 @@ def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure
     """Compiles one request here and now, in this process's own child.
 
     Raises:
-        StoreError: artifacts can be written nowhere.
+        StoreError: no folder for artifacts can be written.
     """
     made = _one(make_artifact, request, settings)
     assert not isinstance(made, Sketch)
@@ -286,7 +288,7 @@ def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
     """Compiles one request as far as LLVM, here and now, in this process's own child.
 
     Raises:
-        StoreError: artifacts can be written nowhere.
+        StoreError: no folder for artifacts can be written.
     """
     made = _one(make_sketch, request, settings)
     assert not isinstance(made, Artifact)

@@ -18,7 +18,7 @@ from asmtune.compile.lower import LowerRequest
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk
-_LOOK_S: Final = 0.1  # between two looks at whether anybody waits
+_POLL_S: Final = 0.1  # between two checks of the cancel flag
 
 
 class JobCancelledError(Exception):
@@ -28,9 +28,8 @@ class JobCancelledError(Exception):
 class Sandbox:
     """Compiles in one child, which is started on demand, and again after it was killed.
 
-    LLVM and ptxas do not hear a Python signal, so that only killing the
-    process ends a compile: the child and all that it started share a process
-    group, which goes as a whole.
+    LLVM and ptxas ignore Python's signals, so only killing the process ends a compile. The child
+    and everything it started share a process group, which is killed as a whole.
 
     Args:
         memory_bytes: address space the child may take.
@@ -51,10 +50,10 @@ class Sandbox:
         Args:
             request: what to compile.
             timeout_s: seconds it may take.
-            flag: a file that says, once it is there, that nobody waits any more.
+            flag: a file that exists once nobody waits any more.
 
         Raises:
-            GivenUpError: the flag is there; the child is killed.
+            JobCancelledError: the flag exists; the child is killed.
         """
         built = self._ask(_message(request, sketch=False), timeout_s, flag)
         if isinstance(built, Failure):
@@ -155,7 +154,7 @@ def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:
 
     Raises:
         TimeoutError: `end` of the monotonic clock passed.
-        GivenUpError: the flag is there.
+        JobCancelledError: the flag exists.
         ChildGoneError: the child hung up.
     """
     while True:
@@ -163,7 +162,7 @@ def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:
             raise JobCancelledError
         left_s = max(0.0, end - time.monotonic())
         try:
-            return child.receive(min(left_s, _LOOK_S))
+            return child.receive(min(left_s, _POLL_S))
         except TimeoutError:
             if time.monotonic() >= end:
                 raise
@@ -208,7 +207,7 @@ _idle: dict[tuple[int, int], list[Sandbox]] = {}
 def borrow_sandbox(memory_bytes: int) -> Iterator[Sandbox]:
     """Lends a sandbox to this thread; it is kept, since starting one takes 0.3 s and more.
 
-    A process that forked off has its own: the pipes are its parent's.
+    A forked process starts its own, since it shares the pipes of its parent's.
 
     Args:
         memory_bytes: address space of its child.

@@ -85,13 +85,13 @@ def apply_override(
     Args:
         override: the file.
         own: the compiler's TTGIR and PTX.
-        metadata: as it was after the compiler's TTGIR.
-        run: of the config; its metadata is then that of the launch.
+        metadata: the metadata after the compiler's TTGIR.
+        run: the config's stages; its metadata becomes that of the launch.
     """
     made: Any = override.text
     ttgir, left = own["ttgir"], STAGES[STAGES.index(override.stage) + 1 :]
     if override.stage in MLIR:
-        # What the stages from here on told of the launch, they will tell of the file.
+        # The stages from here on write their metadata again, for the file.
         run.metadata.clear()
         run.metadata.update(metadata)
         made, left = ttgir_of(override, run), _FROM_TTGIR
@@ -117,11 +117,11 @@ def ttgir_of(override: Override, run: StageRun) -> Any:
 def ptx_misfit(ptx: str, own: str) -> Failure | None:
     """Returns why edited PTX cannot be launched as the kernel's; None if it can."""
     (kernel,) = entries(own)
-    found = {entry.name: entry for entry in entries(ptx)}
-    if kernel.name not in found:
-        names = ", ".join(found) or "none"
+    by_name = {entry.name: entry for entry in entries(ptx)}
+    if kernel.name not in by_name:
+        names = ", ".join(by_name) or "none"
         return _refused(f"it has no entry {kernel.name}, the kernel's; its entries: {names}")
-    reason = found[kernel.name].misfit(kernel)
+    reason = by_name[kernel.name].misfit(kernel)
     return None if reason is None else _refused(f"its entry {kernel.name} {reason}")
 
 

@@ -42,9 +42,9 @@ class CompileItem:
     """Holds one config to compile.
 
     Attributes:
-        position: the config's.
+        position: the config's position.
         request: what to compile.
-        entry: what the asker's folder has of it, where the worker may not see that folder.
+        entry: its entry in the calling process's cache, for a worker that may not see it.
     """
 
     position: int
@@ -57,10 +57,10 @@ class ItemResult(Generic[R]):
     """Holds the outcome of an item.
 
     Attributes:
-        position: the item's.
+        position: the item's position.
         outcome: what was read, or the failure.
-        entry: what the worker could not put into the asker's folder, which is on another
-            machine, or full.
+        entry: the encoded artifact, if the worker could not write it to the calling process's
+            cache because that is on another machine, or full.
     """
 
     position: int
@@ -79,11 +79,11 @@ class CompileJob(Generic[R]):
     Attributes:
         items: the configs.
         make: `make_artifact` or `make_sketch`.
-        read: what to take from what was made.
+        read: what to take from the artifact or sketch.
         settings: limits of a compile.
-        place: the asker's folders.
-        flag: a file that says, once it is there, that the job is given up.
-        triton: version of the asker's, which the artifacts' digests stand for.
+        place: folders of the calling process's cache.
+        flag: a file that exists once the job is cancelled.
+        triton: version of Triton in the calling process, which the digests depend on.
     """
 
     items: tuple[CompileItem, ...]
@@ -101,9 +101,9 @@ class CompileSite:
 
     Attributes:
         settings: limits of a compile.
-        place: the asker's folders; None where they cannot be seen from here.
-        sandbox: makes what is not known.
-        flag: says that nobody waits any more.
+        place: folders of the calling process's cache; None if they are not visible here.
+        sandbox: compiles what is not in the cache.
+        flag: a file that exists once nobody waits any more.
     """
 
     settings: Settings
@@ -117,8 +117,8 @@ class CompileSite:
             return decode_artifact(item.entry)
         for folder in self.place.folders if self.place else ():
             with contextlib.suppress(StoreError):
-                if (found := read_artifact(folder, item.request.digest)) is not None:
-                    return found
+                if (outcome := read_artifact(folder, item.request.digest)) is not None:
+                    return outcome
         return None
 
 
@@ -126,7 +126,7 @@ def work(job: CompileJob[R]) -> list[ItemResult[R]]:
     """Compiles the items of a job, up to where it is cancelled.
 
     Raises:
-        CompileError: this machine has another Triton than the asker.
+        CompileError: this machine has another Triton than the calling process.
     """
     if (here := version_of("triton")) != job.triton:
         raise CompileError(
@@ -141,7 +141,7 @@ def work(job: CompileJob[R]) -> list[ItemResult[R]]:
             for item in job.items:
                 done.append(_done(item, job, site))
         except JobCancelledError:
-            sandbox.begin()  # for the next job: a second passes until it could compile
+            sandbox.begin()  # for the next job: a child takes a second to start
     return done
 
 
@@ -196,7 +196,7 @@ class StartCompiler:
     Attributes:
         machine: Triton's (backend, arch, warp size).
         memory_bytes: address space of the child.
-        read: what will read; it came with all that it imports.
+        read: the reader; unpickling it has imported its modules.
     """
 
     machine: tuple[str, int, int]
@@ -204,6 +204,6 @@ class StartCompiler:
     read: Callable[[Any], Any]
 
     def __call__(self) -> None:
-        """Waits until the child could compile."""
+        """Waits until the child is ready to compile."""
         with borrow_sandbox(self.memory_bytes) as sandbox:
             sandbox.start(self.machine)

@@ -28,15 +28,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _PATIENCE_S: Final = 10.0
-"""A worker starts in 1 s; one that never does is not waited for."""
+"""Seconds to wait for all workers to start; one starts in 1 s."""
 
 
 class WorkerRun:
     """Tracks one use of the workers, until it is stopped.
 
     Attributes:
-        stopped: whether nobody waits for it any more.
-        flag: a file that tells those workers so who see this machine's temporary folder.
+        stopped: whether nobody waits for the results any more.
+        flag: a file that exists once it is stopped, for workers that see this machine's temporary
+            folder.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class WorkerRun:
     def stop(self) -> None:
         """Begins no further task; those that run end soon."""
         self.stopped = True
-        with contextlib.suppress(OSError):  # of a full disk: then they run to their end
+        with contextlib.suppress(OSError):  # on a full disk tasks run to their end
             self.flag.touch(mode=0o600)
 
     def close(self) -> None:
@@ -60,9 +61,9 @@ class OncePerWorker:
     """Runs work once on every worker: each waits until the last has begun.
 
     Attributes:
-        folder: where each leaves a file when it begins.
-        jobs: how many there are.
-        work: what to do.
+        folder: each worker creates a file there when it begins.
+        jobs: how many workers there are.
+        work: what to run.
     """
 
     folder: Path
@@ -95,8 +96,8 @@ class TaskSource(Generic[T]):
 
     Attributes:
         out: tasks without a result, by number.
-        error: what ended the tasks early, and those that were out; joblib would kill its
-            workers, or drop the error if no task is out.
+        error: what ended the iterator of tasks early. It is kept here because joblib would kill
+            its workers, or drop the error if no task is out.
     """
 
     def __init__(self, tasks: Iterator[T], run: WorkerRun) -> None:
@@ -124,27 +125,27 @@ class TaskSource(Generic[T]):
 
 _LOCAL: Final = "joblib._parallel_backends"
 _WAVE: Final = 4
-"""Tasks a worker between two looks at the results, where a backend gives them all at once."""
+"""Tasks per worker in one call, for backends that return all results of a call at once."""
 
 
 class Workers:
     """Runs tasks by joblib; joblib's settings are those of the thread that makes it.
 
     Args:
-        jobs: tasks at once on this machine, where `joblib.parallel_config` gives no `n_jobs`;
-            a cluster is used whole.
+        jobs: tasks at once on this machine if `joblib.parallel_config` gives no `n_jobs`. A
+            cluster is used with all its workers.
 
     Attributes:
         is_local: whether joblib itself runs the tasks, on this machine.
     """
 
     def __init__(self, jobs: int) -> None:
-        backend, asked = get_active_backend()
+        backend, n_jobs = get_active_backend()
         self._backend: Any = backend
         self.is_local = type(backend).__module__ == _LOCAL
-        self._n_jobs = asked if asked is not None else jobs if self.is_local else -1
+        self._n_jobs = n_jobs if n_jobs is not None else jobs if self.is_local else -1
         self._runs: set[WorkerRun] = set()
-        self._kept: Any = None
+        self._pool_in_use: Any = None
 
     @property
     def _kind(self) -> str:
@@ -158,12 +159,12 @@ class Workers:
     def __enter__(self) -> Self:
         """Starts a pool if the backend, such as Ray's, has none that outlives a call."""
         if not self._gives_generators:
-            self._kept = self._parallel("list").__enter__()
+            self._pool_in_use = self._parallel("list").__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
         """Ends the pool."""
-        kept, self._kept = self._kept, None
+        kept, self._pool_in_use = self._pool_in_use, None
         if kept is not None:
             kept.__exit__(*raised)
 
@@ -172,12 +173,12 @@ class Workers:
     ) -> Generator[R, None, None]:
         """Yields results as they come; draws a task when a worker is about to be free.
 
-        Closing it ends what runs, but for tasks that other machines have begun.
+        Closing it ends the running tasks, except those that other machines have begun.
 
         Args:
             work: a function of a module.
-            tasks: what it is given, by the flag of `WorkerRun` that it is to look at.
-            lost: the result of a task that killed the worker that was at it.
+            tasks: makes the tasks; called with the flag of `WorkerRun`, which tasks have to check.
+            lost: gives the result of a task that killed its worker.
         """
         run = WorkerRun()
         self._runs.add(run)
@@ -187,14 +188,14 @@ class Workers:
             self._runs.discard(run)
             if self.is_local or not run.stopped:
                 run.close()
-            else:  # a cluster on this machine has yet to see it
+            else:  # a cluster on this machine may not have seen it yet
                 atexit.register(run.close)
 
     def each(self, work: Callable[[], None]) -> None:
         """Runs something once on every worker of this machine, and waits."""
         if not self.is_local:
             return
-        # Whoever stops the workers meanwhile has no use for it.
+        # A thread that stops the workers meanwhile does not need this.
         with tempfile.TemporaryDirectory(prefix="asmtune-") as folder, suppress(RuntimeError):
             jobs = self.jobs
             calls = (delayed(OncePerWorker(Path(folder), jobs, work))(n) for n in range(jobs))
@@ -264,11 +265,11 @@ class Workers:
     def _end(self, results: Generator[Any, None, None], run: WorkerRun) -> None:
         """Ends tasks that nobody waits for.
 
-        On this machine they are told to; joblib would kill the workers, under other threads'
-        tasks as well, and the next ones would take 2 s to start.
+        On this machine the flag tells them to end. joblib would kill the workers, those of other
+        threads' tasks as well, and the next ones would take 2 s to start.
         """
         run.stop()
-        # What goes wrong in them is of no interest any more.
+        # Errors of these tasks no longer matter.
         with suppress(AsmtuneError, RuntimeError):
             if self.is_local:
                 for _ in results:
@@ -281,16 +282,16 @@ class Workers:
         return self._kind == "SequentialBackend" or bool(self._backend.supports_return_generator)
 
     def _pool(self) -> AbstractContextManager[Any]:
-        if self._kept is not None:
-            return nullcontext(self._kept)
+        if self._pool_in_use is not None:
+            return nullcontext(self._pool_in_use)
         pool: AbstractContextManager[Any] = self._parallel("list")
         return pool
 
     def _parallel(self, return_as: str) -> Any:
         # A backend object serves one `Parallel` at a time; a cluster's holds its client.
         backend = copy.copy(self._backend) if self.is_local else self._backend
-        # A cluster's results are told of in the thread that speaks with it, which is to make
-        # no tasks: all are sent from this one.
+        # A cluster reports results in the thread that talks to it, which must not make tasks: all
+        # are sent from this thread.
         first = "2 * n_jobs" if self.is_local else "all"
         return Parallel(
             self._n_jobs, backend, return_as=return_as, batch_size=1, pre_dispatch=first

@@ -1,9 +1,8 @@
 """Sends the arguments of a launch to another process: values as JSON, tensors in shared memory.
 
-Values become JSON; a tensor becomes its layout and its place in a region of
-memory, which travels on its own (`shared`). Two views of one storage stay two
-views of one region, and a pointer stays as aligned as it was: a kernel is
-compiled for both.
+Values become JSON. A tensor becomes its layout and its position in a region of memory, whose bytes
+are in a file that the processes share (`SharedArguments`). Two views of one storage stay two views
+of one region, and a pointer keeps its alignment: a kernel is compiled for both.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from asmtune.base.errors import InputError, MeasureError
 class Opaque:
     """Stands in a child for a constexpr that cannot be sent, such as a `@triton.jit` function.
 
-    The compiled code holds what the constexpr meant; a launch does not look at it.
+    Its value is part of the compiled code; a launch does not use it.
     """
 
     text: str
@@ -63,7 +62,7 @@ class Packing:
         Args:
             value: a number, bool, string, None, tensor, tensor descriptor, constexpr, Triton
                 dtype, or a tuple or list of these.
-            where: the argument it is or belongs to, for the message.
+            where: the argument that it is, or is part of, for the message.
 
         Raises:
             InputError: it is something else, or a tensor without memory.
@@ -152,7 +151,7 @@ def describe_all(
     """Describes values by name as JSON; a constexpr that cannot be sent is replaced by its text.
 
     Raises:
-        InputError: another value cannot travel; names it.
+        InputError: another value cannot be sent; names it.
     """
     described = {}
     for name, value in values.items():
@@ -171,7 +170,7 @@ class SharedRegion:
 
     Attributes:
         buffer: bytes that hold them.
-        shift: what to add to an address of where they came from for a position in the buffer.
+        shift: added to an address in the original memory, gives the position in the buffer.
     """
 
     buffer: Any
@@ -246,15 +245,15 @@ class SharedArguments:
     Attributes:
         file: descriptor of the file that holds the bytes; children inherit it.
         nbytes: of the file.
-        touched: set by who runs code of the user's on the arguments in this process; `close`
-            then gives them their contents back.
+        touched: set by code that runs a user's function on the arguments in this process; `close`
+            then restores their contents.
 
     Args:
         arguments: by parameter name.
-        constexprs: names whose values need not travel if they cannot.
+        constexprs: names whose values need not be sent if they cannot.
 
     Raises:
-        InputError: an argument cannot travel; names it.
+        InputError: an argument cannot be sent; names it.
         MeasureError: there is no room for the bytes.
     """
 
@@ -335,7 +334,7 @@ class _Placed:
 def _nameless_file(nbytes: int) -> int:
     """Creates a file without a name: no other user can open it, and the last close deletes it.
 
-    In memory where half of what is free suffices, else in the folder for temporary files.
+    It is in memory if half of the free memory suffices, else in the folder for temporary files.
     """
     if nbytes <= _available_bytes() // 2:
         file = os.memfd_create("asmtune")
@@ -343,7 +342,7 @@ def _nameless_file(nbytes: int) -> int:
         with tempfile.TemporaryFile(prefix="asmtune-") as opened:
             file = os.dup(opened.fileno())
     try:
-        # Without it a full disk would be a SIGBUS in the middle of copying.
+        # Without this, a full disk would raise SIGBUS in the middle of copying.
         os.posix_fallocate(file, 0, max(nbytes, 1))
     except OSError as error:
         os.close(file)
@@ -364,7 +363,7 @@ def _available_bytes() -> int:
 def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:
     """Restores the arguments of `SharedArguments.to_json` in memory of this process.
 
-    Tensors of a GPU lie on this process's current one.
+    Tensors of a GPU are placed on this process's current one.
     """
     memory = []
     if shared["nbytes"]:

@@ -31,9 +31,9 @@ class TimingPlan:
     """Says how to time configs that passed the check.
 
     Attributes:
-        policy: of races; unused with `do_bench`.
-        seed: of the order of launches.
-        do_bench: the user's function, which times in the place of races.
+        policy: how to race; unused with `do_bench`.
+        seed: seed of the order of launches.
+        do_bench: the user's function, which times in place of races.
     """
 
     policy: TimingPolicy
@@ -46,15 +46,15 @@ class BenchSetup:
     """Says what is timed, and how.
 
     Attributes:
-        lowering: of the problem, for the GPU that times.
+        lowering: the problem's, for the GPU that times.
         effects: what the kernel does to its arguments.
         checks: how outputs are checked.
         policy: how to time.
-        seed: of the order of launches.
-        do_bench: the user's function that times, in the place of our clock.
+        seed: seed of the order of launches.
+        do_bench: the user's function that times, in place of our clock.
         hooks: called around every launch.
-        run_timeout_s: seconds that one config may take for a step of its own (loading, one
-            launch, comparing its output) before its process is ended; isolated only.
+        run_timeout_s: seconds that one config may take for one step (loading, one launch,
+            comparing its output) before its process is ended; used in child processes only.
     """
 
     lowering: Lowering
@@ -77,7 +77,7 @@ class Bench(Protocol):
 
     Attributes:
         device: name of the GPU, as its driver gives it.
-        notes: what a reader must know of how outputs were checked and timings taken.
+        notes: remarks on how outputs were checked and timings taken.
     """
 
     @property
@@ -89,8 +89,8 @@ class Bench(Protocol):
     def begin(self, default: TimingCandidate) -> Outcome:
         """Times the default config; its output is what all other configs must compute.
 
-        Where it cannot run, the first config of a trial that runs takes its place. To be
-        called first.
+        Has to be called first. If the config cannot run, the first config of a trial that runs
+        takes its place.
 
         Raises:
             MeasureError: nothing can be timed any more.
@@ -100,7 +100,7 @@ class Bench(Protocol):
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Checks each candidate's output, races those that pass, and returns outcomes in order.
 
-        One that is clearly slower than the best so far is not timed to the end.
+        A config that is clearly slower than the best so far is not timed to the end.
 
         Raises:
             MeasureError: nothing can be timed any more.

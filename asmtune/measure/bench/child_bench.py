@@ -20,14 +20,14 @@ from asmtune.measure.checks.effects import tensor_parts
 class ChildBench:
     """Times configs in a process of their own, on copies of the arguments.
 
-    A config at which the process hangs or dies gets a failure; a new process goes on
-    with the rest. Nothing is launched in the parent.
+    A config at which the process hangs or dies gets a failure, and a new process goes on with the
+    rest. Nothing is launched in the parent.
 
     Args:
         setup: what is timed, and how.
         index: of the GPU among those that this process sees; by default the one that the
             arguments lie on.
-        parcel: the arguments, where other benches send the same ones; its owner closes it.
+        shared: the arguments, if other benches send the same ones; its owner closes it.
         command: starts the child.
 
     Raises:
@@ -110,8 +110,8 @@ class ChildBench:
             while not isinstance(described, Failure):
                 answer = self._children.ask("energy", [described])
                 if not isinstance(answer, ChildCrash):
-                    found: float | None = answer["energy_mj"]
-                    return found
+                    energy_mj: float | None = answer["energy_mj"]
+                    return energy_mj
                 if answer.culprit == number:
                     break
                 self._children.record_crash(answer)
@@ -161,8 +161,8 @@ class ChildBench:
             result = messages.result_of(message, configs.candidates[number].config)
             results[number] = result
             if isinstance(result, Measurement):
-                mine = (result.median_us, number)
-                state.best = mine if state.best is None else min(state.best, mine)
+                timing = (result.median_us, number)
+                state.best = timing if state.best is None else min(state.best, timing)
         return results
 
 
@@ -179,7 +179,7 @@ def pack(setup: BenchSetup) -> SharedArguments:
     with PRE_HOOK_LOCK:
         shared = SharedArguments(problem.arguments, frozenset(messages.constexpr_names(problem)))
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.empty_cache()  # what this process keeps for later, a child cannot have
+        torch.cuda.empty_cache()  # a child cannot use memory cached here
     return shared
 
 

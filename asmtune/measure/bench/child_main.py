@@ -1,8 +1,8 @@
 """Main program of the process that times: JSON requests on stdin, outcomes on stdout.
 
-Run as `python -m asmtune.measure.bench.child_main` and kept. It never imports the user's
-kernel: binaries and the bytes of the arguments come from its parent. Before a
-config runs it says which one, so that the one that never returned is known.
+Run as `python -m asmtune.measure.bench.child_main` and kept. It never imports the user's kernel:
+binaries and the bytes of the arguments come from its parent. It announces each config before it
+runs, so that the parent knows which one did not return.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Service:
             self._say(answer)
 
     def _open(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        # What the user's functions import is found where the parent finds it.
+        # The user's functions import modules by the parent's path.
         sys.path[:] = [*request["path"], *(p for p in sys.path if p not in request["path"])]
         setup = messages.setup_of(request)
         self._machine = self._make_machine()
@@ -122,7 +122,7 @@ def _refusal(verb: str, failure: Failure) -> str:
 def run(make_machine: Callable[[], BenchGpu]) -> None:
     """Serves a bench over this process's pipes until the bench hangs up.
 
-    What kernels print goes nowhere, and errors to the parent's log.
+    Output of kernels is dropped; stderr goes to the parent's log.
     """
     die_with_parent()
     Service(make_machine, own_stdout()).serve(sys.stdin)
@@ -133,7 +133,7 @@ def run(make_machine: Callable[[], BenchGpu]) -> None:
 def main() -> None:
     """Serves on the first GPU that this process sees."""
     prepare()
-    # A user's own allocator is not known here.
+    # A user's allocator is not known here.
     with allocating():
         run(CudaMachine)
 

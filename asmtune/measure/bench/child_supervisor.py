@@ -27,8 +27,8 @@ class ChildCrash:
     """Says how a child ended.
 
     Attributes:
-        culprit: number of the config that ran; None where none did.
-        failure: what that config is charged with.
+        culprit: number of the config that ran; None if none did.
+        failure: that config's failure.
     """
 
     culprit: int | None
@@ -40,7 +40,7 @@ class ChildSession:
 
     Attributes:
         device: name of its GPU, once it is open.
-        fresh: whether it has not contested anything yet.
+        fresh: whether it has not timed anything yet.
 
     Args:
         child: just started.
@@ -56,7 +56,7 @@ class ChildSession:
 
         Args:
             opening: the request.
-            copy_s: seconds that it may take for the arguments, beside those for its start.
+            copy_s: seconds to copy the arguments, in addition to those for its start.
 
         Raises:
             InputError: a function of the user's cannot be loaded there.
@@ -74,12 +74,12 @@ class ChildSession:
         """Returns the answer to a request, or how the child died.
 
         Args:
-            request: what is asked.
-            limit_s: seconds for each step that it tells of.
+            request: the message.
+            limit_s: seconds for each step that the child announces.
 
         Raises:
             InputError: a function of the user's cannot be loaded there.
-            MeasureError: the child cannot do what is asked of it, whatever the config.
+            MeasureError: the child cannot serve the request, whatever the config.
         """
         try:
             self._child.send(request)
@@ -129,11 +129,11 @@ class ConfigTable:
     """Numbers the configs that are sent to the children of a bench.
 
     Attributes:
-        entrants: by number.
+        candidates: by number.
 
     Args:
-        lowering: of the problem.
-        parcel: its arguments.
+        lowering: the problem's.
+        shared: its arguments.
     """
 
     def __init__(self, lowering: Lowering, shared: SharedArguments) -> None:
@@ -157,7 +157,7 @@ class ConfigTable:
             InputError: its hook cannot be sent; names it.
         """
         candidate = self.candidates[number]
-        # To specialise a launch its hook is run, here, on the user's tensors.
+        # Specialising a launch runs its hook in this process, on the user's tensors.
         self._shared.touched |= candidate.config.pre_hook is not None
         binary = Binary.of(self._lowering, candidate.config, candidate.artifact)
         if isinstance(binary, Failure):
@@ -197,8 +197,8 @@ class ChildState:
 
     Attributes:
         default: the default config.
-        reference: whose output the others must equal.
-        best: the best so far, with its median in microseconds.
+        reference: the config whose output the others must equal.
+        best: the best so far: its median in microseconds, and its number.
     """
 
     default: int | None = None
@@ -220,14 +220,14 @@ class ChildSupervisor:
 
     Attributes:
         device: name of the GPU; "" before a child was open.
-        known: what the next child has to learn.
-        restarts: how many followed on the first one.
-        roster: numbers of the configs.
+        state: what the next child has to replay.
+        restarts: how many children were started after the first one.
+        configs: the numbered configs.
 
     Args:
         setup: what is timed, and how.
-        index: of the GPU among those that this process sees; None for all that it sees.
-        parcel: the arguments.
+        index: index of the GPU among those that this process sees; None for all of them.
+        shared: the arguments.
         command: starts a child.
 
     Raises:
@@ -256,7 +256,7 @@ class ChildSupervisor:
 
         Args:
             verb: "begin", "trial", "final" or "energy".
-            described: entrants, as the roster describes them.
+            described: candidates, as `ConfigTable` describes them.
 
         Raises:
             InputError: a hook cannot be loaded there.
@@ -285,7 +285,7 @@ class ChildSupervisor:
             if crash is not None:
                 self.record_crash(crash)
             elif self.restarts > 1:
-                # Where two configs killed, others will: the next process imports meanwhile.
+                # If two configs killed the child, others will: the next process imports meanwhile.
                 self._spare = self._start()
         return self._session
 
@@ -295,7 +295,7 @@ class ChildSupervisor:
         Raises:
             MeasureError: there were too many in a row.
         """
-        self._session, self.state.best = None, None  # it may be the best so far that kills
+        self._session, self.state.best = None, None  # the best so far may be what kills
         self._crashes += 1
         if self._crashes >= _MOST_CRASHES:
             where = "" if self._index is None else f" on GPU {self._index}"

@@ -18,7 +18,7 @@ from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.bench.team import Team
 
-# What of the metadata the launch itself depends on; the rest is in the machine code.
+# Metadata that the launch depends on; the rest is in the machine code.
 _LAUNCH: Final = (
     "num_warps",
     "num_ctas",
@@ -38,12 +38,12 @@ Key = tuple[str, object]
 class DedupBench:
     """Passes each distinct binary to another bench once.
 
-    What that one finds holds for every config of the same binary, also in later
-    trials. Finals are timed afresh.
+    The result holds for every config of the same binary, also in later trials. Finals are timed
+    again.
 
     Args:
-        problem: whose configs are timed.
-        bench: times.
+        problem: the problem whose configs are timed.
+        bench: the bench that times.
     """
 
     def __init__(self, problem: Problem, bench: Bench) -> None:
@@ -109,7 +109,7 @@ class DedupBench:
     def _key(self, candidate: TimingCandidate) -> Key:
         config = candidate.config
         values = launch_values(self._problem, config)
-        # Of what is no constexpr, the code does not tell; an axis or a heuristic may set it.
+        # The code does not contain runtime arguments; an axis or a heuristic may set one.
         runtime = {
             p.name: repr(values[p.name])
             for p in jit_function(self._problem.kernel).params
@@ -138,10 +138,10 @@ def open_bench(
 
     Args:
         setup: what is timed, and how.
-        isolate: time in a process of its own, so that a config that faults or hangs
-            costs itself alone.
-        devices: GPUs to time on, by their index among those that this process sees; each has
-            a process, so that they are isolated as well. By default the current one.
+        isolate: time in a child process, so that a config that faults or hangs does not affect
+            the others.
+        devices: GPUs to time on, by their index among those that this process sees; each has a
+            child process. By default the current one.
 
     Raises:
         InputError: the devices are not of one model, or something cannot be sent to a process.

@@ -84,7 +84,7 @@ class DeviceLostError(MeasureError):
     """Says that a launch broke this process's CUDA context: every later call would fail.
 
     Attributes:
-        config: the one that did it, or one of those that were timed together.
+        config: the config that did it, or one of those that were timed together.
         detail: the driver's message.
     """
 
@@ -107,10 +107,10 @@ class DeviceLostError(MeasureError):
 class DeviceLossCheck:
     """Distinguishes an error of one config from one that breaks the CUDA context.
 
-    A context for code that runs `configs`.
+    Used as a context for code that runs `configs`.
 
     Raises:
-        DeviceLostError: instead of the error, where nothing can run any more.
+        DeviceLostError: in place of the error, if nothing can run any more.
     """
 
     def __init__(self, machine: BenchGpu, configs: Sequence[Config]) -> None:
@@ -141,8 +141,8 @@ class WatchedClock:
     Args:
         clock: takes the samples.
         machine: the device.
-        announce: told each config before it runs. With it, configs run one at a time, so
-            that whoever hangs is known: 20-50 us more a sample, outside of the intervals.
+        announce: called with each config before it runs. With it, configs run one at a time, so
+            that a config that hangs is known: 20-50 us more per sample, outside the intervals.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class WatchedClock:
 def allocating() -> Iterator[None]:
     """Sets an allocator for memory that kernels ask for at launch, such as for descriptors.
 
-    A program's own allocator goes first; without one Triton refuses to launch them.
+    A program's own allocator takes precedence. Without any, Triton refuses to launch them.
     """
     if not isinstance(_allocation._allocator.get(), _allocation.NullAllocator):
         yield
@@ -195,5 +195,5 @@ def allocating() -> Iterator[None]:
 def _memory(size: int, alignment: int, stream: int | None) -> Any:  # noqa: ARG001
     import torch
 
-    # PyTorch's own are at multiples of 512 bytes; a descriptor wants 128.
+    # PyTorch aligns memory to 512 bytes; a descriptor needs 128.
     return torch.empty(size, dtype=torch.int8, device="cuda")

@@ -1,7 +1,7 @@
 """The user's functions: hooks around every launch while a kernel is tuned, and `do_bench`.
 
-These are the tuner's hooks; the `pre_hook` of a `Config` is that config's own, and is called
-before the tuner's.
+The `pre_hook` of a `Config` is another one: it belongs to that config, and is called before the
+tuner's.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class TunerHooks:
     """Holds the tuner's hooks, called with all arguments by name and the config's values.
 
     Attributes:
-        pre: before it; not timed.
-        post: after it, while the GPU may still run it; not timed.
+        pre: called before the launch; not timed.
+        post: called after it, while the GPU may still run it; not timed.
     """
 
     pre: PreHook | None = None
@@ -54,8 +54,8 @@ class TunerHooks:
         """Wraps a launch with the hooks.
 
         Args:
-            launch: of a config; `prepare` runs the config's own hook.
-            values: what the hooks are given, the same mapping each time.
+            launch: a config's; its `prepare` runs the config's own hook.
+            values: what the hooks get, the same mapping each time.
         """
         if self.pre is None and self.post is None:
             return launch

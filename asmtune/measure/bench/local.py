@@ -19,8 +19,8 @@ T = TypeVar("T")
 class LocalBench:
     """Times configs on the problem's own tensors, and restores their contents at the end.
 
-    The quickest way, and the least safe: a config that hangs hangs this process, and one
-    that makes an illegal access takes the CUDA context with it.
+    This is the fastest bench and the least safe: a config that hangs hangs this process, and an
+    illegal access breaks its CUDA context.
 
     Args:
         setup: what is timed, and how.
@@ -55,7 +55,7 @@ class LocalBench:
         Raises:
             MeasureError: it broke the CUDA context.
         """
-        (outcome,) = self._kept(lambda: [self._trials.begin(self._candidate(default))])
+        (outcome,) = self._guarded(lambda: [self._trials.begin(self._candidate(default))])
         return outcome
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
@@ -64,7 +64,7 @@ class LocalBench:
         Raises:
             MeasureError: one broke the CUDA context; names it.
         """
-        return self._kept(lambda: self._trials.trial([self._candidate(e) for e in candidates]))
+        return self._guarded(lambda: self._trials.trial([self._candidate(e) for e in candidates]))
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Times candidates again, interleaved, and returns outcomes in order.
@@ -72,7 +72,7 @@ class LocalBench:
         Raises:
             MeasureError: one broke the CUDA context; names it.
         """
-        return self._kept(lambda: self._trials.final([self._candidate(e) for e in candidates]))
+        return self._guarded(lambda: self._trials.final([self._candidate(e) for e in candidates]))
 
     def energy(self, candidate: TimingCandidate) -> float | None:
         """Returns the millijoules of one launch; None without a meter, or if the config fails.
@@ -80,18 +80,18 @@ class LocalBench:
         Raises:
             MeasureError: it broke the CUDA context.
         """
-        return self._kept(lambda: self._trials.energy(self._candidate(candidate)))
+        return self._guarded(lambda: self._trials.energy(self._candidate(candidate)))
 
     def close(self) -> None:
         """Restores the contents of every argument, unless the CUDA context is broken."""
         if self._lost is None:
             self._checker.close()
 
-    def _kept(self, work: Callable[[], T]) -> T:
+    def _guarded(self, work: Callable[[], T]) -> T:
         if self._lost is not None:
             raise self._lost
         try:
-            # Another thread compiles, and runs hooks of its configs on the same tensors.
+            # Another thread compiles, and runs its configs' hooks on the same tensors.
             with PRE_HOOK_LOCK, allocating():
                 return work()
         except DeviceLostError as error:

@@ -1,7 +1,7 @@
 """Messages between a bench and its child: records to JSON values, and back.
 
-Functions of the user's, which only Python's pickle can carry, go through the
-pipe between the two processes; nothing is ever unpickled from a disk.
+Only pickle can carry the user's functions. They go through the pipe between the two processes;
+nothing is ever unpickled from a disk.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ def pickled(function: Callable[..., Any] | Mapping[str, Any], what: str) -> str:
     Raises:
         InputError: it does not pickle; names it.
     """
-    made = guarded("input", lambda: cloudpickle.dumps(function))
-    if isinstance(made, Failure):
+    result = guarded("input", lambda: cloudpickle.dumps(function))
+    if isinstance(result, Failure):
         raise InputError(
-            f"{what} cannot be sent to the process that times ({_first(made.detail)}): "
+            f"{what} cannot be sent to the process that times ({_first_line(result.detail)}): "
             "make it a plain function, or tune with isolate=False"
         )
-    return base64.b64encode(made).decode()
+    return base64.b64encode(result).decode()
 
 
 def unpickled(text: str, what: str) -> Any:
     """Restores a function from the text of `pickled`.
 
     Raises:
-        InputError: what it needs cannot be imported here.
+        InputError: a module it needs cannot be imported here.
     """
-    made = guarded("input", lambda: cloudpickle.loads(base64.b64decode(text)))
-    if isinstance(made, Failure):
+    result = guarded("input", lambda: cloudpickle.loads(base64.b64decode(text)))
+    if isinstance(result, Failure):
         raise InputError(
-            f"{what} cannot be loaded in the process that times ({_first(made.detail)}): "
+            f"{what} cannot be loaded in the process that times ({_first_line(result.detail)}): "
             "define it in a module that can be imported, or tune with isolate=False"
         )
-    return made
+    return result
 
 
 def describe_setup(setup: BenchSetup) -> dict[str, Any]:
@@ -67,10 +67,10 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
     Raises:
         InputError: a function cannot be sent; names it.
     """
-    user_timer = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
-    functions = {r: f for r, f in zip(_FUNCTIONS, user_timer, strict=True) if f is not None}
+    functions_by_role = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
+    functions = {r: f for r, f in zip(_FUNCTIONS, functions_by_role, strict=True) if f is not None}
     for role, function in functions.items():
-        pickled(function, _name(role, function))  # each alone, to tell which one cannot be sent
+        pickled(function, _name(role, function))  # one by one, to find out which cannot be sent
     return {
         "effects": {f.name: _plain(getattr(setup.effects, f.name)) for f in fields(setup.effects)},
         "checks": {
@@ -78,7 +78,7 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
             for f in fields(setup.checks)
             if f.name != "reference"
         },
-        # Together: what one hook keeps in a closure, another one takes from there.
+        # Together, so that hooks that share a closure still do so in the child.
         "functions": pickled(functions, "the functions"),
         "policy": asdict(setup.policy),
         "seed": setup.seed,
@@ -103,18 +103,18 @@ def setup_of(message: Mapping[str, Any]) -> ChildSetup:
     """Restores a setup from the message of `describe_setup`.
 
     Raises:
-        InputError: a function of the user's needs what cannot be imported here.
+        InputError: a module that a user's function needs cannot be imported here.
     """
-    known: dict[str, Any] = {name: _frozen(value) for name, value in message["effects"].items()}
-    said: dict[str, Any] = {
+    effects: dict[str, Any] = {name: _frozen(value) for name, value in message["effects"].items()}
+    checks: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in message["checks"].items()
     }
     sent = unpickled(message["functions"], ", ".join(role.strip("=") for role in _FUNCTIONS))
     reference, pre, post, do_bench = (sent.get(role) for role in _FUNCTIONS)
     return ChildSetup(
-        Effects(**known),
-        CheckOptions(**said, reference=reference),
+        Effects(**effects),
+        CheckOptions(**checks, reference=reference),
         TimingPlan(TimingPolicy(**message["policy"]), message["seed"], do_bench),
         TunerHooks(pre, post),
     )
@@ -124,16 +124,16 @@ def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
     """Describes a config without its hook, and the values its launch adds to the problem's.
 
     Raises:
-        InputError: a heuristic's value cannot travel; names it.
+        InputError: a heuristic's value cannot be sent; names it.
     """
     values = launch_values(problem, config)
-    own = {n: v for n, v in values.items() if v is not problem.arguments.get(n, problem)}
+    extra = {n: v for n, v in values.items() if v is not problem.arguments.get(n, problem)}
     constexprs = frozenset(constexpr_names(problem) | config.kwargs.keys())
     return {
         "kwargs": describe_all(Packing(), config.kwargs, constexprs),
         "options": [getattr(config, name) for name in _OPTIONS],
         "ir_override": config.ir_override,
-        "values": describe_all(Packing(), own, constexprs),
+        "values": describe_all(Packing(), extra, constexprs),
     }
 
 
@@ -215,5 +215,5 @@ def _frozen(value: Any) -> Any:
     return frozenset(value) if isinstance(value, list) else value
 
 
-def _first(detail: str) -> str:
+def _first_line(detail: str) -> str:
     return detail.strip().splitlines()[0]

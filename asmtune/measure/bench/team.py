@@ -18,14 +18,14 @@ T = TypeVar("T")
 class Team:
     """Spreads trials over GPUs of one model; finals are timed on the first alone.
 
-    A GPU that can no longer be used leaves the team, and the others take its share.
+    A GPU that can no longer be used leaves the team; the others take its share.
 
     Attributes:
         device: name of the GPUs.
 
     Args:
         setup: what is timed, and how.
-        indices: of the GPUs, among those that this process sees.
+        indices: indices of the GPUs among those that this process sees.
         command: starts a child.
 
     Raises:
@@ -63,10 +63,10 @@ class Team:
             InputError: its hook cannot be sent to a process; names it.
             MeasureError: no GPU can be used any more.
         """
-        asked = [(m, self._threads.submit(m.begin, default)) for m in self._members]
-        wait([future for _, future in asked])
+        running = [(m, self._threads.submit(m.begin, default)) for m in self._members]
+        wait([future for _, future in running])
         outcomes = [
-            made for member, future in asked for made in self._result_or_leave(member, future)
+            made for member, future in running for made in self._result_or_leave(member, future)
         ]
         return outcomes[0]
 
@@ -80,13 +80,13 @@ class Team:
         outcomes: dict[int, Outcome] = {}
         while waiting := [place for place in range(len(candidates)) if place not in outcomes]:
             members = list(self._members)
-            asked = []
+            running = []
             for turn, member in enumerate(members[: len(waiting)]):
                 share = waiting[turn :: len(members)]
                 mine = [candidates[place] for place in share]
-                asked.append((member, share, self._threads.submit(member.trial, mine)))
-            wait([future for *_, future in asked])
-            for member, share, future in asked:
+                running.append((member, share, self._threads.submit(member.trial, mine)))
+            wait([future for *_, future in running])
+            for member, share, future in running:
                 for made in self._result_or_leave(member, future):
                     outcomes |= dict(zip(share, made, strict=True))
         return [outcomes[place] for place in range(len(candidates))]

@@ -27,13 +27,13 @@ _FORM: Final = "expected milliseconds above 0: [median, p20, p80] or one number"
 class UserTimer:
     """Times subjects one after another with the user's function, in place of a race.
 
-    What it is given to call does all that is done around a launch: puts back what the kernel
-    wrote, hooks, launch, hooks. How often, and what of it counts, is the function's business.
+    Its argument does everything around a launch: restores what the kernel wrote, calls hooks,
+    launches, calls hooks. The function decides how often to call it, and what to time.
 
     Args:
         do_bench: see `DoBench`.
         machine: the device.
-        announce: told each config before it runs.
+        announce: called with each config before it runs.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ def _times(found: Any) -> tuple[float, ...]:
         InputError: it is neither.
     """
     listed = list(found) if isinstance(found, list | tuple) else [found]
-    # Numbers of NumPy and PyTorch are as good.
+    # Numbers of NumPy and PyTorch are accepted too.
     times = guarded("input", lambda: tuple(float(time) for time in listed))
     if isinstance(times, Failure) or len(times) not in (1, len(QUANTILES)):
         raise InputError(f"do_bench gave {found!r:.60}: {_FORM}")
@@ -132,26 +132,26 @@ class Trials:
     """Checks and times candidates on one device.
 
     Attributes:
-        reference: the config whose output the others must equal; None before one ran.
+        reference: the config whose output the others must equal; None before one has run.
 
     Args:
         machine: the device.
-        rehearsal: keeps the arguments; checks outputs.
-        contest: times.
-        announce: told each config before it runs.
+        checker: restores the arguments and checks outputs.
+        timer: takes the timings.
+        announce: called with each config before it runs.
     """
 
     def __init__(
         self,
         machine: BenchGpu,
         checker: OutputChecker,
-        contest: Timer,
+        timer: Timer,
         announce: Callable[[Config], None] | None = None,
     ) -> None:
         self.reference: Config | None = None
         self._machine = machine
         self._checker = checker
-        self._timer = contest
+        self._timer = timer
         self._announce = announce
         self._checked: set[Config] = set()
         self._default: Config | None = None
@@ -174,7 +174,7 @@ class Trials:
         Raises:
             DeviceLostError: one broke the context.
         """
-        return self._contest(candidates, self._timer.trial)
+        return self._time(candidates, self._timer.trial)
 
     def final(self, candidates: Sequence[LoadableConfig]) -> list[Outcome]:
         """Times candidates again, interleaved, and returns outcomes in order.
@@ -182,7 +182,7 @@ class Trials:
         Raises:
             DeviceLostError: one broke the context.
         """
-        return self._contest(candidates, self._timer.final)
+        return self._time(candidates, self._timer.final)
 
     def energy(self, candidate: LoadableConfig) -> float | None:
         """Returns the millijoules of one launch; None without a meter, or if the config fails.
@@ -193,13 +193,13 @@ class Trials:
         subject = self._subject(candidate)
         if isinstance(subject, Failure):
             return None
-        found = guarded("launch", lambda: self._machine.energy(subject))
-        if isinstance(found, Failure):
-            DeviceLossCheck(self._machine, [candidate.config]).confirm(found.detail)
+        energy_mj = guarded("launch", lambda: self._machine.energy(subject))
+        if isinstance(energy_mj, Failure):
+            DeviceLossCheck(self._machine, [candidate.config]).confirm(energy_mj.detail)
             return None
-        return found
+        return energy_mj
 
-    def _contest(
+    def _time(
         self,
         candidates: Sequence[LoadableConfig],
         timed: Callable[[Sequence[Subject]], list[Outcome]],
