@@ -31,13 +31,13 @@ def _nothing() -> None:
 class OutputChecker:
     """Saves and restores the arguments while configs run on them, and checks outputs.
 
-    Only memory that a config may write is copied: once for what it holds, once for what the
-    default config leaves there. A copy for which the GPU has no room lies in the host's memory.
-    Views of the same memory share a copy, which includes the gaps between their elements: a
-    config that writes there is wrong as well.
+    Only memory that a config may write is copied: its original contents, and what the default
+    config leaves there. A copy for which the GPU has no room is in the host's memory. Views of the
+    same memory share a copy, which includes the gaps between their elements: a config that writes
+    there is wrong as well.
 
     Args:
-        arguments: the launch's, by parameter name.
+        arguments: the launch's arguments, by parameter name.
         effects: what any of the configs may do to them.
         options: what the user says of them.
 
@@ -49,7 +49,7 @@ class OutputChecker:
         self, arguments: Mapping[str, Any], effects: Effects, options: CheckOptions
     ) -> None:
         check_names(options, arguments)
-        tensors, strange = tensor_arguments(arguments)
+        tensors, foreign_names = tensor_arguments(arguments)
         self._arguments = arguments
         self._effects = effects
         self._options = options
@@ -61,7 +61,7 @@ class OutputChecker:
         ]
         self._on_host = any(tensor.device.type == "cpu" for tensor in roles.written)
         self._expected_outputs: ExpectedOutputs | None = None
-        self._notes = list(_unchecked_notes(effects, strange))
+        self._notes = list(_unchecked_notes(effects, foreign_names))
         self._note_copies(self._saved)
 
     @property
@@ -72,7 +72,7 @@ class OutputChecker:
     def prepare(self) -> None:
         """Restores what the arguments must hold before a run, timed or not.
 
-        On a GPU this is in order with launches on the current stream, and waits for nothing.
+        On a GPU this is queued in order with launches on the current stream, and does not wait.
         """
         self._restore(self._kept)
         self._zero()
@@ -83,14 +83,14 @@ class OutputChecker:
         """Runs the default config twice: for its output, and for differences between runs.
 
         Args:
-            run: launches it once, its `pre_hook` included.
-            finish: called after each launch, when its output was looked at.
+            run: launches it once, including its `pre_hook`.
+            finish: called after each launch, when its output was checked.
 
         Returns:
             Why it cannot be launched, or how it differs from the user's reference.
 
         Raises:
-            InputError: the user's reference raises, or gives what does not fit.
+            InputError: the user's reference raises, or returns something that does not fit.
         """
         if not self._options.check or not self._roles.written:
             return self._run_once(run) or _run_finish(finish)
@@ -99,19 +99,21 @@ class OutputChecker:
         failure = self._run_once(run)
         if failure is not None:
             return failure
-        learned = guarded("check", self._learn)
+        expected_outputs = guarded("check", self._make_expected)
         finished = _run_finish(finish)
-        if isinstance(learned, Failure):
-            return learned
+        if isinstance(expected_outputs, Failure):
+            return expected_outputs
         failure = finished or self._run_once(run)
         if failure is not None:
             return failure
-        self._notes += learned.drop_untouched() + learned.widen_for_nondeterminism()
+        self._notes += (
+            expected_outputs.drop_untouched() + expected_outputs.widen_for_nondeterminism()
+        )
         if expected:
-            self._notes += learned.apply_reference(expected)
-        self._notes += learned.caveats
-        self._note_copies(learned.copies)
-        self._expected_outputs = learned
+            self._notes += expected_outputs.apply_reference(expected)
+        self._notes += expected_outputs.caveats
+        self._note_copies(expected_outputs.copies)
+        self._expected_outputs = expected_outputs
         failure, finished = self._compare() if expected else None, _run_finish(finish)
         return failure or finished
 
@@ -121,8 +123,8 @@ class OutputChecker:
         """Runs a config once and compares its output with the expected one.
 
         Args:
-            run: launches it once, its `pre_hook` included.
-            finish: called after the launch, when its output was looked at.
+            run: launches it once, including its `pre_hook`.
+            finish: called after the launch, when its output was checked.
 
         Returns:
             Why it cannot be launched, or a failure at "check": "wrong_output", "unwritten" (an
@@ -183,7 +185,7 @@ class OutputChecker:
         for tensor in self._roles.zeroed:
             tensor.view().zero_()
 
-    def _learn(self) -> ExpectedOutputs:
+    def _make_expected(self) -> ExpectedOutputs:
         roles = self._roles
         return ExpectedOutputs(self._saved, roles, self._tolerance)
 
@@ -193,8 +195,8 @@ class OutputChecker:
             return None
         failure = guarded("check", self._expected_outputs.failure)
         if failure is not None:
-            # What lies between an output's elements may be an input of the next run. If the
-            # GPU is at fault, `failure` says so.
+            # Memory between an output's elements may be an input of the next run. If the GPU is at
+            # fault, `failure` says so.
             guarded("restore", partial(self._restore, self._restored_before_check))
         return failure
 
@@ -227,14 +229,14 @@ def _run_finish(finish: Callable[[], None]) -> Failure | None:
     return guarded("launch", finish)
 
 
-def _unchecked_notes(effects: Effects, strange: Sequence[str]) -> Iterator[str]:
+def _unchecked_notes(effects: Effects, foreign_names: Sequence[str]) -> Iterator[str]:
     """Yields remarks on memory that can be neither saved nor checked."""
     if effects.foreign:
         yield (
             "the kernel may write memory behind an address that is no tensor argument: that is "
             "neither saved nor checked"
         )
-    yield from (f"{name} is no PyTorch tensor: neither saved nor checked" for name in strange)
+    yield from (f"{name} is no PyTorch tensor: neither saved nor checked" for name in foreign_names)
     if effects.unknown:
         names = ", ".join(sorted(effects.unknown))
         yield f"the IR does not tell what becomes of {names}: taken as read and written"

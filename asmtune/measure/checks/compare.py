@@ -1,13 +1,13 @@
 """Compares an argument with its expected contents: tolerance by dtype, poison, differences.
 
-An element c is right where |c - r| <= t (|r| + s): r is the expected one, t the tolerance of the
-dtypes at work, and s the magnitude that is usual around r. The error of a sum is bounded by the
-sum of its terms' magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), not by
-its result's; s stands for it where terms cancel. It is a mean of |r|, by row and column, so that
-neither an outlier somewhere nor a row of small numbers changes what is asked of the others. NaN
-and infinities must stand where they are expected.
+An element c is right if |c - r| <= t (|r| + s): r is the expected one, t the tolerance of the
+dtypes involved, and s the usual magnitude around r. The error of a sum is bounded by the sum of its
+terms' magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), not by its
+result's; s stands for that sum where terms cancel. It is a mean of |r|, by row and column, so that
+neither an outlier nor a row of small numbers changes the bound of other elements. NaN and
+infinities must be where they are expected.
 
-Every element is held to this, so that one wrong row of ten thousand shows.
+Every element is compared, so that one wrong row of ten thousand shows.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, Final
 from asmtune.core.dtypes import dtype_of
 from asmtune.measure.checks.tensors import TensorArgument, integers
 
-# Elements looked at together: their temporaries, some 150 MB, bound what a check takes.
+# Elements compared at once: their temporaries, some 150 MB, bound the memory of a check.
 _PIECE: Final = 1 << 22
 _SAMPLED: Final = 1 << 18
-# Magnitudes beyond this many medians are marks (-1e30 in a mask), no numbers to go by.
+# Magnitudes beyond this many medians are marks (-1e30 in a mask), and left out of the mean.
 _UNUSUAL: Final = 1000.0
-_LEAST: Final = 0.01  # of the mean over all: rows that are smaller still are noise
-_ENOUGH: Final = 16  # rows and columns for which magnitudes of their own are worth a mean
+_LEAST: Final = 0.01  # of the mean over all; smaller rows are noise
+_ENOUGH: Final = 16  # rows and columns from which their own means are used
 
 Piece = tuple[slice, ...]
 
@@ -36,13 +36,13 @@ Piece = tuple[slice, ...]
 class Magnitude:
     """Holds the usual magnitude around an element: a mean of |r|.
 
-    Zeros, marks and what is not finite are left out of it.
+    Zeros, marks and non-finite values are left out.
 
     Attributes:
-        mean: over all elements; 0 where none is left.
-        rows: over the last axis, divided by `mean`, so that row times column is the magnitude
-            where they cross; None where there are too few to tell.
-        columns: over all other axes.
+        mean: the mean over all elements; 0 if none is left.
+        rows: means over the last axis, divided by `mean`, so that row times column is the
+            magnitude where they cross; None if there are too few.
+        columns: means over all other axes.
     """
 
     mean: float
@@ -103,8 +103,8 @@ def pieces(shape: Sequence[int], most: int | None = None) -> Iterator[Piece]:
     """Yields parts of a tensor that together cover it.
 
     Args:
-        shape: the tensor's.
-        most: elements of a part, at most; some four million by default.
+        shape: the tensor's shape.
+        most: the most elements of a part; some four million by default.
     """
     most = most or _PIECE
     axis = next((place for place, size in enumerate(shape) if size > 1), None)
@@ -150,9 +150,9 @@ def _sampled(values: Any) -> Any:
     return values
 
 
-# What configs that are all right may differ by where numbers of that type are multiplied, or
-# stored on the way: another order of summation, roundings of intermediate results that change
-# with the tile, one step of the output itself. tests/measure/test_outputs.py measures these.
+# How much correct configs may differ if numbers of that type are multiplied, or stored on the way:
+# another order of summation, roundings of intermediate results that change with the tile, one step
+# of the output itself. tests/measure/test_outputs.py measures these.
 _TOLERANCES: Final = {
     "fp64": 1e-8,
     "fp32": 1e-4,
@@ -175,8 +175,8 @@ _MLIR_NAMES: Final = {
     "f8E5M2FNUZ": "fp8e5b16",
 }
 
-# Bit patterns that no arithmetic makes: a NaN of hardware has all bits of its payload set, or
-# one. Three of the 8-bit floats know no other NaN than hardware's, or one of either sign.
+# Bit patterns that no arithmetic produces: a NaN of hardware has all bits of its payload set, or
+# one. Three of the 8-bit floats have no other NaN than hardware's, or one of either sign.
 _POISONS: Final = {
     "float64": 0x7FFCA5A5A5A5A5A5,
     "float32": 0x7FE5A5A5,
@@ -198,7 +198,7 @@ def tolerance_of(
 
     Args:
         output: the argument that is compared.
-        inputs: those that the kernel reads; results on the way may be as narrow as they are.
+        inputs: those that the kernel reads; intermediate results may be as narrow as they are.
         products: MLIR's element types of its matrix products, or "tf32".
     """
     if not output.dtype.is_floating_point:
@@ -230,13 +230,13 @@ class Output:
     """Compares one written argument with its expected contents, within a tolerance.
 
     Args:
-        slot: the argument.
-        expected: elements laid out as the slot's, on any device.
-        poisoned: whether the pattern marks elements that nobody writes.
+        tensor: the argument.
+        expected: elements laid out as the argument's, on any device.
+        poisoned: whether the poison pattern marks elements that are not written.
 
     Attributes:
         tolerance: t of the formula.
-        whose: whose output is expected, for messages.
+        whose: the source of the expected output, for messages.
     """
 
     def __init__(self, tensor: TensorArgument, expected: Any, *, poisoned: bool) -> None:
@@ -250,7 +250,7 @@ class Output:
     def deviation(self) -> Any:
         """Returns the largest |c - r| / (|r| + s), as a tensor on the argument's device.
 
-        Infinite where NaN, infinity or poison stands out of place.
+        It is infinite if NaN, infinity or poison is where it is not expected.
         """
         import torch
 
@@ -279,7 +279,7 @@ class Output:
             return "unwritten", f"{missing:,} {total} stay unwritten, unlike in {self.whose}"
         got, due = (self._number(tensor, place) for tensor in (found, self._expected))
         far = f", off by {worst:.3g} of its magnitude where {self.tolerance:.3g} may be"
-        # A complex number's part goes unnamed.
+        # The axis of a complex number's parts is left out.
         index = list(place[len(place) - len(self.tensor.shape) :])
         return "wrong_output", (
             f"{wrong:,} {total} differ from {self.whose}, most at {index}: {got} instead of {due}"
@@ -302,7 +302,7 @@ class Output:
             same |= (c == r) | (c.isnan() & r.isnan())
             away.masked_fill_(~(c.isfinite() & r.isfinite()), math.inf)
         else:
-            # 64-bit numbers that differ may be the same float.
+            # 64-bit integers that differ may be the same float.
             away.clamp_(min=torch.finfo(away.dtype).tiny)
         away.masked_fill_(same, 0.0)
         if self._poison is not None:

@@ -1,6 +1,6 @@
 """Derives what a launch may do to its arguments' memory from the IR of every config.
 
-Nothing here needs a GPU or PyTorch: tensors are known by their `data_ptr`.
+Nothing here needs a GPU or PyTorch: tensors are recognised by their `data_ptr`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from asmtune.ir.ttir.work import ArgumentUse, Work
 class Effects:
     """Holds what a launch with any of the configs may do to its tensor arguments.
 
-    Tensors go by their parameter's name; those inside a tuple by name and position, `t.1`.
+    Tensors are named by their parameter; those inside a tuple by name and position, `t.1`.
 
     Attributes:
         reads: loaded from, or updated atomically.
         writes: stored to, or updated atomically.
         atomics: updated atomically.
-        unknown: their address goes where the analysis cannot follow; read and written.
-        foreign: whether memory may be written that no argument stands for, such as that behind
-            a table of addresses; all arguments are then unknown.
-        stray: what the IR does not write, and code that is not made of it may; held to what it
-            held before.
-        products: element types that matrix products take, as MLIR has them ("f16", "bf16"),
-            "tf32" for 32-bit floats that are rounded first.
+        unknown: the analysis cannot follow their address; counted as read and written.
+        foreign: whether memory of no argument may be written, such as that behind a table of
+            addresses; all arguments are then unknown.
+        stray: not written by the IR, but maybe by hand-edited code; they must not change.
+        products: element types of matrix products, as MLIR names them ("f16", "bf16"), "tf32" for
+            32-bit floats that are rounded first.
+        scratch: written by other configs than the default one.
     """
 
     reads: frozenset[str] = frozenset()
@@ -46,9 +46,9 @@ class Effects:
         """Unites the effects of several configs: a constexpr may turn a store into an atomic.
 
         Args:
-            works: of the configs, each once or more often; one that could not be read, or that
-                uses an argument without a name, makes all arguments unknown.
-            arguments: the problem's, by parameter name; may be meta tensors.
+            works: the analysed IR of the configs. One that could not be read, or that uses an
+                argument without a name, makes all arguments unknown.
+            arguments: the problem's arguments, by parameter name; may be meta tensors.
         """
         parts = tensor_parts(arguments)
         each = [_of_one(work, parts) for work in works]
@@ -62,8 +62,10 @@ class Effects:
 
     def beside(self, default: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
         """Marks as scratch what the default config does not write, such as parts of a split sum."""
-        own = Effects.of(default, arguments)
-        return replace(self, scratch=(self.writes | self.atomics) - own.writes - own.atomics)
+        by_default = Effects.of(default, arguments)
+        return replace(
+            self, scratch=(self.writes | self.atomics) - by_default.writes - by_default.atomics
+        )
 
     def with_strays(self, arguments: Mapping[str, Any]) -> Effects:
         """Adds stray writes for code edited by hand, which may write what the IR does not."""
@@ -73,7 +75,7 @@ class Effects:
 def tensor_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns tensors by name in order, those in tuples too: `x_ptr`, `t.1`, `t.2.0`.
 
-    Tensor descriptors and reinterpreted tensors stand for themselves.
+    Tensor descriptors and reinterpreted tensors are returned as they are.
     """
     return {path: part for name, value in arguments.items() for path, part in _parts(name, value)}
 
@@ -108,7 +110,7 @@ def _of_one(work: Work, parts: Mapping[str, Any]) -> Effects:
     reads = {path for path, use in found if use.reads} | unknown
     writes = {path for path, use in found if use.writes} | unknown
     if any(access.foreign for access in work.accesses):
-        # What it writes may be among what it reads by an address kept in memory.
+        # It may read what it writes through an address in memory.
         reads |= writes
     return Effects(
         reads=frozenset(reads),
@@ -122,28 +124,28 @@ def _of_one(work: Work, parts: Mapping[str, Any]) -> Effects:
 def _uses(work: Work, paths: list[str]) -> list[tuple[str, ArgumentUse]] | None:
     """Pairs tensors with their uses; None if a use cannot be assigned to an argument.
 
-    The front end numbers a tuple's parts as it likes (it drops a 1 among them), so that they are
-    matched in order; where their number differs, each use counts for all of them.
+    The front end numbers a tuple's parts in its own way (it drops a 1 among them), so they are
+    matched in order. If their number differs, each use counts for all of them.
     """
     by_parameter: dict[str, list[ArgumentUse]] = {}
     for use in sorted(work.arguments, key=lambda use: use.index):
         by_parameter.setdefault(use.name.partition(".")[0], []).append(use)
     found: list[tuple[str, ArgumentUse]] = []
     for name, uses in by_parameter.items():
-        own = [path for path in paths if is_part(path, name)]
-        if not name or not own:
+        named = [path for path in paths if is_part(path, name)]
+        if not name or not named:
             return None
-        if len(own) == len(uses):
-            found += zip(own, uses, strict=True)
+        if len(named) == len(uses):
+            found += zip(named, uses, strict=True)
         else:
-            found += [(path, use) for path in own for use in uses]
+            found += [(path, use) for path in named for use in uses]
     return found
 
 
 def _product_types(work: Work) -> Iterator[str]:
     for product in work.dots:
         operand = product.dot.operand
-        # Others split a float in several narrow ones ("tf32x3"), which makes up for the rounding.
+        # Others split a float into several narrow ones ("tf32x3"), which compensates the rounding.
         yield "tf32" if product.precision == "tf32" else operand
 
 

@@ -10,21 +10,21 @@ from asmtune.measure.checks.compare import Output, bits, pieces, poison
 from asmtune.measure.checks.roles import Roles
 from asmtune.measure.checks.tensors import RegionCopy, TensorArgument
 
-# Two runs show little of what a third may do: so many times what they differ by is allowed.
+# Two runs say little about a third, so this many times their difference is allowed.
 _RUNS_APART: Final = 4.0
-_STRETCH: Final = 1 << 26  # bytes compared together between the elements of views
+_STRETCH: Final = 1 << 26  # bytes compared at once in regions with gaps
 
 
 class ExpectedOutputs:
     """Holds the written arguments as they are right after the default config ran.
 
     Args:
-        saved: what their memory held before.
-        roles: of the arguments.
-        tolerance: an argument's, by its dtype or the user's word.
+        saved: copies of their memory before the run.
+        roles: the arguments' roles.
+        tolerance: gives an argument's tolerance, by its dtype or the user's option.
 
     Attributes:
-        copies: what it rests on.
+        copies: copies of their memory after the run.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class ExpectedOutputs:
         """Stops comparing arguments that the default config never writes: scratch of others.
 
         Returns:
-            What that is, in words.
+            Remarks on these arguments.
         """
         untouched = [tensor for tensor in self._outputs if self._is_untouched(tensor)]
         if len(untouched) == sum(tensor not in self._strays for tensor in self._outputs):
-            return []  # a default that writes nothing at all shows nothing
+            return []  # the default config writes nothing at all
         for tensor in untouched:
             del self._outputs[tensor]
         return [
@@ -78,21 +78,21 @@ class ExpectedOutputs:
         """Widens tolerances by the differences after another run of the default config.
 
         Returns:
-            What was widened, or is compared no more because it holds anything, in words.
+            Remarks on arguments with a wider tolerance, or that are no longer compared.
         """
         notes = []
-        for tensor, apart in zip(list(self._outputs), self._deviations(), strict=True):
-            allowed = _RUNS_APART * apart
+        for tensor, deviation in zip(list(self._outputs), self._deviations(), strict=True):
+            allowed = _RUNS_APART * deviation
             if 0.0 < allowed < 1.0:
                 self._run_to_run[tensor] = allowed
                 output = self._outputs[tensor]
                 output.tolerance = max(output.tolerance, allowed)
                 notes.append(
                     f"{tensor.name} differs between runs of the default config by up to "
-                    f"{apart:.2g} of its magnitude: {output.tolerance:.2g} is allowed"
+                    f"{deviation:.2g} of its magnitude: {output.tolerance:.2g} is allowed"
                 )
             elif allowed >= 1.0:
-                # What may be off by as much as it is says nothing.
+                # A comparison that allows 100% says nothing.
                 del self._outputs[tensor]
                 notes.append(
                     f"{tensor.name} is not checked: two runs of the default config leave different "
@@ -100,29 +100,31 @@ class ExpectedOutputs:
                 )
         return notes
 
-    def apply_reference(self, told: Mapping[TensorArgument, Any]) -> list[str]:
+    def apply_reference(self, given: Mapping[TensorArgument, Any]) -> list[str]:
         """Replaces the default config's output by the values of the user's reference.
 
-        Elements that the default config does not write, and that should hold what they held, are
-        expected to stay unwritten.
+        Elements that the default config does not write, and whose expected value is the original
+        one, are expected to stay unwritten.
 
         Args:
-            told: tensors of the arguments' shapes; other arguments are compared no more.
+            given: tensors of the arguments' shapes; other arguments are no longer compared.
 
         Returns:
-            What that is, in words.
+            Remarks on arguments that are not compared.
         """
         strays = {tensor: out for tensor, out in self._outputs.items() if tensor in self._strays}
-        silent = [tensor for tensor in self._outputs if tensor not in told and tensor not in strays]
+        silent = [
+            tensor for tensor in self._outputs if tensor not in given and tensor not in strays
+        ]
         self._outputs = {
-            tensor: self._from_reference(tensor, values) for tensor, values in told.items()
+            tensor: self._from_reference(tensor, values) for tensor, values in given.items()
         } | strays
         return [f"{tensor.name} is not checked: reference= does not name it" for tensor in silent]
 
     def failure(self) -> Failure | None:
         """Compares what the arguments hold now; waits for the GPU once if all is well."""
-        for output, apart in zip(list(self._outputs.values()), self._deviations(), strict=True):
-            if apart > output.tolerance:
+        for output, deviation in zip(list(self._outputs.values()), self._deviations(), strict=True):
+            if deviation > output.tolerance:
                 return Failure("check", *output.describe())
         return self._stray()
 

@@ -21,14 +21,14 @@ def call_reference(
 
     Args:
         reference: see `CheckOptions`.
-        arguments: the launch's; the reference gets clones of the tensors.
-        written: what the kernel may write.
+        arguments: the launch's arguments; the reference gets clones of the tensors.
+        written: the arguments that the kernel may write.
 
     Returns:
         Tensors of the arguments' shapes, by argument.
 
     Raises:
-        InputError: it raises, or returns what stands for no written argument, or another shape.
+        InputError: it raises, names no written argument, or returns another shape.
     """
     made = required(
         "reference=",
@@ -42,16 +42,18 @@ def call_reference(
                 "return a mapping from names to tensors"
             )
         made = {written[0].name: made}
-    told = tensor_parts({str(name): _tensors(value) for name, value in made.items()})
-    found = {
-        tensor: _fitting(tensor, told[tensor.name]) for tensor in written if tensor.name in told
+    by_name = tensor_parts({str(name): _tensors(value) for name, value in made.items()})
+    expected = {
+        tensor: _fitting(tensor, by_name[tensor.name])
+        for tensor in written
+        if tensor.name in by_name
     }
-    if not found:
+    if not expected:
         raise InputError(
             f"reference= returned {', '.join(map(str, made)) or 'nothing'}, "
             f"of which the kernel writes none: it may write {names}"
         )
-    return found
+    return expected
 
 
 def _fitting(tensor: TensorArgument, value: Any) -> Any:
@@ -88,14 +90,14 @@ class CheckOptions:
     """Holds what the user says of a kernel's arguments; the IR tells the rest.
 
     Attributes:
-        check: whether outputs are compared; arguments get their contents back in any case.
+        check: whether outputs are compared; the arguments are restored in any case.
         reference: takes the arguments by name, with the contents that the kernel finds, tensors
             cloned (those of descriptors as plain tensors). Returns what the kernel should leave:
-            tensors by name, or one tensor where one argument is written. What it does not name
-            is not compared: scratch, say, that each config leaves in a state of its own.
-        restore_value: names of arguments that hold the same at the start of every run.
-        reset_to_zero: names of those that hold zeros then.
-        tolerance: how far elements may be apart, relative to their magnitude, whatever their
+            tensors by name, or one tensor if one argument is written. Arguments that it does not
+            name are not compared, such as scratch that differs from config to config.
+        restore_value: names of arguments that get the same contents before every run.
+        reset_to_zero: names of arguments that are zeroed before every run.
+        tolerance: how far elements may differ, relative to their magnitude, whatever their
             dtype; see `asmtune.measure.checks.compare`.
     """
 
@@ -113,11 +115,11 @@ class Roles:
     Attributes:
         inputs: those that are read.
         written: those that may be written.
-        kept: written ones whose contents count at the start of a run.
-        zeroed: written ones that start from zeros.
-        poisoned: written ones whose contents do not count.
-        stray: written ones that no more than a stray write of edited code may change.
-        scratch: written ones that the default config leaves alone, by its IR.
+        kept: written ones whose original contents matter, restored before a run.
+        zeroed: written ones that are zeroed before a run.
+        poisoned: written ones whose original contents do not matter.
+        stray: written ones that only a stray write of hand-edited code may change.
+        scratch: written ones that the default config does not write, by its IR.
     """
 
     inputs: list[TensorArgument]
@@ -149,7 +151,7 @@ class Roles:
             tensor for tensor in tensors if tensor.name in effects.stray and tensor not in meant
         ]
         written = [tensor for tensor in tensors if tensor in meant or tensor in stray]
-        # Whoever shares an argument's memory may read what it held.
+        # An argument that shares memory with an input may be read.
         shared = [s for s in written if any(overlap(s, other) for other in inputs)]
         live = [s for s in written if s in inputs or s in stray or s in shared]
         kept = [tensor for tensor in live if tensor not in zeroed]
@@ -162,14 +164,14 @@ def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
     """Checks that the options name tensor arguments.
 
     Raises:
-        InputError: one is of no tensor argument.
+        InputError: a name is not a tensor argument's.
     """
     tensors = list(tensor_parts(arguments))
     given = {"restore_value": options.restore_value, "reset_to_zero": options.reset_to_zero}
     for option, names in given.items():
         for name in names:
             if arguments.get(name, name) is None:
-                continue  # an optional tensor that this launch does without
+                continue  # an optional tensor that this launch does not use
             if not any(is_part(path, name) for path in tensors):
                 what = "is no tensor" if name in arguments else "is no argument"
                 raise InputError(

@@ -1,7 +1,7 @@
 """The memory under tensor arguments, reached through their storage, and copies of it.
 
-Never through the user's tensor: a write then leaves the version that autograd counts alone, and
-is allowed on a leaf that requires a gradient and on a tensor of inference mode.
+Writing through the storage, not through the user's tensor, leaves autograd's version counter alone.
+It is allowed on a leaf that requires a gradient, and on a tensor of inference mode.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 from asmtune.core.dtypes import TORCH_NAMES, dtype_of, torch_dtype
 from asmtune.measure.checks.effects import tensor_parts
 
-# Beyond this much work (NumPy's own measure) two views count as overlapping.
+# Beyond this much work (by NumPy's measure) two views count as overlapping.
 _OVERLAP_WORK: Final = 10_000
 
 
@@ -25,15 +25,15 @@ class TensorArgument:
     """Describes the memory of one tensor argument that a kernel may reach.
 
     Attributes:
-        name: the parameter's, with a part's position in a tuple: `t.1`.
+        name: the parameter's name, with the position of a tuple's part: `t.1`.
         storage: the memory that it is a view of.
-        device: where that lies.
-        dtype: of its elements, as they are compared: a complex number counts as two real ones
-            along a new first axis, a bool as a byte, what PyTorch cannot convert as integers.
-        own_dtype: of its elements, as the user sees them.
+        device: the device of that memory.
+        dtype: the elements' type for comparisons: a complex number counts as two real ones along
+            a new first axis, a bool as a byte, types that PyTorch cannot convert as integers.
+        own_dtype: the elements' type as the user sees it.
         start: its first byte in the storage.
-        sizes, strides: extents of the view and elements between neighbours, axes that repeat
-            the same memory taken as 1.
+        sizes, strides: extents and strides of the view; axes that repeat the same memory have
+            size 1.
         shape: extents as the user sees them.
     """
 
@@ -107,7 +107,7 @@ def _tensor_argument(name: str, value: Any) -> TensorArgument | None:
     dtype, width = tensor.dtype, tensor.dtype.itemsize
     named = dtype_of(value)
     if named in TORCH_NAMES and torch_dtype(named).itemsize == width:
-        dtype = torch_dtype(named)  # of a reinterpreted tensor, its own
+        dtype = torch_dtype(named)  # a reinterpreted tensor's own type
     storage, start = tensor.untyped_storage(), int(tensor.storage_offset()) * width
     shape, strides = _layout(value, tensor, (storage.nbytes() - start) // width)
     sizes = tuple(
@@ -123,9 +123,9 @@ def _tensor_argument(name: str, value: Any) -> TensorArgument | None:
 
 def _layout(value: Any, tensor: Any, room: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Returns extents and strides: a descriptor's own if they fit in the memory from its start."""
-    own = getattr(value, "shape", None), getattr(value, "strides", None)
-    if value is not tensor and all(isinstance(part, list | tuple) for part in own):
-        shape, strides = (tuple(int(extent) for extent in part or ()) for part in own)
+    parts = getattr(value, "shape", None), getattr(value, "strides", None)
+    if value is not tensor and all(isinstance(part, list | tuple) for part in parts):
+        shape, strides = (tuple(int(extent) for extent in part or ()) for part in parts)
         reach = sum((size - 1) * step for size, step in zip(shape, strides, strict=False))
         if len(shape) == len(strides) and min(shape, default=1) > 0 and reach < room:
             return shape, strides
@@ -174,7 +174,7 @@ def _addresses(tensor: TensorArgument) -> tuple[int, int]:
 class _Footprint:
     """Gives a tensor's addresses as NumPy's array interface; the memory is never read.
 
-    The memory may be a GPU's: NumPy's solver looks at addresses, extents and strides alone.
+    The memory may be a GPU's: NumPy's solver only uses addresses, extents and strides.
     """
 
     def __init__(self, tensor: TensorArgument) -> None:
@@ -189,7 +189,7 @@ class _Footprint:
 
 
 _ALIGNMENT: Final = 16  # bytes; no element is wider
-_HEADROOM: Final = 1 << 30  # bytes of the device left free for kernels' and checks' own use
+_HEADROOM: Final = 1 << 30  # bytes of the device left free for kernels and checks
 
 
 @dataclass(eq=False)
@@ -199,7 +199,7 @@ class MemoryRegion:
     Attributes:
         storage, device: the memory.
         start, stop: its first byte, and the one after its last.
-        slots: those inside.
+        tensors: the arguments inside.
     """
 
     storage: Any
@@ -233,7 +233,7 @@ def regions_of(tensors: Iterable[TensorArgument]) -> list[MemoryRegion]:
             last = MemoryRegion(tensor.storage, tensor.device, tensor.start, tensor.stop)
             found.append(last)
         if tensor.storage.nbytes() > last.storage.nbytes():
-            last.storage = tensor.storage  # the same memory, of which this one knows more
+            last.storage = tensor.storage  # the same memory, and more of it
         last.stop = max(last.stop, tensor.stop)
         last.tensors.append(tensor)
     return found
@@ -244,14 +244,14 @@ class RegionCopy:
 
     Attributes:
         region: the region.
-        bytes: its contents then.
-        on_host: whether they are kept in the host's memory for want of room.
+        bytes: its contents at that time.
+        on_host: whether the copy is in host memory because the device has no room.
     """
 
     def __init__(self, region: MemoryRegion) -> None:
 
         self.region = region
-        # Slots keep their alignment, whatever is the region's first byte.
+        # Tensors keep their alignment, whatever the region's first byte.
         self._pad = region.start % _ALIGNMENT
         length = self._pad + region.stop - region.start
         whole, self.on_host = _allocated(length, region.device)
@@ -294,8 +294,8 @@ def _has_room(device: Any, length: int) -> bool:
 def synchronize(tensors: Iterable[TensorArgument]) -> None:
     """Waits until no kernel can touch the tensors' memory any more.
 
-    A GPU may write pinned host memory long after a launch has returned, so that the current
-    device is waited for where a tensor lies on the host.
+    A GPU may write pinned host memory long after a launch has returned, so this waits for the
+    current device if a tensor is on the host.
     """
     import torch
 
@@ -310,9 +310,9 @@ def synchronize(tensors: Iterable[TensorArgument]) -> None:
 def preserved(values: Iterable[Any]) -> Iterator[None]:
     """Restores the contents of every tensor among `values` at the end.
 
-    For code that may write any of them, such as a config's `pre_hook`; where the IR tells what
-    is written, a `Rehearsal` copies that alone. Costs one copy of each tensor in device memory,
-    and the time of copying it twice. What lies between the elements of a view comes back too.
+    For code that may write any of them, such as a config's `pre_hook`. (If the IR tells what is
+    written, an `OutputChecker` copies only that.) It needs memory for one copy of each tensor, and
+    the time of copying it twice. Memory between the elements of a view is restored too.
     """
     tensors, _ = tensor_arguments({str(place): value for place, value in enumerate(values)})
     synchronize(tensors)
