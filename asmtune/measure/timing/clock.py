@@ -27,8 +27,8 @@ _usual_interval_s = 0.0
 def short_switch_interval() -> Iterator[None]:
     """Makes Python's threads take turns every 20 us, not every 5 ms, within the context.
 
-    Each call into CUDA gives up the interpreter; where another thread is busy, it
-    comes back only after that thread's turn. Nests, over threads as well.
+    Each call into CUDA releases the interpreter. If another thread is busy, this one gets it back
+    only after that thread's turn. Contexts may nest, also over threads.
     """
     global _depth, _usual_interval_s
     with _lock:
@@ -61,8 +61,8 @@ class Graph:
     """Holds a CUDA graph of a subject's launches, after the same work without them.
 
     Attributes:
-        replay: queues all of it.
-        marks: before the part without launches, between the two, and at the end.
+        replay: queues the whole graph.
+        marks: before the part without launches, between the two parts, and at the end.
     """
 
     replay: Callable[[], None]
@@ -75,13 +75,13 @@ class Subject:
 
     Attributes:
         config: what is timed.
-        run: launches once on the current stream. It may be called again in later
-            trials, for as long as the config is the best so far.
-        prepare: called before each launch, outside the interval.
-        finish: called after each launch, outside the interval, while it may still run.
+        run: launches once on the current stream. It may be called again in later trials, as long
+            as the config is the best so far.
+        prepare: called before each launch, outside the timed interval.
+        finish: called after each launch, outside the timed interval, while it may still run.
         always: stays to the end however slow it is: the default config.
-        samples_us: of the trial or the final that it was in last.
-        graph: its launches as captured, in `graph` mode.
+        samples_us: samples of its last trial or final.
+        graph: its captured launches, in `graph` mode.
     """
 
     config: Config
@@ -108,18 +108,17 @@ class Clock(Protocol):
 class GpuClock:
     """Times launches on PyTorch's current CUDA device and stream.
 
-    Each launch comes after a flush of L2 that keeps the GPU busy while the host queues
-    the launch between two marks. Where the GPU had passed the first mark before the
-    second was queued, the host may have been late (another thread held the interpreter,
-    up to 5 ms), and the sample is taken again, with the GPU held back for as long as
-    the host seems to need. After three such retakes the least of the samples stands,
-    since a late host only ever adds.
+    Before each launch a flush of L2 keeps the GPU busy while the host queues the launch between two
+    marks. If the GPU passed the first mark before the second was queued, the host may have been
+    late (another thread held the interpreter, up to 5 ms). The sample is then taken again, with the
+    GPU held back for as long as the host seems to need. After three such retakes the smallest
+    sample counts, since a late host can only add time.
 
     Attributes:
-        delayed: how many samples stand although the host was late in every take.
+        delayed: number of samples for which the host was late in every take.
 
     Args:
-        policy: how cold, and in which mode.
+        policy: which caches are flushed, and the mode.
         device: the GPU; by default the current one.
 
     Raises:
@@ -161,7 +160,7 @@ class GpuClock:
     def round(self, subjects: Sequence[Subject]) -> list[float]:
         """Takes one sample of each in microseconds, in this order.
 
-        A late sample is taken again after the others of its batch of 64.
+        Late samples are taken again after the others of their batch of 64.
         """
         take = self._replays if self._policy.mode == "graph" else self._launches
         with short_switch_interval():
@@ -233,8 +232,8 @@ class GpuClock:
     def _per_launch_us(self, graph: Graph) -> float:
         """Returns the time that each launch adds; at least a hundredth of a microsecond.
 
-        Where flushes of 60 us vary by more than a launch takes, the difference of one
-        sample may be nothing or less, which is no time that a kernel can have.
+        If flushes of 60 us vary by more than a launch takes, the difference of one sample may be
+        0 or less, which no kernel can take.
         """
         first, middle, last = graph.marks
         added_ms = middle.elapsed_time(last) - first.elapsed_time(middle)
@@ -262,8 +261,8 @@ class GpuClock:
     def _wake(self) -> None:
         """Brings the SM clock up after a pause, in which it falls to a fifth on an H200.
 
-        A hold lasts a number of cycles, so that its time tells the clock: up to 20 ms
-        are spent until it is as quick as the quickest so far.
+        A hold lasts a number of cycles, so its time shows the clock. Spends up to 20 ms until it is
+        as short as the shortest so far.
         """
         device = self._device
         now_us = device.now_us()

@@ -32,7 +32,7 @@ class Device(Protocol):
         ...
 
     def mark(self, *, captured: bool = False) -> TimingEvent:
-        """Queues a mark; `captured` where it belongs to a graph under capture."""
+        """Queues a mark; `captured` if it is part of a graph that is being captured."""
         ...
 
     def flush(self) -> None:
@@ -56,7 +56,7 @@ class CudaDevice:
     """Uses the CUDA device and stream that are PyTorch's current ones at each call.
 
     Args:
-        flush_bytes: size of the buffer that `flush` writes; at 0 it does nothing.
+        flush_bytes: size of the buffer that `flush` writes; at 0 `flush` does nothing.
 
     Raises:
         MeasureError: there is no GPU, or no room for the buffer.
@@ -100,8 +100,8 @@ class CudaDevice:
     def capture(self, body: Callable[[], None]) -> Callable[[], None]:
         """Captures a CUDA graph; other threads may go on using CUDA meanwhile.
 
-        A capture that fails leaves PyTorch's generator of random numbers unusable (2.11:
-        "Offset increment outside graph capture"), so that it gets a new state then.
+        A failed capture leaves PyTorch's generator of random numbers unusable (2.11: "Offset
+        increment outside graph capture"), so it gets a new state then.
         """
         graph: Any = self._cuda.CUDAGraph()
         generator: Any = self._cuda.default_generators[self._cuda.current_device()]

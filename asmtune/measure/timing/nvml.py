@@ -30,7 +30,7 @@ class Nvml:
 
     Args:
         library: the module `pynvml`, initialised.
-        handle: NVML's own of the device.
+        handle: NVML's handle of the device.
     """
 
     def __init__(self, library: Any, handle: Any) -> None:
@@ -74,25 +74,25 @@ def read_clocks() -> dict[str, Any]:
 
     Returns:
         `sm_mhz`, `sm_max_mhz`, `memory_mhz`, `memory_max_mhz`, `temperature_c`, `power_w`
-        and `throttled_by`, a list of reasons; what the device does not tell is left
-        out. Empty without NVML.
+        and `throttled_by`, a list of reasons. Values that the device does not report are left out.
+        Empty without NVML.
     """
     nvml = Nvml.current()
     if nvml is None:
         return {}
-    found: dict[str, Any] = {}
+    readings: dict[str, Any] = {}
     for name, clock in (("sm", "NVML_CLOCK_SM"), ("memory", "NVML_CLOCK_MEM")):
         which = nvml.constant(clock)
-        found[f"{name}_mhz"] = nvml.read("ClockInfo", which)
-        found[f"{name}_max_mhz"] = nvml.read("MaxClockInfo", which)
+        readings[f"{name}_mhz"] = nvml.read("ClockInfo", which)
+        readings[f"{name}_max_mhz"] = nvml.read("MaxClockInfo", which)
     sensor = nvml.constant("NVML_TEMPERATURE_GPU")
-    found["temperature_c"] = nvml.read("Temperature", sensor)
+    readings["temperature_c"] = nvml.read("Temperature", sensor)
     milliwatts = nvml.read("PowerUsage")
-    found["power_w"] = None if milliwatts is None else milliwatts / 1000
+    readings["power_w"] = None if milliwatts is None else milliwatts / 1000
     bits = nvml.read("CurrentClocksThrottleReasons")
     if bits is not None:
-        found["throttled_by"] = [text for bit, text in THROTTLES.items() if bits & bit]
-    return {name: value for name, value in found.items() if value is not None}
+        readings["throttled_by"] = [text for bit, text in THROTTLES.items() if bits & bit]
+    return {name: value for name, value in readings.items() if value is not None}
 
 
 _DRIVER_FILE = Path("/proc/driver/nvidia/version")
@@ -122,20 +122,19 @@ _PATIENCE_S: Final = 2.0
 def energy_mj(subject: Subject, seconds: float = 0.3) -> float | None:
     """Measures the millijoules of one launch, averaged over a loop of at least `seconds`.
 
-    What NVML's meter counts is the whole board: what the GPU draws when idle, its
-    memory, and what `prepare` and `finish` do around each launch are in the figure, and nothing is
-    taken off. Launches follow each other with warm caches and hot clocks, so that it
-    compares with other figures of this function alone.
+    NVML's meter counts the whole board: the figure includes the GPU's idle power, its memory, and
+    what `prepare` and `finish` do around each launch. Launches follow each other with warm caches
+    and high clocks, so compare it only with other results of this function.
 
-    The meter moves some tens of times a second. The loop begins and ends with
-    such a tick, so that no part of one is lost.
+    The meter moves some tens of times a second. The loop begins and ends with such a tick, so that
+    no part of one is lost.
 
     Args:
-        subject: was warmed up before; whatever its launch raises passes.
-        seconds: of the loop; a tick more is added.
+        subject: was warmed up before; exceptions of its launch are raised.
+        seconds: duration of the loop; at most one tick is added.
 
     Returns:
-        None without NVML, or where the meter is missing or stands still.
+        None without NVML, or if the meter is missing or does not move.
     """
     nvml = Nvml.current()
     if nvml is None or nvml.read("TotalEnergyConsumption") is None:

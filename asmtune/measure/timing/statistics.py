@@ -9,8 +9,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement
 
 ENOUGH: Final = 5
-"""Samples of each side below which no test tells at one in a hundred: 4 against 4 can
-fall in 70 orders, 5 against 5 in 252."""
+"""Samples of each side below which no test is significant at one in a hundred: 4 against 4 have 70
+orders, 5 against 5 have 252."""
 
 
 def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
@@ -22,7 +22,7 @@ def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
 
     Args:
         config: what was timed.
-        samples_us: at least one, in microseconds, in the order taken.
+        samples_us: at least one sample in microseconds, in the order taken.
     """
     ordered = sorted(samples_us)
     low, high = quantile(ordered, 0.25), quantile(ordered, 0.75)
@@ -82,10 +82,10 @@ def slower(
 def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
     """Returns the probability that equal sides show each first one so far above its second.
 
-    The one-sided test of Mann and Whitney (1947), exact. Timers tick, so that medians of short
-    kernels tie; of equal ones, those that may be greater are taken to be less. Were ties broken
-    by lot, the table without ties would hold; this order is the least favourable lot, so that
-    equal ones show a chance of p or less with a probability of p at most. It isn't the share of
+    The one-sided test of Mann and Whitney (1947), exact. Timers tick, so medians of short kernels
+    tie; samples of the side that may be greater are then taken to be less. If ties were broken at
+    random, the table without ties would hold. This order is the least favourable one, so equal
+    sides show a chance of p or less with a probability of at most p. It differs from the share of
     all orders that rank as high, which counts a tie as half.
 
     Args:
@@ -124,7 +124,7 @@ def holm(values: Sequence[float], level: float) -> list[bool]:
     between the tests, one at least is found by mistake with a probability of `level` at most.
 
     Args:
-        values: what each test gives, in [0, 1].
+        values: each test's p-value, in [0, 1].
         level: in (0, 1).
     """
     found = [False] * len(values)
