@@ -36,7 +36,7 @@ class ChildGoneError(Exception):
 
 @dataclass(frozen=True)
 class ChildEnd:
-    """How a child ended.
+    """Says how a child ended.
 
     Attributes:
         code: its exit code, negative for a signal; None if it ran until it was killed here.

@@ -1,8 +1,8 @@
 """The race: short timings first, more for configs that may still win, new ones at the end.
 
 Configs that are compared are interleaved, one sample each per round, so that drifting clocks affect
-all of them alike. The best of earlier trials runs again in each new one, since timings taken minutes
-ago, at other clocks, do not compare.
+all of them alike. The best of earlier trials runs again in each new one, since timings taken
+minutes ago, at other clocks, do not compare.
 """
 
 from __future__ import annotations
