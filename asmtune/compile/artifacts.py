@@ -63,12 +63,12 @@ class FallbackFolders:
             if folder in self._private:
                 return
             with storage_errors(Path(tempfile.gettempdir())):
-                made = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
-            atexit.register(_remove, made, os.getpid())
-            prove(made)
-            self._private[folder] = made
+                private = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
+            atexit.register(_remove, private, os.getpid())
+            prove(private)
+            self._private[folder] = private
         warnings.warn(
-            f"{error}; artifacts are kept in {made} until this process ends",
+            f"{error}; artifacts are kept in {private} until this process ends",
             ArtifactWarning,
             stacklevel=4,
         )
@@ -172,8 +172,8 @@ class ArtifactCache:
         *unwritable, last = self.folders
         for folder in unwritable:
             with contextlib.suppress(StoreError):
-                if (found := read_artifact(folder, digest)) is not None:
-                    return found
+                if (outcome := read_artifact(folder, digest)) is not None:
+                    return outcome
         return read_artifact(last, digest)
 
     def put(self, digest: str, outcome: Artifact | Failure) -> None:
@@ -208,10 +208,10 @@ class ArtifactCache:
 
     def trim(self) -> int:
         """Deletes the least recently used entries over the limit; returns the bytes freed."""
-        kept = sorted(self._entries(), key=lambda entry: entry[0])
-        excess = sum(size for _, size, _ in kept) - self.limit_bytes
+        entries = sorted(self._entries(), key=lambda entry: entry[0])
+        excess = sum(size for _, size, _ in entries) - self.limit_bytes
         freed = 0
-        for _, size, path in kept:
+        for _, size, path in entries:
             if freed >= excess:
                 break
             with contextlib.suppress(OSError):
@@ -222,8 +222,11 @@ class ArtifactCache:
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
         """Yields each entry's last use, size and path; usually at most 40,000 of 50 kB."""
         folder = self.folders[-1]
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as made:
-            for group in [entry.path for entry in made if entry.is_dir()]:
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(folder) as groups,
+        ):
+            for group in [entry.path for entry in groups if entry.is_dir()]:
                 with contextlib.suppress(OSError), os.scandir(group) as files:
                     for file in files:
                         if file.name.endswith(_SUFFIX):
@@ -246,14 +249,14 @@ def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
-    found = decode_artifact(data)
+    outcome = decode_artifact(data)
     # A read-only folder can still be read.
     with contextlib.suppress(OSError):
-        if found is None:
+        if outcome is None:
             path.unlink(missing_ok=True)
         else:
             os.utime(path)
-    return found
+    return outcome
 
 
 def write_artifact(folder: Path, digest: str, data: bytes) -> None:

@@ -69,10 +69,10 @@ class BackEnd:
         ptx = self._ptx(ttgir, module, request["options"], run)
         if isinstance(ptx, Failure):
             return ptx
-        made = {"ttgir": ttgir, "ptx": ptx}
+        outputs = {"ttgir": ttgir, "ptx": ptx}
         if override is None:
-            return made
-        return apply_override(Override(**override), made, metadata, run)
+            return outputs
+        return apply_override(Override(**override), outputs, metadata, run)
 
     def sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """Compiles a request as far as LLVM, or returns the failure.
@@ -85,10 +85,10 @@ class BackEnd:
         key = json.dumps(seen, sort_keys=True)
         if self._sketched is not None and self._sketched[0] == key:
             return _capped(self._sketched[1], request["options"]["maxnreg"])
-        made = self._sketch(request)
-        if not isinstance(made, Failure) and _is_capped_alike(made["ttgir"]):
-            self._sketched = key, made
-        return made
+        sketch = self._sketch(request)
+        if not isinstance(sketch, Failure) and _is_capped_alike(sketch["ttgir"]):
+            self._sketched = key, sketch
+        return sketch
 
     def _sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         run = StageRun(request, self._say)
@@ -112,19 +112,19 @@ class BackEnd:
         rest = {k: v for k, v in options.items() if k not in _LINKED_FROM_PTX}
         key = _MAXNREG_ATTRIBUTE.sub("", ttgir) + json.dumps(rest, sort_keys=True)
         if shareable and key in self._memo:
-            ptx, metadata_of_llvm = self._memo[key]
+            known_ptx, metadata_of_llvm = self._memo[key]
             self._memo.move_to_end(key)
             run.metadata.update(metadata_of_llvm)
-            return _with_cap(ptx, options["maxnreg"])
+            return _with_cap(known_ptx, options["maxnreg"])
         before = set(run.metadata)
         llir = run.stage("llir", module)
-        made: str | Failure = llir if isinstance(llir, Failure) else run.stage("ptx", llir)
-        if shareable and not isinstance(made, Failure):
+        ptx: str | Failure = llir if isinstance(llir, Failure) else run.stage("ptx", llir)
+        if shareable and not isinstance(ptx, Failure):
             metadata_of_llvm = {k: v for k, v in run.metadata.items() if k not in before}
-            self._memo[key] = (_with_cap(made, None), metadata_of_llvm)
+            self._memo[key] = (_with_cap(ptx, None), metadata_of_llvm)
             while len(self._memo) > _MEMO_SIZE:
                 self._memo.popitem(last=False)
-        return made
+        return ptx
 
     def _say(self, message: Mapping[str, Any]) -> None:
         self._out.write(json.dumps(message, default=str) + "\n")
@@ -136,15 +136,15 @@ class BackEnd:
             request = json.loads(line)
             if "start" in request:
                 toolchain_of(*request["start"])
-                self._say({"made": {}})
+                self._say({"result": {}})
                 continue
-            made = self.sketch(request) if request["sketch"] else self.build(request)
-            if isinstance(made, Failure):
+            result = self.sketch(request) if request["sketch"] else self.build(request)
+            if isinstance(result, Failure):
                 answer: dict[str, Any] = {
-                    "failure": {"stage": made.stage, "kind": made.kind, "detail": made.detail}
+                    "failure": {"stage": result.stage, "kind": result.kind, "detail": result.detail}
                 }
             else:
-                answer = {"made": made}
+                answer = {"result": result}
             self._say(answer)
 
 
@@ -164,12 +164,12 @@ def _is_capped_alike(ttgir: str) -> bool:
     return first is not None and first[1] >= "ttg.maxnreg" and not _READS_CAP.search(ttgir)
 
 
-def _capped(made: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
+def _capped(sketch: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
     """Replaces or removes the register cap of a sketch."""
-    bare = _MAXNREG_ATTRIBUTE.sub("", made["ttgir"], count=1)
+    bare = _MAXNREG_ATTRIBUTE.sub("", sketch["ttgir"], count=1)
     cap = "" if maxnreg is None else f"ttg.maxnreg = {maxnreg} : i32, "
     ttgir = _OPENS_MODULE.sub(lambda opens: opens[0] + cap, bare, count=1)
-    return {"ttgir": ttgir, "metadata": {**made["metadata"], "maxnreg": maxnreg}}
+    return {"ttgir": ttgir, "metadata": {**sketch["metadata"], "maxnreg": maxnreg}}
 
 
 def main() -> None:

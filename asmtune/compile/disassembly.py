@@ -53,7 +53,7 @@ def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
             return Failure(STAGE, "tool", f"{tool}: {error.strerror or error}")
     text = done.stdout.decode(errors="replace")
     if done.returncode:
-        said = " ".join((done.stderr.decode(errors="replace") or text).split())
-        said = said.replace(str(path), "the cubin")[:_SHOWN]
-        return Failure(STAGE, "nvdisasm", f"nvdisasm ended with {done.returncode}: {said}")
+        message = " ".join((done.stderr.decode(errors="replace") or text).split())
+        message = message.replace(str(path), "the cubin")[:_SHOWN]
+        return Failure(STAGE, "nvdisasm", f"nvdisasm ended with {done.returncode}: {message}")
     return text

@@ -279,9 +279,9 @@ def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure
     Raises:
         StoreError: no folder for artifacts can be written.
     """
-    made = _one(make_artifact, request, settings)
-    assert not isinstance(made, Sketch)
-    return made
+    outcome = _one(make_artifact, request, settings)
+    assert not isinstance(outcome, Sketch)
+    return outcome
 
 
 def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
@@ -290,16 +290,16 @@ def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
     Raises:
         StoreError: no folder for artifacts can be written.
     """
-    made = _one(make_sketch, request, settings)
-    assert not isinstance(made, Artifact)
-    return made
+    outcome = _one(make_sketch, request, settings)
+    assert not isinstance(outcome, Artifact)
+    return outcome
 
 
 def _one(make: Maker, request: LowerRequest, settings: Settings) -> Artifact | Sketch | Failure:
     cache = ArtifactCache.of(settings)
     place = cache.prepare()
     with borrow_sandbox(settings.compile_memory_bytes) as sandbox:
-        made, entry = make(CompileItem(0, request), CompileSite(settings, place, sandbox))
+        outcome, entry = make(CompileItem(0, request), CompileSite(settings, place, sandbox))
     if entry is not None:
         cache.keep(request.digest, entry)
-    return made
+    return outcome

@@ -64,10 +64,10 @@ class Sandbox:
         self, request: LowerRequest, timeout_s: float, flag: Path | None = None
     ) -> Sketch | Failure:
         """Compiles as far as LLVM, like `compile`."""
-        made = self._ask(_message(request, sketch=True), timeout_s, flag)
-        if isinstance(made, Failure):
-            return _of_file(made, request)
-        return Sketch(request.digest, _arch(request), made["ttgir"], made["metadata"])
+        answer = self._ask(_message(request, sketch=True), timeout_s, flag)
+        if isinstance(answer, Failure):
+            return _of_file(answer, request)
+        return Sketch(request.digest, _arch(request), answer["ttgir"], answer["metadata"])
 
     def start(self, machine: tuple[str, int, int]) -> None:
         """Starts the child if there is none, and waits until it could compile."""
@@ -102,8 +102,8 @@ class Sandbox:
                     continue
                 if "failure" in answer:
                     return self._with_diagnostics(Failure(**answer["failure"]))
-                made: dict[str, Any] = answer["made"]
-                return made
+                result: dict[str, Any] = answer["result"]
+                return result
         except TimeoutError:
             self.close()
             more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets the limit"

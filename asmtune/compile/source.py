@@ -71,16 +71,16 @@ def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
     # A parameter or local variable hides the global of its name.
     local = _local_names(nodes)
     scope = {name: value for name, value in scope.items() if name not in local}
-    found: dict[str, Any] = {}
+    used: dict[str, Any] = {}
     for node in nodes:
         if isinstance(node, ast.Name) and node.id in scope:
-            found[node.id] = scope[node.id]
+            used[node.id] = scope[node.id]
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             owner = scope.get(node.value.id)
             # Triton's own library changes with its version, which is stored beside.
             if inspect.ismodule(owner) and not owner.__name__.startswith("triton"):
-                found[f"{node.value.id}.{node.attr}"] = getattr(owner, node.attr, None)
-    return list(found.items())
+                used[f"{node.value.id}.{node.attr}"] = getattr(owner, node.attr, None)
+    return list(used.items())
 
 
 def _local_names(nodes: list[ast.AST]) -> set[str]:

@@ -52,10 +52,10 @@ class StageRun:
 
     def allocate(self, module: Any) -> dict[str, int] | Failure:
         """Returns what a TTGIR module takes of the SM, or the failure; changes the module."""
-        found: dict[str, int] | Failure = self._timed(
+        allocated: dict[str, int] | Failure = self._timed(
             "allocate", lambda: self._toolchain.allocate(module, self._options)
         )
-        return found
+        return allocated
 
     def _timed(self, name: str, work: Callable[[], Any]) -> Any:
         self._say({"stage": name})
@@ -78,32 +78,32 @@ _FROM_TTGIR: Final = ("llir", "ptx")
 
 
 def apply_override(
-    override: Override, own: Mapping[str, str], metadata: Mapping[str, Any], run: StageRun
+    override: Override, compiled: Mapping[str, str], metadata: Mapping[str, Any], run: StageRun
 ) -> dict[str, str] | Failure:
     """Compiles a hand-edited file in the place of a stage's output, to TTGIR and PTX.
 
     Args:
         override: the file.
-        own: the compiler's TTGIR and PTX.
+        compiled: the compiler's TTGIR and PTX.
         metadata: the metadata after the compiler's TTGIR.
         run: the config's stages; its metadata becomes that of the launch.
     """
-    made: Any = override.text
-    ttgir, left = own["ttgir"], STAGES[STAGES.index(override.stage) + 1 :]
+    module: Any = override.text
+    ttgir, left = compiled["ttgir"], STAGES[STAGES.index(override.stage) + 1 :]
     if override.stage in MLIR:
         # The stages from here on write their metadata again, for the file.
         run.metadata.clear()
         run.metadata.update(metadata)
-        made, left = ttgir_of(override, run), _FROM_TTGIR
-        ttgir = str(made)
+        module, left = ttgir_of(override, run), _FROM_TTGIR
+        ttgir = str(module)
     for stage in left:
-        if isinstance(made, Failure):
-            return made
-        made = run.stage(stage, made)
-    if isinstance(made, Failure):
-        return made
-    refused = ptx_misfit(made, own["ptx"])
-    return refused or {"ttgir": ttgir, "ptx": made}
+        if isinstance(module, Failure):
+            return module
+        module = run.stage(stage, module)
+    if isinstance(module, Failure):
+        return module
+    misfit = ptx_misfit(module, compiled["ptx"])
+    return misfit or {"ttgir": ttgir, "ptx": module}
 
 
 def ttgir_of(override: Override, run: StageRun) -> Any:
@@ -114,9 +114,9 @@ def ttgir_of(override: Override, run: StageRun) -> Any:
     return run.stage("ttgir", module)
 
 
-def ptx_misfit(ptx: str, own: str) -> Failure | None:
+def ptx_misfit(ptx: str, compiled_ptx: str) -> Failure | None:
     """Returns why edited PTX cannot be launched as the kernel's; None if it can."""
-    (kernel,) = entries(own)
+    (kernel,) = entries(compiled_ptx)
     by_name = {entry.name: entry for entry in entries(ptx)}
     if kernel.name not in by_name:
         names = ", ".join(by_name) or "none"

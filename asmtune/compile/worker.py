@@ -154,11 +154,11 @@ def failed_job(job: CompileJob[R]) -> list[ItemResult[R]]:
 def _done(item: CompileItem, job: CompileJob[R], site: CompileSite) -> ItemResult[R]:
     if job.flag.exists():
         raise JobCancelledError
-    made, entry = job.make(item, site)
-    if isinstance(made, Failure):
-        return ItemResult(item.position, made, entry)
+    outcome, entry = job.make(item, site)
+    if isinstance(outcome, Failure):
+        return ItemResult(item.position, outcome, entry)
     try:
-        return ItemResult(item.position, CompiledConfig(made.digest, job.read(made)), entry)
+        return ItemResult(item.position, CompiledConfig(outcome.digest, job.read(outcome)), entry)
     except ParseError as error:
         return ItemResult(item.position, Failure("read", "parse", str(error)), entry)
 

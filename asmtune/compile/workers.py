@@ -164,9 +164,9 @@ class Workers:
 
     def __exit__(self, *raised: object) -> None:
         """Ends the pool."""
-        kept, self._pool_in_use = self._pool_in_use, None
-        if kept is not None:
-            kept.__exit__(*raised)
+        pool, self._pool_in_use = self._pool_in_use, None
+        if pool is not None:
+            pool.__exit__(*raised)
 
     def unordered(
         self, work: Callable[[T], R], tasks: Callable[[Path], Iterator[T]], lost: Callable[[T], R]

@@ -356,8 +356,8 @@ def _nameless_file(nbytes: int) -> int:
 def _available_bytes() -> int:
     """Returns the memory that a new program can take without swapping, as Linux estimates it."""
     text = Path("/proc/meminfo").read_text()
-    found = re.search(r"^MemAvailable: *(\d+) kB$", text, re.MULTILINE)
-    return int(found.group(1)) << 10 if found else 0
+    match = re.search(r"^MemAvailable: *(\d+) kB$", text, re.MULTILINE)
+    return int(match.group(1)) << 10 if match else 0
 
 
 def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:

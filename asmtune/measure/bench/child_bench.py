@@ -137,7 +137,9 @@ class ChildBench:
         numbers = [children.configs.number(candidate) for candidate in candidates]
         described = {number: children.configs.describe(number) for number in numbers}
         results: dict[int, Measurement | Failure] = {
-            number: made for number, made in described.items() if isinstance(made, Failure)
+            number: description
+            for number, description in described.items()
+            if isinstance(description, Failure)
         }
         with self._turn:
             while waiting := [number for number in described if number not in results]:

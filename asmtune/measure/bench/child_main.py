@@ -114,9 +114,11 @@ class Service:
 
 def _refusal(verb: str, failure: Failure) -> str:
     """Describes in one line why a request failed whatever the config, and what to do."""
-    said = failure.detail.strip().splitlines()[0]
+    message = failure.detail.strip().splitlines()[0]
     hint = "free memory of the GPU" if failure.kind == "memory" else "see the message"
-    return f"the process that times failed at {verb!r} ({said}): {hint}, or tune with isolate=False"
+    return (
+        f"the process that times failed at {verb!r} ({message}): {hint}, or tune with isolate=False"
+    )
 
 
 def run(make_machine: Callable[[], BenchGpu]) -> None:

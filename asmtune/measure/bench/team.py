@@ -53,8 +53,8 @@ class Team:
     @property
     def notes(self) -> tuple[str, ...]:
         """Returns the notes of all members without repeats, and which GPUs left."""
-        theirs = (note for member in self._members for note in member.notes)
-        return (*dict.fromkeys(theirs), *self._notes)
+        member_notes = (note for member in self._members for note in member.notes)
+        return (*dict.fromkeys(member_notes), *self._notes)
 
     def begin(self, default: TimingCandidate) -> Outcome:
         """Times the default config on every GPU; returns the outcome on the first.
@@ -66,7 +66,9 @@ class Team:
         running = [(m, self._threads.submit(m.begin, default)) for m in self._members]
         wait([future for _, future in running])
         outcomes = [
-            made for member, future in running for made in self._result_or_leave(member, future)
+            outcome
+            for member, future in running
+            for outcome in self._result_or_leave(member, future)
         ]
         return outcomes[0]
 
@@ -83,12 +85,12 @@ class Team:
             running = []
             for turn, member in enumerate(members[: len(waiting)]):
                 share = waiting[turn :: len(members)]
-                mine = [candidates[place] for place in share]
-                running.append((member, share, self._threads.submit(member.trial, mine)))
+                batch = [candidates[place] for place in share]
+                running.append((member, share, self._threads.submit(member.trial, batch)))
             wait([future for *_, future in running])
             for member, share, future in running:
-                for made in self._result_or_leave(member, future):
-                    outcomes |= dict(zip(share, made, strict=True))
+                for results in self._result_or_leave(member, future):
+                    outcomes |= dict(zip(share, results, strict=True))
         return [outcomes[place] for place in range(len(candidates))]
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
@@ -122,8 +124,8 @@ class Team:
             first = self._members[0]
             future = self._threads.submit(work, first)
             wait([future])
-            for made in self._result_or_leave(first, future):
-                return made
+            for result in self._result_or_leave(first, future):
+                return result
 
     def _result_or_leave(self, member: ChildBench, future: Future[T]) -> list[T]:
         """Returns a member's result in a list; an empty one if the member had to leave.

@@ -77,34 +77,34 @@ class UserTimer:
             subject.finish()
 
         with short_switch_interval():
-            found = guarded("launch", lambda: self._do_bench(kernel_call, quantiles=QUANTILES))
-        if isinstance(found, Failure):
-            DeviceLossCheck(self._machine, [subject.config]).confirm(found.detail)
+            returned = guarded("launch", lambda: self._do_bench(kernel_call, quantiles=QUANTILES))
+        if isinstance(returned, Failure):
+            DeviceLossCheck(self._machine, [subject.config]).confirm(returned.detail)
             if not calls:
-                said = found.detail.strip().splitlines()[0]
-                raise InputError(f"do_bench failed before it launched anything: {said}")
-            return found
-        times = _times(found)
+                message = returned.detail.strip().splitlines()[0]
+                raise InputError(f"do_bench failed before it launched anything: {message}")
+            return returned
+        times = _times(returned)
         if any(math.isinf(time) for time in times):
-            return Failure("launch", "untimed", f"do_bench gave {found}")
+            return Failure("launch", "untimed", f"do_bench gave {returned}")
         median_us, p20_us, p80_us = (time * _US for time in (times * 3)[:3])
         samples = tuple(time * _US for time in times)
         return Measurement(subject.config, median_us, p20_us, p80_us, samples)
 
 
-def _times(found: Any) -> tuple[float, ...]:
+def _times(returned: Any) -> tuple[float, ...]:
     """Returns what the user's function gave as numbers: three, or one.
 
     Raises:
         InputError: it is neither.
     """
-    listed = list(found) if isinstance(found, list | tuple) else [found]
+    listed = list(returned) if isinstance(returned, list | tuple) else [returned]
     # Numbers of NumPy and PyTorch are accepted too.
     times = guarded("input", lambda: tuple(float(time) for time in listed))
     if isinstance(times, Failure) or len(times) not in (1, len(QUANTILES)):
-        raise InputError(f"do_bench gave {found!r:.60}: {_FORM}")
+        raise InputError(f"do_bench gave {returned!r:.60}: {_FORM}")
     if not all(time > 0 for time in times):
-        raise InputError(f"do_bench gave {found!r:.60}: {_FORM}")
+        raise InputError(f"do_bench gave {returned!r:.60}: {_FORM}")
     return times
 
 
@@ -207,8 +207,8 @@ class Trials:
         ready = [self._subject(candidate) for candidate in candidates]
         results = iter(timed([subject for subject in ready if isinstance(subject, Subject)]))
         return [
-            (candidate.config, made) if isinstance(made, Failure) else next(results)
-            for candidate, made in zip(candidates, ready, strict=True)
+            (candidate.config, subject) if isinstance(subject, Failure) else next(results)
+            for candidate, subject in zip(candidates, ready, strict=True)
         ]
 
     def _subject(self, candidate: LoadableConfig) -> Subject | Failure:
@@ -244,8 +244,8 @@ class Trials:
         if failure is None:
             self.reference = config
             if config != self._default:
-                said = f"the default gives no reference: outputs are compared with {config}'s"
-                self._notes = (said,)
+                note = f"the default gives no reference: outputs are compared with {config}'s"
+                self._notes = (note,)
         return failure
 
 

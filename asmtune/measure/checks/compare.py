@@ -254,68 +254,70 @@ class Output:
         """
         import torch
 
-        found = self.tensor.view()
-        worst = torch.zeros((), dtype=torch.float64, device=found.device)
-        for piece in pieces(found.shape):
-            worst = torch.maximum(worst, self._deviations_of(found, piece).amax().double())
+        actual = self.tensor.view()
+        worst = torch.zeros((), dtype=torch.float64, device=actual.device)
+        for piece in pieces(actual.shape):
+            worst = torch.maximum(worst, self._deviations_of(actual, piece).amax().double())
         return worst
 
     def describe(self) -> tuple[str, str]:
         """Describes a wrong output as a failure's kind and detail."""
-        found = self.tensor.view()
+        actual = self.tensor.view()
         wrong = missing = 0
         worst, place = -1.0, ()
-        for piece in pieces(found.shape):
-            away = self._deviations_of(found, piece)
-            wrong += int((away > self.tolerance).sum())
-            missing += self._unwritten(found, piece)
-            most = float(away.amax())
+        for piece in pieces(actual.shape):
+            deviations = self._deviations_of(actual, piece)
+            wrong += int((deviations > self.tolerance).sum())
+            missing += self._unwritten(actual, piece)
+            most = float(deviations.amax())
             if most > worst:
-                inside = _unravel(int(away.argmax()), away.shape)
+                inside = _unravel(int(deviations.argmax()), deviations.shape)
                 place = tuple(at + part.start for at, part in zip(inside, piece, strict=True))
                 worst = most
         total = f"of {self.tensor.elements:,} elements of {self.tensor.name}"
         if missing:
             return "unwritten", f"{missing:,} {total} stay unwritten, unlike in {self.whose}"
-        got, due = (self._number(tensor, place) for tensor in (found, self._expected))
-        far = f", off by {worst:.3g} of its magnitude where {self.tolerance:.3g} may be"
+        got, expected = (self._number(tensor, place) for tensor in (actual, self._expected))
+        far = ""
+        if math.isfinite(worst):
+            far = f", off by {worst:.3g} of its magnitude where {self.tolerance:.3g} may be"
         # The axis of a complex number's parts is left out.
         index = list(place[len(place) - len(self.tensor.shape) :])
         return "wrong_output", (
-            f"{wrong:,} {total} differ from {self.whose}, most at {index}: {got} instead of {due}"
-            f"{far if math.isfinite(worst) else ''}; if both are right, give tolerance="
+            f"{wrong:,} {total} differ from {self.whose}, most at {index}: "
+            f"{got} instead of {expected}{far}; if both are right, give tolerance="
         )
 
     def give_expected(self) -> None:
         """Overwrites the argument with its expected contents."""
         self.tensor.view().copy_(self._expected)
 
-    def _deviations_of(self, found: Any, piece: Piece) -> Any:
+    def _deviations_of(self, actual: Any, piece: Piece) -> Any:
         """Returns |c - r| / (|r| + s) of a piece's elements."""
         import torch
 
-        got, due = found[piece], self._expected[piece].to(found.device)
-        same = bits(got) == bits(due)
-        c, r = widened(got), widened(due)
-        away = (c - r).abs_().div_(r.abs().add_(self.magnitude.around(piece, r)))
+        actual_piece, expected = actual[piece], self._expected[piece].to(actual.device)
+        same = bits(actual_piece) == bits(expected)
+        c, r = widened(actual_piece), widened(expected)
+        deviations = (c - r).abs_().div_(r.abs().add_(self.magnitude.around(piece, r)))
         if self.tensor.dtype.is_floating_point:
             same |= (c == r) | (c.isnan() & r.isnan())
-            away.masked_fill_(~(c.isfinite() & r.isfinite()), math.inf)
+            deviations.masked_fill_(~(c.isfinite() & r.isfinite()), math.inf)
         else:
             # 64-bit integers that differ may be the same float.
-            away.clamp_(min=torch.finfo(away.dtype).tiny)
-        away.masked_fill_(same, 0.0)
+            deviations.clamp_(min=torch.finfo(deviations.dtype).tiny)
+        deviations.masked_fill_(same, 0.0)
         if self._poison is not None:
-            out_of_place = (bits(got) == self._poison) != (bits(due) == self._poison)
-            away.masked_fill_(out_of_place, math.inf)
-        return away
+            out_of_place = (bits(actual_piece) == self._poison) != (bits(expected) == self._poison)
+            deviations.masked_fill_(out_of_place, math.inf)
+        return deviations
 
-    def _unwritten(self, found: Any, piece: Piece) -> int:
+    def _unwritten(self, actual: Any, piece: Piece) -> int:
         """Counts elements that hold poison and should have been written."""
         if self._poison is None:
             return 0
-        got, due = bits(found[piece]), bits(self._expected[piece].to(found.device))
-        return int(((got == self._poison) & (due != self._poison)).sum())
+        actual_piece, expected = bits(actual[piece]), bits(self._expected[piece].to(actual.device))
+        return int(((actual_piece == self._poison) & (expected != self._poison)).sum())
 
     def _number(self, values: Any, place: Sequence[int]) -> str:
         value = values[tuple(place)]
@@ -326,8 +328,8 @@ class Output:
 
 def _unravel(place: int, shape: Sequence[int]) -> list[int]:
     """Returns the indices of the element at a position of the flattened tensor."""
-    found = []
+    indices = []
     for size in reversed(shape):
         place, index = divmod(place, size)
-        found.append(index)
-    return found[::-1]
+        indices.append(index)
+    return indices[::-1]

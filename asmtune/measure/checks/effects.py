@@ -96,8 +96,8 @@ def is_part(path: str, name: str) -> bool:
 def _of_one(work: Work, parts: Mapping[str, Any]) -> Effects:
     products = frozenset(_product_types(work))
     everything = frozenset(parts)
-    found = None if work.foreign_writes or not work.name else _uses(work, list(parts))
-    if found is None:
+    uses = None if work.foreign_writes or not work.name else _uses(work, list(parts))
+    if uses is None:
         return Effects(
             reads=everything,
             writes=everything,
@@ -105,17 +105,17 @@ def _of_one(work: Work, parts: Mapping[str, Any]) -> Effects:
             foreign=work.foreign_writes,
             products=products,
         )
-    unknown = {path for path, use in found if use.unknown_use}
-    unknown |= everything - {path for path, _ in found}
-    reads = {path for path, use in found if use.reads} | unknown
-    writes = {path for path, use in found if use.writes} | unknown
+    unknown = {path for path, use in uses if use.unknown_use}
+    unknown |= everything - {path for path, _ in uses}
+    reads = {path for path, use in uses if use.reads} | unknown
+    writes = {path for path, use in uses if use.writes} | unknown
     if any(access.foreign for access in work.accesses):
         # It may read what it writes through an address in memory.
         reads |= writes
     return Effects(
         reads=frozenset(reads),
         writes=frozenset(writes),
-        atomics=frozenset(path for path, use in found if use.atomics),
+        atomics=frozenset(path for path, use in uses if use.atomics),
         unknown=frozenset(unknown),
         products=products,
     )
@@ -130,16 +130,16 @@ def _uses(work: Work, paths: list[str]) -> list[tuple[str, ArgumentUse]] | None:
     by_parameter: dict[str, list[ArgumentUse]] = {}
     for use in sorted(work.arguments, key=lambda use: use.index):
         by_parameter.setdefault(use.name.partition(".")[0], []).append(use)
-    found: list[tuple[str, ArgumentUse]] = []
+    pairs: list[tuple[str, ArgumentUse]] = []
     for name, uses in by_parameter.items():
         named = [path for path in paths if is_part(path, name)]
         if not name or not named:
             return None
         if len(named) == len(uses):
-            found += zip(named, uses, strict=True)
+            pairs += zip(named, uses, strict=True)
         else:
-            found += [(path, use) for path in named for use in uses]
-    return found
+            pairs += [(path, use) for path in named for use in uses]
+    return pairs
 
 
 def _product_types(work: Work) -> Iterator[str]:

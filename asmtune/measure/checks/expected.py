@@ -44,12 +44,12 @@ class ExpectedOutputs:
     @property
     def caveats(self) -> list[str]:
         """Returns remarks on outputs for which the check shows little."""
-        found = [
+        constant = [
             f"{tensor.name} is 0, NaN or infinite everywhere: the check tells little of it"
             for tensor, output in self._outputs.items()
             if output.magnitude.mean == 0.0 and tensor not in self._strays
         ]
-        return found + [
+        return constant + [
             f"the default config leaves {tensor.name} as it was: "
             "a config that writes nothing passes"
             for tensor in self._outputs
@@ -151,10 +151,12 @@ class ExpectedOutputs:
         """Returns each output's deviation from the expected one, all fetched together."""
         import torch
 
-        found = [output.deviation() for output in self._outputs.values()]
-        if not found:
+        deviations = [output.deviation() for output in self._outputs.values()]
+        if not deviations:
             return []
-        values: list[float] = torch.stack([each.to(found[0].device) for each in found]).tolist()
+        values: list[float] = torch.stack(
+            [each.to(deviations[0].device) for each in deviations]
+        ).tolist()
         return values
 
     def _from_reference(self, tensor: TensorArgument, values: Any) -> Output:
@@ -191,9 +193,9 @@ class ExpectedOutputs:
         return next(copy.view(tensor) for copy in copies if tensor in copy.region.tensors)
 
 
-def _equal(found: Any, due: Any) -> bool:
+def _equal(actual: Any, expected: Any) -> bool:
     """Returns whether integers are equal, whatever their devices."""
     return all(
-        bool((found[piece] == due[piece].to(found.device)).all())
-        for piece in pieces(found.shape, _STRETCH)
+        bool((actual[piece] == expected[piece].to(actual.device)).all())
+        for piece in pieces(actual.shape, _STRETCH)
     )

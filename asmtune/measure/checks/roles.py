@@ -30,19 +30,19 @@ def call_reference(
     Raises:
         InputError: it raises, names no written argument, or returns another shape.
     """
-    made = required(
+    returned = required(
         "reference=",
         lambda: reference({name: _cloned(value) for name, value in arguments.items()}),
     )
     names = ", ".join(tensor.name for tensor in written)
-    if not isinstance(made, Mapping):
-        if len(written) != 1 or made is None:
+    if not isinstance(returned, Mapping):
+        if len(written) != 1 or returned is None:
             raise InputError(
-                f"reference= returned a {type(made).__name__}, but the kernel may write {names}: "
-                "return a mapping from names to tensors"
+                f"reference= returned a {type(returned).__name__}, but the kernel may write "
+                f"{names}: return a mapping from names to tensors"
             )
-        made = {written[0].name: made}
-    by_name = tensor_parts({str(name): _tensors(value) for name, value in made.items()})
+        returned = {written[0].name: returned}
+    by_name = tensor_parts({str(name): _tensors(value) for name, value in returned.items()})
     expected = {
         tensor: _fitting(tensor, by_name[tensor.name])
         for tensor in written
@@ -50,7 +50,7 @@ def call_reference(
     }
     if not expected:
         raise InputError(
-            f"reference= returned {', '.join(map(str, made)) or 'nothing'}, "
+            f"reference= returned {', '.join(map(str, returned)) or 'nothing'}, "
             f"of which the kernel writes none: it may write {names}"
         )
     return expected

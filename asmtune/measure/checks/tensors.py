@@ -88,14 +88,14 @@ def tensor_arguments(arguments: Mapping[str, Any]) -> tuple[list[TensorArgument]
 
     Tensors without elements are left out.
     """
-    found, foreign = [], []
+    tensors, foreign = [], []
     for name, value in tensor_parts(arguments).items():
         tensor = _tensor_argument(name, value)
         if tensor is None:
             foreign.append(name)
         elif tensor.elements:
-            found.append(tensor)
-    return found, foreign
+            tensors.append(tensor)
+    return tensors, foreign
 
 
 def _tensor_argument(name: str, value: Any) -> TensorArgument | None:
@@ -140,8 +140,8 @@ def _compare(dtype: Any) -> Any:
         return torch.uint8
     if dtype.is_complex:
         return dtype.to_real()
-    known = dtype.is_floating_point and dtype != getattr(torch, "float4_e2m1fn_x2", None)
-    return dtype if known else integers(dtype)
+    is_float = dtype.is_floating_point and dtype != getattr(torch, "float4_e2m1fn_x2", None)
+    return dtype if is_float else integers(dtype)
 
 
 def integers(dtype: Any) -> Any:
@@ -224,19 +224,19 @@ class MemoryRegion:
 
 def regions_of(tensors: Iterable[TensorArgument]) -> list[MemoryRegion]:
     """Returns the smallest ranges that cover all tensors; ranges that overlap are merged."""
-    found: list[MemoryRegion] = []
+    regions: list[MemoryRegion] = []
     ordered = sorted(tensors, key=lambda tensor: (tensor.storage.data_ptr(), tensor.start))
     for tensor in ordered:
-        last = found[-1] if found else None
+        last = regions[-1] if regions else None
         same = last is not None and last.storage.data_ptr() == tensor.storage.data_ptr()
         if last is None or not same or tensor.start >= last.stop:
             last = MemoryRegion(tensor.storage, tensor.device, tensor.start, tensor.stop)
-            found.append(last)
+            regions.append(last)
         if tensor.storage.nbytes() > last.storage.nbytes():
             last.storage = tensor.storage  # the same memory, and more of it
         last.stop = max(last.stop, tensor.stop)
         last.tensors.append(tensor)
-    return found
+    return regions
 
 
 class RegionCopy:

@@ -111,8 +111,8 @@ def driver_version() -> str:
         text = _DRIVER_FILE.read_text()
     except OSError:
         return "unknown"
-    found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
-    return found.group(1) if found else "unknown"
+    match = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return match.group(1) if match else "unknown"
 
 
 _BURST_S: Final = 0.005

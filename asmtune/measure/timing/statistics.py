@@ -59,7 +59,7 @@ def slower(
         reference: samples of what they are compared with.
         significance: the probability below which a difference is not luck.
     """
-    found = [False] * len(rows)
+    is_slower = [False] * len(rows)
     alike: dict[tuple[int, bool], list[int]] = {}
     for place, row in enumerate(rows):
         if min(len(row), len(reference)) >= ENOUGH:
@@ -67,7 +67,7 @@ def slower(
             has_ties = len({*row, *reference}) < len(row) + len(reference)
             alike.setdefault((len(row), has_ties), []).append(place)
     if not alike:
-        return found
+        return is_slower
     # Takes half a second to import, and half a millisecond a call, whatever the rows.
     from scipy.stats import mannwhitneyu
 
@@ -75,8 +75,8 @@ def slower(
         sampled = [rows[place] for place in places]
         test = mannwhitneyu(sampled, [list(reference)], alternative="greater", axis=-1)
         for place, p_value in zip(places, test.pvalue, strict=True):
-            found[place] = bool(p_value < significance)
-    return found
+            is_slower[place] = bool(p_value < significance)
+    return is_slower
 
 
 def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
@@ -100,14 +100,14 @@ def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[fl
     alike: dict[tuple[int, int], list[int]] = {}
     for place, (above, below) in enumerate(pairs):
         alike.setdefault((len(above), len(below)), []).append(place)
-    found = [1.0] * len(pairs)
+    p_values = [1.0] * len(pairs)
     for places in alike.values():
         ranks = [_ranks(*pairs[place]) for place in places]
         sides = [[rank[side] for rank in ranks] for side in (0, 1)]
         test = mannwhitneyu(*sides, alternative="greater", method="exact", axis=-1)
         for place, value in zip(places, test.pvalue, strict=True):
-            found[place] = float(value)
-    return found
+            p_values[place] = float(value)
+    return p_values
 
 
 def _ranks(above: Sequence[float], below: Sequence[float]) -> tuple[list[int], list[int]]:
@@ -121,19 +121,19 @@ def holm(values: Sequence[float], level: float) -> list[bool]:
     """Returns which tests are significant at a level that holds for all of them together.
 
     Holm (1979), A simple sequentially rejective multiple test procedure: whatever holds
-    between the tests, one at least is found by mistake with a probability of `level` at most.
+    between the tests, at least one is reported by mistake with a probability of `level` at most.
 
     Args:
         values: each test's p-value, in [0, 1].
         level: in (0, 1).
     """
-    found = [False] * len(values)
+    significant = [False] * len(values)
     order = sorted(range(len(values)), key=lambda place: values[place])
     for done, place in enumerate(order):
         if values[place] > level / (len(values) - done):
             break
-        found[place] = True
-    return found
+        significant[place] = True
+    return significant
 
 
 def prepare() -> None:
