@@ -39,7 +39,16 @@ Pair = tuple[int, LowerRequest | Failure]
 """A config's position, with its request."""
 
 Lower = Callable[[Config], LowerRequest | Failure]
-K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+Outcomes = Generator[tuple[int, Outcome[R]], None, None]
+
+_MOST: Final = 64
+"""Sketches a worker takes at once; with so many, handing them over costs next to nothing."""
+
+_ROUNDS: Final = 4
+"""Shares per worker that the remaining configs are cut into: shares shrink, so that the workers
+end together."""
 
 
 def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
@@ -95,18 +104,6 @@ def _groups(configs: Sequence[Config], key: Callable[[Config], Hashable]) -> lis
 
 def _without_stages(config: Config) -> Config:
     return Config(config.kwargs, config.num_warps, num_ctas=config.num_ctas)
-
-
-R = TypeVar("R")
-
-Outcomes = Generator[tuple[int, Outcome[R]], None, None]
-
-_MOST: Final = 64
-"""Sketches a worker takes at once; with so many, handing them over costs next to nothing."""
-
-_ROUNDS: Final = 4
-"""Shares per worker that the remaining configs are cut into: shares shrink, so that the workers
-end together."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,10 @@ from asmtune.base.errors import AsmtuneError
 T = TypeVar("T")
 R = TypeVar("R")
 
+_LOCAL: Final = "joblib._parallel_backends"
+_WAVE: Final = 4
+"""Tasks per worker in one call, for backends that return all results of a call at once."""
+
 _PATIENCE_S: Final = 10.0
 """Seconds to wait for all workers to start; one starts in 1 s."""
 
@@ -121,11 +125,6 @@ class TaskSource(Generic[T]):
                 self._run.stop()
                 raise StopIteration from error
             return number, self.out[number]
-
-
-_LOCAL: Final = "joblib._parallel_backends"
-_WAVE: Final = 4
-"""Tasks per worker in one call, for backends that return all results of a call at once."""
 
 
 class Workers:

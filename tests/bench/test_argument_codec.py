@@ -159,7 +159,7 @@ def test_a_constexpr_that_cannot_travel_is_replaced() -> None:
 
 
 def test_contents_come_back_where_code_of_the_users_ran() -> None:
-    """A touched parcel gives the tensors what they held, and nothing outside of them."""
+    """A touched copy gives the tensors what they held, and nothing outside of them."""
     whole = torch.arange(100.0)
     shared = SharedArguments({"x": whole[10:20]})
     shared.touched = True
@@ -170,7 +170,7 @@ def test_contents_come_back_where_code_of_the_users_ran() -> None:
     assert not whole[20:].any()
 
 
-def test_an_untouched_parcel_changes_nothing() -> None:
+def test_an_untouched_copy_changes_nothing() -> None:
     """What the user writes meanwhile stays."""
     x = torch.zeros(4)
     shared = SharedArguments({"x": x})

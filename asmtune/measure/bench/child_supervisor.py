@@ -18,6 +18,12 @@ from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 
+COMMAND: Final = (sys.executable, "-m", "asmtune.measure.bench.child_main")
+
+_USER_S: Final = 120.0  # for the user's own reference or clock, which may run on the host
+_COPY_BYTES_PER_S: Final = 200e6  # far below what any bus does
+_COMPARED_BYTES_PER_S: Final = 1e9  # on the host, where the GPU has no room for a copy
+_MOST_CRASHES: Final = 3
 _START_S: Final = 120.0  # importing PyTorch takes 2 s, and a minute on a cold network disk
 _PATIENCE_S: Final = 5.0
 
@@ -181,14 +187,6 @@ class ConfigTable:
         if hook not in self._hooks:
             self._hooks[hook] = (len(self._hooks), messages.pickled(hook, messages.hook_name(hook)))
         return self._hooks[hook][0]
-
-
-COMMAND: Final = (sys.executable, "-m", "asmtune.measure.bench.child_main")
-
-_USER_S: Final = 120.0  # for the user's own reference or clock, which may run on the host
-_COPY_BYTES_PER_S: Final = 200e6  # far below what any bus does
-_COMPARED_BYTES_PER_S: Final = 1e9  # on the host, where the GPU has no room for a copy
-_MOST_CRASHES: Final = 3
 
 
 @dataclass
