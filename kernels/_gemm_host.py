@@ -14,7 +14,7 @@ import triton
 from asmtune.core.dtypes import dtype_of
 from asmtune.kernels._common import check_tensors, forward_only, processors
 from asmtune.kernels._split import SUMS_BYTES, workspace
-from asmtune.measure.timing.scratch_memory import allocating
+from asmtune.measure.bench.gpu import allocating
 
 DTYPES = ("fp16", "bf16", "fp32", "fp8e4nv", "i8")
 

@@ -103,7 +103,7 @@ class HostMachine:
 
         return LoadedLaunch(prepare, run)
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """A host is never lost."""
 
     def warm_up(self, subject: Subject) -> Failure | None:

@@ -1,17 +1,19 @@
-"""Compiling configs: parallel, without a GPU, each within limits.
+"""Compiles configs in parallel, without a GPU, each within limits of time and memory.
 
-The only package that knows Triton's compiler. A compile is split in two:
+Only this package knows Triton's compiler. A compile has two halves:
 
     front end   in this process    kernel source + config  -> TTIR     (lower)
-    back end    in a child         TTIR -> TTGIR -> PTX -> cubin       (child)
-    sketch      in a child         TTIR -> TTGIR, and no further       (child)
+    back end    in a child         TTIR -> TTGIR -> PTX -> cubin       (child_main, stages)
+    sketch      in a child         TTIR -> TTGIR, and no further       (child_main, stages)
 
-TTIR is self-contained text, so that a child never imports the user's code:
-kernels of notebooks, closures and `__main__` compile like any other. It does
-not depend on warps, stages or registers, so that it is made once for all
-configs that share their constexprs.
+TTIR is self-contained text, so a child never imports the user's code: kernels of notebooks,
+closures and `__main__` compile like any other. TTIR does not depend on warps, stages or
+registers, so it is made once for all configs that share their constexprs.
 
-Workers are joblib's: this machine's, or those that `joblib.parallel_config` names
-in the thread that begins (workers). What a worker makes where this process cannot
-read it comes back with the outcome (worker, artifacts).
+How a config flows: `pool` groups configs so that neighbours share work and lowers them;
+`workers` runs the groups by joblib, on this machine or where `joblib.parallel_config` of the
+calling thread says; `worker` looks each config up in `artifacts` (the cache on disk) and has
+the missing ones compiled by a `sandbox`, a child process that is killed at its time limit. A
+worker that cannot write to the cache sends the artifact back with the outcome. `load` makes a
+launch of an artifact, `disassembly` its SASS; `source` identifies a kernel's source.
 """

@@ -1,41 +1,117 @@
-"""Compiled artifacts on disk, by content, within a size limit.
+"""The cache of compiled artifacts on disk, by content, within a size limit.
 
-One gzipped JSON file an artifact: nothing in it can execute. A file appears
-whole or not at all; a damaged one is deleted and made again. A folder that
-cannot be written costs a warning: a private one stands in for it until this
-process ends.
+Each artifact is one file of gzipped JSON, so nothing in it can execute. Files are written
+atomically; a damaged one is deleted and made again. If the folder cannot be written, a warning
+says so, and a private folder replaces it until this process ends.
 """
 
 from __future__ import annotations
 
+import atexit
+import base64
 import contextlib
+import errno
+import gzip
+import json
 import os
+import shutil
+import tempfile
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
-from asmtune.compile import artifact_codec
-from asmtune.compile.fallback_dir import StandIns, storage_errors
 from asmtune.core.records.artifacts import Artifact, Failure
+
+
+class ArtifactWarning(UserWarning):
+    """Warns that compiled artifacts cannot be stored in their folder; compiling goes on."""
+
+
+class FallbackFolders:
+    """Holds private folders of this process, by the folder that each replaces.
+
+    They are deleted when the process ends.
+    """
+
+    def __init__(self) -> None:
+        self._private: dict[Path, Path] = {}
+        self._lock = threading.Lock()
+
+    def of(self, folder: Path) -> Path | None:
+        """Returns the private folder that replaces a folder, if there is one."""
+        return self._private.get(folder)
+
+    def add(self, folder: Path, error: StoreError, prove: Callable[[Path], object]) -> None:
+        """Makes a private folder and warns; does nothing if there is one.
+
+        Args:
+            folder: the folder that cannot be written.
+            error: why; its message says what to do.
+            prove: raises a `StoreError` if the private folder cannot be written.
+
+        Raises:
+            StoreError: no private folder can be made either.
+        """
+        with self._lock:
+            if folder in self._private:
+                return
+            with storage_errors(Path(tempfile.gettempdir())):
+                private = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
+            atexit.register(_remove, private, os.getpid())
+            prove(private)
+            self._private[folder] = private
+        warnings.warn(
+            f"{error}; artifacts are kept in {private} until this process ends",
+            ArtifactWarning,
+            stacklevel=4,
+        )
+
+
+def _remove(folder: Path, owner: int) -> None:
+    # A forked process ends as well, but does not own the folder.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def storage_errors(folder: Path) -> Iterator[None]:
+    """Turns an `OSError` into one line that names the folder and says what to do.
+
+    Raises:
+        StoreError: in the place of an `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = "free some space" if full else "make it writable"
+        raise StoreError(
+            f"artifact folder {folder}: {error.strerror or error}; "
+            f"{advice}, or set ASMTUNE_CACHE_DIR to another folder"
+        ) from error
+
 
 _SUFFIX: Final = ".json.gz"
 _TOKEN: Final = "token"
 _TOKEN_BYTES: Final = 32
-_STAND_INS: Final = StandIns()
+_FALLBACKS: Final = FallbackFolders()
 
 
 @dataclass(frozen=True)
-class Place:
-    """Folders of artifacts as a worker is told of them, maybe on another machine.
+class ArtifactFolders:
+    """Names the folders of artifacts for a worker, maybe on another machine.
 
     Attributes:
-        folders: to look in; the last one is written to.
-        token: content of the last one's file `token`, which tells it from every other folder.
+        folders: where to look; the last one is written to.
+        token: content of the last one's file `token`, which identifies the folder.
     """
 
     folders: tuple[Path, ...]
@@ -43,18 +119,18 @@ class Place:
 
     @property
     def is_here(self) -> bool:
-        """Whether this process sees the very folder that is meant."""
+        """Returns whether this process sees the same folder."""
         with contextlib.suppress(OSError):
             return (self.folders[-1] / _TOKEN).read_bytes() == self.token
         return False
 
 
 class ArtifactCache:
-    """Artifacts and lasting failures by digest.
+    """Stores artifacts and lasting failures by digest.
 
     Args:
-        folder: made with mode 0700 when first written to.
-        limit_bytes: `trim` deletes the least recently used beyond it.
+        folder: created with mode 0700 at the first write.
+        limit_bytes: size that `trim` reduces it to.
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
@@ -63,34 +139,33 @@ class ArtifactCache:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """The cache of a user's settings."""
+        """Returns the cache of a user's settings."""
         return cls(settings.artifacts_dir, settings.artifacts_bytes)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folder, and what stands in for it if it cannot be written."""
-        stand_in = _STAND_INS.of(self.folder)
-        return (self.folder,) if stand_in is None else (self.folder, stand_in)
+        """Returns the folder, and the private one that replaces it if it cannot be written."""
+        private = _FALLBACKS.of(self.folder)
+        return (self.folder,) if private is None else (self.folder, private)
 
-    def prepare(self) -> Place:
-        """Shows that artifacts can be written, before any work, and where.
+    def prepare(self) -> ArtifactFolders:
+        """Checks before any work that artifacts can be written, and returns where.
 
-        A folder that cannot be written is told of in a warning, once, and a
-        private one stands in for it.
+        If the folder cannot be written, warns once and uses a private one.
 
         Raises:
             StoreError: neither can be written.
         """
-        if _STAND_INS.of(self.folder) is None:
+        if _FALLBACKS.of(self.folder) is None:
             try:
-                return Place((self.folder,), _prepared(self.folder))
+                return ArtifactFolders((self.folder,), _prepared(self.folder))
             except StoreError as error:
-                _STAND_INS.add(self.folder, error, _prepared)
+                _FALLBACKS.add(self.folder, error, _prepared)
         folders = self.folders
-        return Place(folders, _prepared(folders[-1]))
+        return ArtifactFolders(folders, _prepared(folders[-1]))
 
     def get(self, digest: str) -> Artifact | Failure | None:
-        """What was put under a digest, or None.
+        """Returns the entry of a digest, or None.
 
         Raises:
             StoreError: the folder cannot be read.
@@ -98,46 +173,46 @@ class ArtifactCache:
         *unwritable, last = self.folders
         for folder in unwritable:
             with contextlib.suppress(StoreError):
-                if (found := get_from(folder, digest)) is not None:
-                    return found
-        return get_from(last, digest)
+                if (outcome := read_artifact(folder, digest)) is not None:
+                    return outcome
+        return read_artifact(last, digest)
 
     def put(self, digest: str, outcome: Artifact | Failure) -> None:
-        """Keeps an artifact, or a failure that would happen again.
+        """Stores an artifact, or a failure that would happen again.
 
         Raises:
             StoreError: the folder cannot be written.
         """
-        if (data := artifact_codec.encoded(outcome)) is not None:
-            put_into(self.folders[-1], digest, data)
+        if (data := encode_artifact(outcome)) is not None:
+            write_artifact(self.folders[-1], digest, data)
 
     def keep(self, digest: str, data: bytes) -> None:
-        """Keeps an encoded entry that its maker could not put, here or in the stand-in.
+        """Stores an entry that a worker could not write, here or in the private folder.
 
         Raises:
             StoreError: neither can be written.
         """
         try:
-            put_into(self.folders[-1], digest, data)
+            write_artifact(self.folders[-1], digest, data)
         except StoreError as error:
             if len(self.folders) > 1:
                 raise
-            _STAND_INS.add(self.folder, error, _prepared)
-            put_into(self.prepare().folders[-1], digest, data)
+            _FALLBACKS.add(self.folder, error, _prepared)
+            write_artifact(self.prepare().folders[-1], digest, data)
 
     def raw(self, digest: str) -> bytes | None:
-        """The entry under a digest as it lies on disk, undecoded, or None."""
+        """Returns the encoded entry of a digest, or None."""
         for folder in self.folders:
             with contextlib.suppress(OSError):
                 return _path(folder, digest).read_bytes()
         return None
 
     def trim(self) -> int:
-        """Deletes the least recently used entries over the limit; bytes freed."""
-        kept = sorted(self._entries(), key=lambda entry: entry[0])
-        excess = sum(size for _, size, _ in kept) - self.limit_bytes
+        """Deletes the least recently used entries over the limit; returns the bytes freed."""
+        entries = sorted(self._entries(), key=lambda entry: entry[0])
+        excess = sum(size for _, size, _ in entries) - self.limit_bytes
         freed = 0
-        for _, size, path in kept:
+        for _, size, path in entries:
             if freed >= excess:
                 break
             with contextlib.suppress(OSError):
@@ -146,10 +221,13 @@ class ArtifactCache:
         return freed
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        """Last use, bytes and path of each; 40,000 of 50 kB are the usual limit."""
+        """Yields each entry's last use, size and path; usually at most 40,000 of 50 kB."""
         folder = self.folders[-1]
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as made:
-            for group in [entry.path for entry in made if entry.is_dir()]:
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(folder) as groups,
+        ):
+            for group in [entry.path for entry in groups if entry.is_dir()]:
                 with contextlib.suppress(OSError), os.scandir(group) as files:
                     for file in files:
                         if file.name.endswith(_SUFFIX):
@@ -160,8 +238,8 @@ class ArtifactCache:
         return _path(self.folder, digest)
 
 
-def get_from(folder: Path, digest: str) -> Artifact | Failure | None:
-    """What lies under a digest in one folder, or None; what is damaged is deleted.
+def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
+    """Reads the entry of a digest in one folder, or None; deletes a damaged one.
 
     Raises:
         StoreError: the folder cannot be read.
@@ -172,17 +250,17 @@ def get_from(folder: Path, digest: str) -> Artifact | Failure | None:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
-    found = artifact_codec.decoded(data)
-    # A folder that is read-only serves all the same.
+    outcome = decode_artifact(data)
+    # A read-only folder can still be read.
     with contextlib.suppress(OSError):
-        if found is None:
+        if outcome is None:
             path.unlink(missing_ok=True)
         else:
             os.utime(path)
-    return found
+    return outcome
 
 
-def put_into(folder: Path, digest: str, data: bytes) -> None:
+def write_artifact(folder: Path, digest: str, data: bytes) -> None:
     """Writes an encoded entry, whole or not at all.
 
     Raises:
@@ -206,11 +284,39 @@ def _prepared(folder: Path) -> bytes:
         try:
             probe.write_bytes(b"\0" * 4096)
             if not token.is_file() or token.stat().st_size != _TOKEN_BYTES:
-                # Of processes that begin at once the last one's stays; to the others the
-                # folder then looks like another machine's, which costs time and nothing else.
+                # If processes begin at once, the last one's token stays. To the others the folder
+                # then looks like another machine's, which only costs time.
                 probe.write_bytes(os.urandom(_TOKEN_BYTES))
                 probe.replace(token)
             return token.read_bytes()
         finally:
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
+
+
+# A crash or a timeout may be caused by the machine, so it is not stored.
+_LASTING_KINDS: Final = frozenset(
+    {"registers", "shared_memory", "ptxas", "compiler", "kernel", "override"}
+)
+
+
+def encode_artifact(outcome: Artifact | Failure) -> bytes | None:
+    """Encodes an outcome; None for a failure that may not happen again."""
+    if isinstance(outcome, Failure):
+        if outcome.kind not in _LASTING_KINDS:
+            return None
+        entry = {"failure": asdict(outcome)}
+    else:
+        entry = asdict(outcome) | {"cubin": base64.b64encode(outcome.cubin).decode()}
+    return gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
+
+
+def decode_artifact(data: bytes) -> Artifact | Failure | None:
+    """Decodes an entry; None if the bytes are damaged or of another format."""
+    try:
+        entry = json.loads(gzip.decompress(data))
+        if "failure" in entry:
+            return Failure(**entry["failure"])
+        return Artifact(**entry | {"cubin": base64.b64decode(entry["cubin"])})
+    except (EOFError, gzip.BadGzipFile, zlib.error, ValueError, TypeError, KeyError):
+        return None

@@ -1,8 +1,8 @@
-"""The back end's process: requests on stdin, artifacts on stdout, one JSON a line.
+"""Main program of the compiler's process: JSON requests on stdin, artifacts on stdout.
 
-Run as `python -m asmtune.compile.child_main`, once a worker, and kept; whoever
-started it may kill it at any moment. Before each stage it says which one, so
-that the one that never returned is known.
+Run as `python -m asmtune.compile.child_main`, once per worker, and kept. The parent may kill it at
+any moment. It announces each stage before it begins, so that the parent knows which stage did not
+return.
 """
 
 from __future__ import annotations
@@ -16,27 +16,25 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
-from asmtune.base.processes import die_with_parent, own_stdout
-from asmtune.compile.ir_override import MLIR, edited, ttgir_of
-from asmtune.compile.stages import StageRun, toolchain_of
+from asmtune.base.child import die_with_parent, own_stdout
+from asmtune.compile.stages import MLIR, StageRun, apply_override, toolchain_of, ttgir_of
 from asmtune.core.ir_overrides import Override
 from asmtune.core.records.artifacts import Failure
 
 _MAXNREG_ATTRIBUTE: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
 _OPENS_MODULE: Final = re.compile(r'^module attributes \{(?="?([\w.\-]+))', re.MULTILINE)
-# What looks at the cap before LLVM: warps that share registers out, loads of tensor memory.
+# IR whose passes before LLVM read the cap: warps that share out registers, loads of tensor memory.
 _READS_CAP: Final = re.compile(r"warp_specialize|tmem|tensor_memory")
 _LINKED_FROM_PTX: Final = ("maxnreg", "num_stages")
 _MEMO_SIZE: Final = 8
 
 
 class BackEnd:
-    """Runs the stages after TTIR, and each only once for the same input.
+    """Runs the stages after TTIR; LLVM only once for configs of the same PTX.
 
-    `maxnreg` is one directive of the PTX, and `num_stages` changes nothing
-    without a pipelined loop: where the TTGIR of two configs is equal but for
-    the cap, the second reuses the first one's PTX. LLVM, half of the time of
-    a compile, then runs once.
+    `maxnreg` is one directive of the PTX, and `num_stages` changes nothing without a pipelined
+    loop. If the TTGIR of two configs differs in the cap only, the second reuses the PTX of the
+    first. LLVM, half of the time of a compile, then runs once.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -45,7 +43,7 @@ class BackEnd:
         self._sketched: tuple[str, dict[str, Any]] | None = None
 
     def build(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """The artifact of a request as JSON values, or the failure."""
+        """Compiles a request to an artifact's JSON values, or a failure."""
         run = StageRun(request, self._say)
         outputs = self._outputs(request, run)
         if isinstance(outputs, Failure):
@@ -62,7 +60,7 @@ class BackEnd:
         }
 
     def _outputs(self, request: Mapping[str, Any], run: StageRun) -> dict[str, str] | Failure:
-        """TTGIR and PTX of a request, edited ones where it has them, or the failure."""
+        """Compiles a request to TTGIR and PTX, with its hand-edited file, or a failure."""
         module = run.ttgir()
         if isinstance(module, Failure):
             return module
@@ -71,26 +69,26 @@ class BackEnd:
         ptx = self._ptx(ttgir, module, request["options"], run)
         if isinstance(ptx, Failure):
             return ptx
-        made = {"ttgir": ttgir, "ptx": ptx}
+        outputs = {"ttgir": ttgir, "ptx": ptx}
         if override is None:
-            return made
-        return edited(Override(**override), made, metadata, run)
+            return outputs
+        return apply_override(Override(**override), outputs, metadata, run)
 
     def sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """What is known of a request's artifact before LLVM, or the failure.
+        """Compiles a request as far as LLVM, or returns the failure.
 
-        `maxnreg` is one attribute of the module, so that the sketch of a config serves
-        another that differs in it alone.
+        `maxnreg` is one attribute of the module, so the sketch of a config serves another that
+        differs in it alone.
         """
         options = {**request["options"], "maxnreg": None}
         seen = [request["ttir"], options, request["machine"], request.get("override")]
         key = json.dumps(seen, sort_keys=True)
         if self._sketched is not None and self._sketched[0] == key:
             return _capped(self._sketched[1], request["options"]["maxnreg"])
-        made = self._sketch(request)
-        if not isinstance(made, Failure) and _is_capped_alike(made["ttgir"]):
-            self._sketched = key, made
-        return made
+        sketch = self._sketch(request)
+        if not isinstance(sketch, Failure) and _is_capped_alike(sketch["ttgir"]):
+            self._sketched = key, sketch
+        return sketch
 
     def _sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         run = StageRun(request, self._say)
@@ -109,49 +107,49 @@ class BackEnd:
     def _ptx(
         self, ttgir: str, module: Any, options: Mapping[str, Any], run: StageRun
     ) -> str | Failure:
-        # Warp specialisation shares registers out among warps by the cap.
+        # Warp specialisation divides registers among warps by the cap.
         shareable = "ttg.warp_specialize" not in ttgir
         rest = {k: v for k, v in options.items() if k not in _LINKED_FROM_PTX}
         key = _MAXNREG_ATTRIBUTE.sub("", ttgir) + json.dumps(rest, sort_keys=True)
         if shareable and key in self._memo:
-            ptx, learnt = self._memo[key]
+            known_ptx, metadata_of_llvm = self._memo[key]
             self._memo.move_to_end(key)
-            run.metadata.update(learnt)
-            return _with_cap(ptx, options["maxnreg"])
+            run.metadata.update(metadata_of_llvm)
+            return _with_cap(known_ptx, options["maxnreg"])
         before = set(run.metadata)
         llir = run.stage("llir", module)
-        made: str | Failure = llir if isinstance(llir, Failure) else run.stage("ptx", llir)
-        if shareable and not isinstance(made, Failure):
-            learnt = {k: v for k, v in run.metadata.items() if k not in before}
-            self._memo[key] = (_with_cap(made, None), learnt)
+        ptx: str | Failure = llir if isinstance(llir, Failure) else run.stage("ptx", llir)
+        if shareable and not isinstance(ptx, Failure):
+            metadata_of_llvm = {k: v for k, v in run.metadata.items() if k not in before}
+            self._memo[key] = (_with_cap(ptx, None), metadata_of_llvm)
             while len(self._memo) > _MEMO_SIZE:
                 self._memo.popitem(last=False)
-        return made
+        return ptx
 
     def _say(self, message: Mapping[str, Any]) -> None:
         self._out.write(json.dumps(message, default=str) + "\n")
         self._out.flush()
 
     def serve(self, lines: TextIO) -> None:
-        """Answers each request until the other side hangs up."""
+        """Answers each request until the parent hangs up."""
         for line in lines:
             request = json.loads(line)
             if "start" in request:
                 toolchain_of(*request["start"])
-                self._say({"made": {}})
+                self._say({"result": {}})
                 continue
-            made = self.sketch(request) if request["sketch"] else self.build(request)
-            if isinstance(made, Failure):
+            result = self.sketch(request) if request["sketch"] else self.build(request)
+            if isinstance(result, Failure):
                 answer: dict[str, Any] = {
-                    "failure": {"stage": made.stage, "kind": made.kind, "detail": made.detail}
+                    "failure": {"stage": result.stage, "kind": result.kind, "detail": result.detail}
                 }
             else:
-                answer = {"made": made}
+                answer = {"result": result}
             self._say(answer)
 
 
 def _with_cap(ptx: str, maxnreg: int | None) -> str:
-    """The PTX with another `.maxnreg` directive, or none."""
+    """Replaces or removes the PTX's `.maxnreg` directive."""
     bare = re.sub(r"^\.maxnreg \d+\n", "", ptx, count=1, flags=re.MULTILINE)
     if maxnreg is None:
         return bare
@@ -161,17 +159,17 @@ def _with_cap(ptx: str, maxnreg: int | None) -> str:
 
 
 def _is_capped_alike(ttgir: str) -> bool:
-    """Whether a module with another cap is this one but for the attribute, which comes first."""
+    """Returns whether another cap would change only the module's first attribute."""
     first = _OPENS_MODULE.search(ttgir)
     return first is not None and first[1] >= "ttg.maxnreg" and not _READS_CAP.search(ttgir)
 
 
-def _capped(made: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
-    """A sketch with another cap, or none."""
-    bare = _MAXNREG_ATTRIBUTE.sub("", made["ttgir"], count=1)
+def _capped(sketch: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
+    """Replaces or removes the register cap of a sketch."""
+    bare = _MAXNREG_ATTRIBUTE.sub("", sketch["ttgir"], count=1)
     cap = "" if maxnreg is None else f"ttg.maxnreg = {maxnreg} : i32, "
     ttgir = _OPENS_MODULE.sub(lambda opens: opens[0] + cap, bare, count=1)
-    return {"ttgir": ttgir, "metadata": {**made["metadata"], "maxnreg": maxnreg}}
+    return {"ttgir": ttgir, "metadata": {**sketch["metadata"], "maxnreg": maxnreg}}
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""From a cubin to the text of its SASS, by the `nvdisasm` that comes with Triton.
+"""Disassembles a cubin to SASS text with the `nvdisasm` that comes with Triton.
 
-A third to half a second a kernel of 500 to 2,000 instructions, most of it the tool's start
-(triton 3.6, nvdisasm 12.8): for the configs that somebody looks at, not for all.
+It takes a third to half a second per kernel of 500 to 2,000 instructions, most of it the tool's
+start (triton 3.6, nvdisasm 12.8). So only configs that somebody looks at are disassembled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN: Final = 400  # characters of the tool's own message
 
 
 def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
-    """What `nvdisasm -g -c` prints of a cubin: code with labels, and source lines if it has some.
+    """Runs `nvdisasm -g -c`: code with labels, and source lines if the cubin has some.
 
     Args:
         cubin: the ELF file, as `Artifact.cubin`.
@@ -53,7 +53,7 @@ def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
             return Failure(STAGE, "tool", f"{tool}: {error.strerror or error}")
     text = done.stdout.decode(errors="replace")
     if done.returncode:
-        said = " ".join((done.stderr.decode(errors="replace") or text).split())
-        said = said.replace(str(path), "the cubin")[:_SHOWN]
-        return Failure(STAGE, "nvdisasm", f"nvdisasm ended with {done.returncode}: {said}")
+        message = " ".join((done.stderr.decode(errors="replace") or text).split())
+        message = message.replace(str(path), "the cubin")[:_SHOWN]
+        return Failure(STAGE, "nvdisasm", f"nvdisasm ended with {done.returncode}: {message}")
     return text

@@ -1,7 +1,7 @@
-"""From an artifact to something that a GPU runs, without compiling again.
+"""Loads an artifact for a launch, without compiling again.
 
-What a launch needs is cut off from the kernel's source: a `Binary` is text and
-bytes, and any process runs it on arguments of its own.
+A launch needs nothing of the kernel's source: a `Binary` is text and bytes, and any process can run
+it on its own arguments.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from asmtune.core.records.artifacts import Artifact, Failure
 
 @dataclass(frozen=True)
 class LoadedLaunch:
-    """One config of a problem, ready to run.
+    """Holds one config of a problem, ready to run.
 
     Attributes:
-        prepare: runs the config's `pre_hook`, if it has one; not to be timed.
+        prepare: runs the config's `pre_hook`, if it has one; not timed.
         run: launches once on the current stream.
-        finish: what comes after a launch that raised nothing; not to be timed either.
+        finish: runs after a launch that raised nothing; not timed.
     """
 
     prepare: Callable[[], None]
@@ -39,7 +39,7 @@ class LoadedLaunch:
 
 @dataclass(frozen=True)
 class Binary:
-    """A compiled config and how to launch it, without anything of the user's code.
+    """Holds a compiled config and how to launch it, without any code of the user.
 
     Attributes:
         digest: of the artifact.
@@ -59,7 +59,7 @@ class Binary:
 
     @classmethod
     def of(cls, lowering: Lowering, config: Config, artifact: Artifact) -> Binary | Failure:
-        """A compiled config of a problem, or why its options are refused."""
+        """Makes the binary of a compiled config, or returns why its options are refused."""
         specialised = lowering.specialise(config)
         if isinstance(specialised, Failure):
             return specialised
@@ -77,17 +77,16 @@ class Binary:
 
 @dataclass(frozen=True)
 class _Function:
-    """The part of a `JITFunction` that Triton's launcher is made from."""
+    """Holds the part of a `JITFunction` that Triton's launcher is made from."""
 
     arg_names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class _Source:
-    """The part of an `ASTSource` that Triton's launcher is made from.
+    """Holds the part of an `ASTSource` that Triton's launcher is made from.
 
-    The launcher knows a constexpr by its type in the signature, and asks for
-    no value of one.
+    The launcher knows a constexpr by its type in the signature, and does not need its value.
     """
 
     signature: Mapping[str, Any]
@@ -96,7 +95,7 @@ class _Source:
 
 
 def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
-    """A value of every parameter, and the options: what a `pre_hook` is given."""
+    """Returns the values of all parameters and the options, as a `pre_hook` gets them."""
     defaults = {p.name: p.default for p in jit_function(problem.kernel).params if p.has_default}
     return {**defaults, **problem.bind(config)}
 
@@ -104,9 +103,9 @@ def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
 def load_cached(
     lowering: Lowering, config: Config, cache: ArtifactCache, digest: str | None
 ) -> tuple[Artifact, LoadedLaunch] | Failure:
-    """A config's compiled artifact, found by its digest, and a launch of it.
+    """Loads a config's compiled artifact by its digest, and makes a launch of it.
 
-    An artifact that the cache has dropped meanwhile is a failure of kind "lost".
+    If the cache has dropped the artifact meanwhile, returns a failure of kind "lost".
     """
     artifact = None if digest is None else cache.get(digest)
     if artifact is None:
@@ -153,7 +152,7 @@ def launch_of(
 
 
 def handle(binary: Binary) -> Any:
-    """Triton's own `CompiledKernel` of a binary; the GPU loads it at its first launch."""
+    """Makes Triton's `CompiledKernel` of a binary; the GPU loads it at its first launch."""
     backend, arch, warp_size = binary.machine
     metadata: Mapping[str, Any] = {
         **binary.metadata,
@@ -165,6 +164,6 @@ def handle(binary: Binary) -> Any:
         described.write_text(json.dumps(metadata))
         code.write_bytes(binary.cubin)
         group = {path.name: str(path) for path in (described, code)}
-        # It reads its files at once, so that they need not stay.
+        # It reads its files at once, so they can be deleted.
         source = _Source(binary.signature, _Function(tuple(binary.signature)))
         return CompiledKernel(source, group, binary.digest)

@@ -1,7 +1,7 @@
-"""The front end: a problem and a config to a self-contained request.
+"""The front end: lowers a problem and a config to a self-contained request.
 
-A kernel's Python source is walked here, in the user's own process: 11-15 ms
-for a mid-sized GEMM, once for all configs that share their constexprs.
+It walks a kernel's Python source in the user's own process: 11-15 ms for a mid-sized GEMM, once for
+all configs that share their constexprs.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from asmtune.compile.toolchain import Specialised
 
 
-HOOKS: Final = threading.RLock()
+PRE_HOOK_LOCK: Final = threading.RLock()
 """Held while a config's `pre_hook` runs to specialise a launch: hooks write to tensors and
-descriptors that all configs share. Whoever needs them as they are holds it meanwhile."""
+descriptors that all configs share. Code that needs these unchanged holds it meanwhile."""
 
 
 @dataclass(frozen=True)
 class LowerRequest:
-    """All that a back end needs: no user code, no GPU.
+    """Holds everything the back end needs: no user code, no GPU.
 
     Attributes:
         ttir: the module's text.
         options: the backend's options as JSON values.
         machine: Triton's (backend, arch, warp size).
         environment: variables that the compiler reads.
-        override: what was edited by hand and stands for the output of a stage.
+        override: a hand-edited file in the place of a stage's output.
     """
 
     ttir: str
@@ -53,20 +53,20 @@ class LowerRequest:
 
     @cached_property
     def digest(self) -> str:
-        """Identity of what it compiles to."""
+        """Returns the identity of the artifact."""
         rest = canonical([self.options, self.machine, self.environment, version_of("triton")])
         edited = () if self.override is None else (self.override.stage, self.override.text)
         return digest(_text_digest(self.ttir), rest, *edited)
 
     @property
     def has_dot(self) -> bool:
-        """Whether it multiplies matrices; only then do stages change the code of plain loops."""
+        """Returns whether it multiplies matrices; if not, `num_stages` changes no plain loop."""
         return "tt.dot" in self.ttir
 
 
 @lru_cache(maxsize=64)
 def _text_digest(ttir: str) -> str:
-    """One text of 30 kB serves every config of a tile."""
+    """Caches the digest: one text of 30 kB serves every config of a tile."""
     return digest(ttir)
 
 
@@ -97,7 +97,7 @@ class Lowering:
         self._depends: dict[str, frozenset[str]] = {}
 
     def request(self, config: Config) -> LowerRequest | Failure:
-        """The request for one config, or why the front end refuses it.
+        """Returns the request for one config, or why the front end refuses it.
 
         Raises:
             ProblemError: arguments and config do not fit the kernel.
@@ -113,7 +113,7 @@ class Lowering:
         specialised = self.specialise(config)
         if isinstance(specialised, Failure):
             return specialised
-        # The file's content goes along: where it lies is nothing to the compiler.
+        # The file's content is sent; its path does not matter to the compiler.
         options = {**plain_options(specialised.options), "ir_override": None}
         ttir = self._lower(specialised, options)
         if isinstance(ttir, Failure):
@@ -121,13 +121,13 @@ class Lowering:
         return LowerRequest(ttir, options, self.machine, self._environment, override)
 
     def specialise(self, config: Config) -> Specialised | Failure:
-        """The kernel's source as Triton would specialise it for a launch."""
+        """Specialises the kernel's source as Triton would for a launch."""
         values = self.problem.bind(config)
 
         def bound() -> Specialised:
             if config.pre_hook is None:
                 return self._toolchain.specialise(self._function, values)
-            with HOOKS:
+            with PRE_HOOK_LOCK:
                 # Triton runs it before each launch; descriptors get their block shape there.
                 config.pre_hook(values)
                 return self._toolchain.specialise(self._function, values)
@@ -158,7 +158,7 @@ class Lowering:
 
 
 class _FrontEndTimeoutError(TimeoutError):
-    """Raised inside the front end's thread once its time is up."""
+    """Stops the front end's thread when its time is up."""
 
     def __repr__(self) -> str:  # Triton shows the repr of what its front end raised
         return "the kernel's Python source took too long to unroll; use range, not static_range"
@@ -168,10 +168,10 @@ class _FrontEndTimeoutError(TimeoutError):
 
 @contextmanager
 def _deadline(seconds: float) -> Iterator[None]:
-    """Ends Python code of this thread after some seconds; any thread, no signal.
+    """Interrupts Python code of this thread after some seconds, without signals.
 
-    The front end is Python that calls short native functions, so that an
-    exception set from outside is seen within microseconds.
+    The front end is Python that calls short native functions, so an exception set from outside is
+    raised within microseconds.
     """
     thread, lock, done = threading.get_ident(), threading.Lock(), False
 

@@ -1,64 +1,123 @@
-"""Many configs at once: joblib hands shares of them to workers.
+"""Compiles many configs in parallel: joblib hands shares of them to workers.
 
-A family is configs whose PTX is likely the same but for the register cap;
-one worker takes it whole, so that LLVM runs once for all of them. Of sketches,
-which take a tenth, a worker takes many of one tile.
+A family is configs whose PTX likely differs in the register cap only. One worker takes all of it,
+so that LLVM runs once. Sketches take a tenth of the time of a compile, so a worker takes many
+configs of one tile at once.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from asmtune.base.settings import Settings
-from asmtune.compile.artifacts import ArtifactCache, Place
-from asmtune.compile.batching import Pair, families, tiles
+from asmtune.compile.artifacts import ArtifactCache, ArtifactFolders
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.sandbox import borrowed
+from asmtune.compile.sandbox import borrow_sandbox
 from asmtune.compile.worker import (
     CompiledConfig,
+    CompileItem,
     CompileJob,
-    Done,
-    Item,
+    CompileSite,
+    ItemResult,
     Maker,
     Outcome,
-    Site,
-    Start,
-    built,
-    lost,
-    sketched,
+    StartCompiler,
+    failed_job,
+    make_artifact,
+    make_sketch,
     work,
 )
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
+Pair = tuple[int, LowerRequest | Failure]
+"""A config's position, with its request."""
+
+Lower = Callable[[Config], LowerRequest | Failure]
 R = TypeVar("R")
 
 Outcomes = Generator[tuple[int, Outcome[R]], None, None]
 
 _MOST: Final = 64
-"""Sketches a worker takes at once; beyond it handing them over costs next to nothing."""
+"""Sketches a worker takes at once; with so many, handing them over costs next to nothing."""
 
 _ROUNDS: Final = 4
-"""Shares a worker that what is left makes: they get smaller, and the last end together."""
+"""Shares per worker that the remaining configs are cut into: shares shrink, so that the workers
+end together."""
+
+
+def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
+    """Groups configs whose PTX likely differs in the register cap only.
+
+    Args:
+        configs: in the order in which they are wanted.
+        lower: makes a request, when its family's turn comes.
+    """
+    for positions in _groups(configs, _without_stages):
+        by_stages: dict[int, list[Pair]] = {}
+        for position in positions:
+            request = lower(configs[position])
+            # Without a matrix product in a loop, `num_stages` changes nothing.
+            pipelined = isinstance(request, LowerRequest) and request.has_dot
+            stages = configs[position].num_stages if pipelined else 0
+            by_stages.setdefault(stages, []).append((position, request))
+        yield from by_stages.values()
+
+
+def tiles(
+    configs: Sequence[Config], lower: Lower, most: Callable[[int], int]
+) -> Iterator[list[Pair]]:
+    """Splits configs into shares of one tile; those that differ in the cap alone stay together.
+
+    Args:
+        configs: in the order in which they are wanted.
+        lower: makes a request, when its share's turn comes.
+        most: gives the size of a share by how many configs are left. Configs that differ in the
+            cap alone stay together even beyond it.
+    """
+    left = len(configs)
+    for positions in _groups(configs, lambda config: tuple(sorted(config.kwargs.items()))):
+        share: list[Pair] = []
+        tile = [configs[position] for position in positions]
+        for family in _groups(tile, lambda config: config.with_cap(None)):
+            if share and len(share) + len(family) > most(left):
+                yield share
+                left -= len(share)
+                share = []
+            share += [(positions[place], lower(tile[place])) for place in family]
+        yield share
+        left -= len(share)
+
+
+def _groups(configs: Sequence[Config], key: Callable[[Config], Hashable]) -> list[list[int]]:
+    """Groups positions of configs by key, in the order of the first of each."""
+    groups: dict[Hashable, list[int]] = {}
+    for position, config in enumerate(configs):
+        groups.setdefault(key(config), []).append(position)
+    return list(groups.values())
+
+
+def _without_stages(config: Config) -> Config:
+    return Config(config.kwargs, config.num_warps, num_ctas=config.num_ctas)
 
 
 @dataclass(frozen=True)
 class Hooks(Generic[R]):
-    """What the flow does at the two ends of a compile.
+    """Holds the caller's functions for before and after a compile.
 
     Attributes:
         read: what to take from an artifact, or from a sketch; called in the worker,
             so it must pickle: a function of a module, or a `functools.partial` of one.
-        admit: called in this process with a config and its request; a
-            failure keeps the config from the back end.
-        known: outcomes by request digest; consulted before a worker is asked,
-            and filled. One compile serves every problem of equal specialisation.
-            Readings of sketches and of artifacts are not kept in one mapping.
+        admit: called in this process with a config and its request; if it returns a failure, the
+            config is not compiled.
+        known: outcomes by request digest; looked up before a worker is used, and filled. One
+            compile serves every problem of equal specialisation. Readings of sketches and of
+            artifacts need two mappings.
     """
 
     read: Callable[[Any], R]
@@ -80,18 +139,19 @@ def compile_configs(
     Args:
         lowering: the front end.
         configs: to compile.
-        hooks: at the two ends of a compile.
+        hooks: called before and after a compile.
         settings: limits and folders.
-        workers: where; those that `joblib.parallel_config` gives this thread if left out.
+        workers: where to compile; by default those that `joblib.parallel_config` gives this
+            thread.
 
     Returns:
         The config's position in `configs`, with what was read or the failure.
 
     Raises:
         ProblemError: arguments and config do not fit the kernel.
-        StoreError: artifacts can be written nowhere.
+        StoreError: no folder for artifacts can be written.
     """
-    flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), built)
+    flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), make_artifact)
     return flow.outcomes(configs)
 
 
@@ -104,32 +164,32 @@ def sketch_configs(
 ) -> Outcomes[R]:
     """Compiles configs as far as LLVM, in parallel; gives each as it is done.
 
-    Takes a tenth of a compile. Nothing is kept on disk; an artifact that lies
-    there stands for its sketch. `hooks.read` is given a `Sketch`.
+    Takes a tenth of the time of a compile. Writes nothing to disk; uses an artifact that is on
+    disk in place of its sketch. `hooks.read` gets a `Sketch`.
 
-    Args, returned values and errors are those of `compile_configs`.
+    Arguments, results and errors are those of `compile_configs`.
     """
-    flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), sketched)
+    flow = _Flow(lowering, hooks, settings, workers or Workers(settings.jobs), make_sketch)
     return flow.outcomes(configs)
 
 
 @dataclass(frozen=True)
 class _Flow(Generic[R]):
-    """One call: from configs to jobs, and from what workers did to outcomes."""
+    """Turns the configs of one call into jobs, and the workers' results into outcomes."""
 
     lowering: Lowering
     hooks: Hooks[R]
     settings: Settings
     workers: Workers
     make: Maker
-    settled: list[tuple[int, Outcome[R]]] = field(default_factory=list)
+    known: list[tuple[int, Outcome[R]]] = field(default_factory=list)
     digests: dict[int, str] = field(default_factory=dict)
 
     def outcomes(self, configs: Sequence[Config]) -> Outcomes[R]:
         cache = ArtifactCache.of(self.settings)
         place, known = cache.prepare(), self.hooks.known
-        done: Generator[list[Done[R]], None, None] = self.workers.unordered(
-            work, lambda flag: self._jobs(configs, cache, place, flag), lost
+        done: Generator[list[ItemResult[R]], None, None] = self.workers.unordered(
+            work, lambda flag: self._jobs(configs, cache, place, flag), failed_job
         )
         try:
             for batch in done:
@@ -139,39 +199,39 @@ class _Flow(Generic[R]):
                         cache.keep(digest, item.entry)
                     known[digest] = item.outcome
                     yield item.position, item.outcome
-                yield from self._settled()
-            yield from self._settled()
+                yield from self._drain_known()
+            yield from self._drain_known()
         finally:
             done.close()
-            if self.make is built:
+            if self.make is make_artifact:
                 cache.trim()
 
-    def _settled(self) -> Iterator[tuple[int, Outcome[R]]]:
-        while self.settled:
-            yield self.settled.pop()
+    def _drain_known(self) -> Iterator[tuple[int, Outcome[R]]]:
+        while self.known:
+            yield self.known.pop()
 
     def _jobs(
-        self, configs: Sequence[Config], cache: ArtifactCache, place: Place, flag: Path
+        self, configs: Sequence[Config], cache: ArtifactCache, place: ArtifactFolders, flag: Path
     ) -> Iterator[CompileJob[R]]:
-        """Shares, lowered only when a worker is about to be free."""
+        """Yields shares, each lowered only when a worker is about to be free."""
         for share in self._shares(configs):
             fresh = []
             for position, request in share:
                 if isinstance(request, Failure):
-                    self.settled.append((position, request))
+                    self.known.append((position, request))
                 elif (digest := request.digest) in self.hooks.known:
-                    self.settled.append((position, self.hooks.known[digest]))
+                    self.known.append((position, self.hooks.known[digest]))
                 else:
                     self.digests[position] = digest
                     entry = None if self.workers.is_local else cache.raw(digest)
-                    fresh.append(Item(position, request, entry))
+                    fresh.append(CompileItem(position, request, entry))
             if fresh:
                 yield CompileJob(
                     tuple(fresh), self.make, self.hooks.read, self.settings, place, flag
                 )
 
     def _shares(self, configs: Sequence[Config]) -> Iterator[list[Pair]]:
-        if self.make is built:
+        if self.make is make_artifact:
             return families(configs, self._request)
         jobs = self.workers.jobs
 
@@ -195,15 +255,15 @@ def warm(
 ) -> threading.Thread:
     """Starts workers and their compilers in the background, and returns at once.
 
-    Starting them takes a second, which passes while this process does something else.
+    Starting them takes a second, in which this process can do something else.
 
     Args:
-        lowering: of the machine to compile for.
-        read: what will read in the workers.
+        lowering: for the machine to compile for.
+        read: the function that will read artifacts in the workers.
         settings: limits of a compile.
-        workers: where; those of this thread if left out.
+        workers: where to compile; by default those of this thread.
     """
-    start = Start(lowering.machine, settings.compile_memory_bytes, read)
+    start = StartCompiler(lowering.machine, settings.compile_memory_bytes, read)
     chosen = workers or Workers(settings.jobs)
     thread = threading.Thread(target=chosen.each, args=(start,), name="asmtune-warm")
     thread.start()
@@ -214,29 +274,29 @@ def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure
     """Compiles one request here and now, in this process's own child.
 
     Raises:
-        StoreError: artifacts can be written nowhere.
+        StoreError: no folder for artifacts can be written.
     """
-    made = _one(built, request, settings)
-    assert not isinstance(made, Sketch)
-    return made
+    outcome = _one(make_artifact, request, settings)
+    assert not isinstance(outcome, Sketch)
+    return outcome
 
 
 def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
     """Compiles one request as far as LLVM, here and now, in this process's own child.
 
     Raises:
-        StoreError: artifacts can be written nowhere.
+        StoreError: no folder for artifacts can be written.
     """
-    made = _one(sketched, request, settings)
-    assert not isinstance(made, Artifact)
-    return made
+    outcome = _one(make_sketch, request, settings)
+    assert not isinstance(outcome, Artifact)
+    return outcome
 
 
 def _one(make: Maker, request: LowerRequest, settings: Settings) -> Artifact | Sketch | Failure:
     cache = ArtifactCache.of(settings)
     place = cache.prepare()
-    with borrowed(settings.compile_memory_bytes) as sandbox:
-        made, entry = make(Item(0, request), Site(settings, place, sandbox))
+    with borrow_sandbox(settings.compile_memory_bytes) as sandbox:
+        outcome, entry = make(CompileItem(0, request), CompileSite(settings, place, sandbox))
     if entry is not None:
         cache.keep(request.digest, entry)
-    return made
+    return outcome

@@ -1,7 +1,7 @@
-"""Identity of a kernel's source: the text that its binary depends on.
+"""The identity of a kernel's source: the text that its binary depends on.
 
-Triton's own cache key holds the line number too, so that a comment added above
-a kernel would make every tuned config stale.
+Triton's own cache key contains the line number too: with it, a comment added above a kernel would
+make every tuned config stale.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def source_digest(kernel: Any) -> str:
-    """Digest of a kernel's source, of what it calls, and of the globals it reads."""
+    """Returns a digest of a kernel's source, of what it calls, and of the globals it reads."""
     parts: dict[str, str] = {}
     _collect(jit_function(kernel), parts)
     return digest(*(f"{name}\0{text}" for name, text in sorted(parts.items())))
@@ -37,15 +37,15 @@ def _collect(function: Any, parts: dict[str, str]) -> None:
 
 
 def _text(function: Any) -> str:
-    """The source without comments, blank lines and the docstring's worth of layout."""
+    """Returns the source without comments, blank lines and layout."""
     return text_of(function.src)
 
 
 def text_of(source: str) -> str:
-    """A source as the syntax tree has it, the same text with every version of Python.
+    """Normalises a source by its syntax tree: the same text with every version of Python.
 
-    Python 3.11 and 3.12 write the quotes inside of an f-string differently, so that a config
-    tuned with one would not hold with the other.
+    Python 3.11 and 3.12 write the quotes inside an f-string differently: a config tuned with one
+    would not be found with the other.
     """
     return ast.unparse(ast.fix_missing_locations(_PlainStrings().visit(ast.parse(source))))
 
@@ -66,25 +66,25 @@ class _PlainStrings(ast.NodeTransformer):
 
 
 def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Global names of a source, and attributes of modules, with their values."""
+    """Returns the global names of a source, and attributes of modules, with their values."""
     nodes = list(ast.walk(ast.parse(text)))
-    # A parameter or a variable hides the global of its name, which says nothing here.
-    own = _own_names(nodes)
-    scope = {name: value for name, value in scope.items() if name not in own}
-    found: dict[str, Any] = {}
+    # A parameter or local variable hides the global of its name.
+    local = _local_names(nodes)
+    scope = {name: value for name, value in scope.items() if name not in local}
+    used: dict[str, Any] = {}
     for node in nodes:
         if isinstance(node, ast.Name) and node.id in scope:
-            found[node.id] = scope[node.id]
+            used[node.id] = scope[node.id]
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             owner = scope.get(node.value.id)
-            # Triton's own library changes with its version, which is kept beside.
+            # Triton's own library changes with its version, which is stored beside.
             if inspect.ismodule(owner) and not owner.__name__.startswith("triton"):
-                found[f"{node.value.id}.{node.attr}"] = getattr(owner, node.attr, None)
-    return list(found.items())
+                used[f"{node.value.id}.{node.attr}"] = getattr(owner, node.attr, None)
+    return list(used.items())
 
 
-def _own_names(nodes: list[ast.AST]) -> set[str]:
-    """Parameters and variables of a source."""
+def _local_names(nodes: list[ast.AST]) -> set[str]:
+    """Returns the parameters and local variables of a source."""
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     stored = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return parameters | {node.id for node in stored}

@@ -1,4 +1,4 @@
-"""Triton's internals, named once: specialisation, front end, stages.
+"""All uses of Triton's internals: specialisation, front end, stages.
 
 Everything here that begins with an underscore in Triton, or is undocumented,
 is checked on 3.6 and on the newest release by `tests/compile`.
@@ -33,7 +33,7 @@ _ALLOCATED: Final = {
 
 @dataclass(frozen=True)
 class Specialised:
-    """A kernel's source with the specialisation that Triton itself would choose.
+    """Holds a kernel's source with the specialisation that Triton itself would choose.
 
     Attributes:
         source: the source with the types of its arguments.
@@ -48,13 +48,13 @@ class Specialised:
 
     @property
     def key(self) -> str:
-        """Text that two configs share exactly if their sources are the same."""
+        """Returns a text that two configs share exactly if their sources are the same."""
         source = self.source
         return repr((source.signature, sorted(source.constants.items()), source.attrs))
 
 
 class Toolchain:
-    """Triton's compiler for one target; needs no GPU.
+    """Wraps Triton's compiler for one target; needs no GPU.
 
     Args:
         backend: Triton's name of the vendor's backend ("cuda").
@@ -68,7 +68,7 @@ class Toolchain:
         self._bound: tuple[Any, Callable[..., Any]] | None = None
 
     def specialise(self, function: Any, values: Mapping[str, Any]) -> Specialised:
-        """What Triton's launcher derives from a launch's keywords.
+        """Specialises a launch's keywords as Triton's launcher does.
 
         Args:
             function: a `JITFunction`.
@@ -88,14 +88,14 @@ class Toolchain:
         return Specialised(ASTSource(function, signature, constexprs, attrs), options)
 
     def _binder(self, function: Any) -> Callable[..., Any]:
-        """Triton's own; it is made of generated source, which takes as long as 10 uses of it."""
+        """Caches Triton's binder: generating its source takes as long as 10 uses of it."""
         if self._bound is None or self._bound[0] is not function:
             made = create_function_from_signature(function.signature, function.params, self.backend)
             self._bound = function, made
         return self._bound[1]
 
     def front_end(self, specialised: Specialised) -> tuple[str, frozenset[str]]:
-        """TTIR text, and the names of the options that it depends on."""
+        """Returns the TTIR text, and the names of the options that it depends on."""
         context = self._context()
         options = _Watched(specialised.options, specialised.options_read)
         module = specialised.source.make_ir(
@@ -108,7 +108,7 @@ class Toolchain:
         return str(module), frozenset(specialised.options_read)
 
     def parse(self, text: str) -> Any:
-        """The module of a text of TTIR or TTGIR."""
+        """Parses a text of TTIR or TTGIR."""
         context = self._context()
         with tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
             path = Path(folder) / "kernel.ttir"
@@ -118,18 +118,18 @@ class Toolchain:
         return module
 
     def options(self, values: Mapping[str, Any]) -> Any:
-        """The backend's options object from their JSON form."""
+        """Makes the backend's options object from its JSON form."""
         plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return self.backend.parse_options(plain)
 
     def stages(self, options: Any) -> Iterator[tuple[str, StageFunction]]:
-        """The compiler's stages in order: "ttir", "ttgir", "llir", "ptx", "cubin"."""
+        """Returns the compiler's stages in order: "ttir", "ttgir", "llir", "ptx", "cubin"."""
         stages: dict[str, StageFunction] = {}
         self.backend.add_stages(stages, options, Language.TRITON)
         return iter(stages.items())
 
     def allocate(self, module: Any, options: Any) -> dict[str, int]:
-        """Shared and tensor memory of a TTGIR module, and its warps, without LLVM.
+        """Computes shared and tensor memory of a TTGIR module, and its warps, without LLVM.
 
         Runs what the stage "llir" does before it makes LLVM's IR: in place, so
         that the module's text has to be taken first.
@@ -171,7 +171,7 @@ class _Watched:
 
 
 def _add_warp_groups(manager: Any) -> None:
-    """The pass that numbers a kernel's warps; 3.9 asks whether a sanitizer needs some too."""
+    """Adds the pass that numbers a kernel's warps; 3.9 asks whether a sanitizer needs some too."""
     try:
         passes.ttgpuir.add_allocate_warp_groups(manager)
     except TypeError:
@@ -179,7 +179,7 @@ def _add_warp_groups(manager: Any) -> None:
 
 
 def plain_options(options: Any) -> dict[str, Any]:
-    """The backend's options as JSON values, libraries at their default left out."""
+    """Returns the backend's options as JSON values, without libraries at their default."""
     values = {f.name: getattr(options, f.name) for f in fields(options)}
     # A path inside the installed package; the package's version stands for it.
     values.pop("extern_libs", None)
@@ -187,7 +187,7 @@ def plain_options(options: Any) -> dict[str, Any]:
 
 
 def disassembler() -> str:
-    """Path of nvdisasm: TRITON_NVDISASM_PATH, else the one that Triton brings.
+    """Returns the path of nvdisasm: TRITON_NVDISASM_PATH, else the one that Triton brings.
 
     Raises:
         RuntimeError: there is none.
@@ -197,10 +197,10 @@ def disassembler() -> str:
 
 
 def option_names() -> frozenset[str]:
-    """Names that a launch may give besides its arguments: `num_warps`, `launch_pdl`."""
+    """Returns the names that a launch may give besides its arguments: `num_warps`, `launch_pdl`."""
     return frozenset(f.name for f in fields(CUDAOptions))
 
 
 def environment() -> dict[str, str]:
-    """Environment variables that change what Triton's compiler emits."""
+    """Returns the environment variables that change what Triton's compiler emits."""
     return dict(get_cache_invalidating_env_vars())

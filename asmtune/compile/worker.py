@@ -1,4 +1,4 @@
-"""What a worker does: one share of the configs, each made, kept and read."""
+"""A worker's job: compiles a share of the configs, stores and reads each artifact."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import Any, Generic, TypeVar
 from asmtune.base.errors import CompileError, ParseError, StoreError
 from asmtune.base.fingerprint import version_of
 from asmtune.base.settings import Settings
-from asmtune.compile import artifact_codec
-from asmtune.compile.artifacts import Place, get_from, put_into
+from asmtune.compile.artifacts import (
+    ArtifactFolders,
+    decode_artifact,
+    encode_artifact,
+    read_artifact,
+    write_artifact,
+)
 from asmtune.compile.lower import LowerRequest
-from asmtune.compile.sandbox import GivenUpError, Sandbox, borrowed
+from asmtune.compile.sandbox import JobCancelledError, Sandbox, borrow_sandbox
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 R = TypeVar("R")
@@ -23,7 +28,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class CompiledConfig(Generic[R]):
-    """A config that compiled: where its artifact lies, and what was read off it."""
+    """Holds the digest of a compiled config's artifact, and what was read off it."""
 
     digest: str
     reading: R
@@ -33,13 +38,13 @@ Outcome = CompiledConfig[R] | Failure
 
 
 @dataclass(frozen=True)
-class Item:
-    """One config to compile.
+class CompileItem:
+    """Holds one config to compile.
 
     Attributes:
-        position: the config's.
+        position: the config's position.
         request: what to compile.
-        entry: what the asker's folder has of it, where the worker may not see that folder.
+        entry: its entry in the calling process's cache, for a worker that may not see it.
     """
 
     position: int
@@ -48,14 +53,14 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Done(Generic[R]):
-    """What became of an item.
+class ItemResult(Generic[R]):
+    """Holds the outcome of an item.
 
     Attributes:
-        position: the item's.
+        position: the item's position.
         outcome: what was read, or the failure.
-        entry: what the worker could not put into the asker's folder, which is on another
-            machine, or full.
+        entry: the encoded artifact, if the worker could not write it to the calling process's
+            cache because that is on another machine, or full.
     """
 
     position: int
@@ -64,64 +69,64 @@ class Done(Generic[R]):
 
 
 Made = tuple[Artifact | Sketch | Failure, bytes | None]
-Maker = Callable[[Item, "Site"], Made]
+Maker = Callable[[CompileItem, "CompileSite"], Made]
 
 
 @dataclass(frozen=True)
 class CompileJob(Generic[R]):
-    """A worker's share, in an order in which items reuse what others made.
+    """Holds a worker's share, in an order in which items reuse what others made.
 
     Attributes:
         items: the configs.
-        make: `built` or `sketched`.
-        read: what to take from what was made.
+        make: `make_artifact` or `make_sketch`.
+        read: what to take from the artifact or sketch.
         settings: limits of a compile.
-        place: the asker's folders.
-        flag: a file that says, once it is there, that the job is given up.
-        triton: version of the asker's, which the artifacts' digests stand for.
+        place: folders of the calling process's cache.
+        flag: a file that exists once the job is cancelled.
+        triton: version of Triton in the calling process, which the digests depend on.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[CompileItem, ...]
     make: Maker
     read: Callable[[Any], R]
     settings: Settings
-    place: Place
+    place: ArtifactFolders
     flag: Path
     triton: str = field(default_factory=lambda: version_of("triton"))
 
 
 @dataclass(frozen=True)
-class Site:
-    """Where a worker compiles.
+class CompileSite:
+    """Holds a worker's limits, folders and compiler.
 
     Attributes:
         settings: limits of a compile.
-        place: the asker's folders; None where they cannot be seen from here.
-        sandbox: makes what is not known.
-        flag: says that nobody waits any more.
+        place: folders of the calling process's cache; None if they are not visible here.
+        sandbox: compiles what is not in the cache.
+        flag: a file that exists once nobody waits any more.
     """
 
     settings: Settings
-    place: Place | None
+    place: ArtifactFolders | None
     sandbox: Sandbox
     flag: Path | None = None
 
-    def lookup(self, item: Item) -> Artifact | Failure | None:
-        """What is known of an item already."""
+    def lookup(self, item: CompileItem) -> Artifact | Failure | None:
+        """Returns the stored outcome of an item, or None."""
         if item.entry is not None:
-            return artifact_codec.decoded(item.entry)
+            return decode_artifact(item.entry)
         for folder in self.place.folders if self.place else ():
             with contextlib.suppress(StoreError):
-                if (found := get_from(folder, item.request.digest)) is not None:
-                    return found
+                if (outcome := read_artifact(folder, item.request.digest)) is not None:
+                    return outcome
         return None
 
 
-def work(job: CompileJob[R]) -> list[Done[R]]:
-    """What became of each item of a job, up to where it was given up.
+def work(job: CompileJob[R]) -> list[ItemResult[R]]:
+    """Compiles the items of a job, up to where it is cancelled.
 
     Raises:
-        CompileError: this machine has another Triton than the asker.
+        CompileError: this machine has another Triton than the calling process.
     """
     if (here := version_of("triton")) != job.triton:
         raise CompileError(
@@ -129,52 +134,52 @@ def work(job: CompileJob[R]) -> list[Done[R]]:
             "install the same"
         )
     place = job.place if job.place.is_here else None
-    done: list[Done[R]] = []
-    with borrowed(job.settings.compile_memory_bytes) as sandbox:
-        site = Site(job.settings, place, sandbox, job.flag)
+    done: list[ItemResult[R]] = []
+    with borrow_sandbox(job.settings.compile_memory_bytes) as sandbox:
+        site = CompileSite(job.settings, place, sandbox, job.flag)
         try:
             for item in job.items:
                 done.append(_done(item, job, site))
-        except GivenUpError:
-            sandbox.begin()  # for the next job: a second passes until it could compile
+        except JobCancelledError:
+            sandbox.begin()  # for the next job: a child takes a second to start
     return done
 
 
-def lost(job: CompileJob[R]) -> list[Done[R]]:
-    """What became of the items of a job whose worker died, twice."""
+def failed_job(job: CompileJob[R]) -> list[ItemResult[R]]:
+    """Returns a failure for each item of a job whose worker died twice."""
     detail = "the worker died, of what it read or for want of memory"
-    return [Done(item.position, Failure("start", "crash", detail)) for item in job.items]
+    return [ItemResult(item.position, Failure("start", "crash", detail)) for item in job.items]
 
 
-def _done(item: Item, job: CompileJob[R], site: Site) -> Done[R]:
+def _done(item: CompileItem, job: CompileJob[R], site: CompileSite) -> ItemResult[R]:
     if job.flag.exists():
-        raise GivenUpError
-    made, entry = job.make(item, site)
-    if isinstance(made, Failure):
-        return Done(item.position, made, entry)
+        raise JobCancelledError
+    outcome, entry = job.make(item, site)
+    if isinstance(outcome, Failure):
+        return ItemResult(item.position, outcome, entry)
     try:
-        return Done(item.position, CompiledConfig(made.digest, job.read(made)), entry)
+        return ItemResult(item.position, CompiledConfig(outcome.digest, job.read(outcome)), entry)
     except ParseError as error:
-        return Done(item.position, Failure("read", "parse", str(error)), entry)
+        return ItemResult(item.position, Failure("read", "parse", str(error)), entry)
 
 
-def built(item: Item, site: Site) -> Made:
-    """The artifact of an item, from disk if it lies there, and what has yet to be kept."""
+def make_artifact(item: CompileItem, site: CompileSite) -> Made:
+    """Makes an item's artifact, or reads it from disk; returns also what is yet to be stored."""
     known = site.lookup(item)
     if known is not None:
         return known, None
     request = item.request
     outcome = site.sandbox.compile(request, site.settings.compile_timeout_s, site.flag)
-    entry = artifact_codec.encoded(outcome)
+    entry = encode_artifact(outcome)
     if entry is not None and site.place is not None:
         with contextlib.suppress(StoreError):
-            put_into(site.place.folders[-1], request.digest, entry)
+            write_artifact(site.place.folders[-1], request.digest, entry)
             return outcome, None
     return outcome, entry
 
 
-def sketched(item: Item, site: Site) -> Made:
-    """The sketch of an item, off its artifact if that lies on disk; nothing is to be kept."""
+def make_sketch(item: CompileItem, site: CompileSite) -> Made:
+    """Makes an item's sketch, from its artifact if that is on disk; nothing is to be stored."""
     known = site.lookup(item)
     if isinstance(known, Artifact):
         return Sketch(known.digest, known.arch, known.outputs["ttgir"], known.metadata), None
@@ -185,13 +190,13 @@ def sketched(item: Item, site: Site) -> Made:
 
 
 @dataclass(frozen=True)
-class Start:
-    """Starts a worker's child, and loads what reads: both take a second at first.
+class StartCompiler:
+    """Starts a worker's child and imports the reader: both take a second at first.
 
     Attributes:
         machine: Triton's (backend, arch, warp size).
         memory_bytes: address space of the child.
-        read: what will read; it came with all that it imports.
+        read: the reader; unpickling it has imported its modules.
     """
 
     machine: tuple[str, int, int]
@@ -199,6 +204,6 @@ class Start:
     read: Callable[[Any], Any]
 
     def __call__(self) -> None:
-        """Waits until the child could compile."""
-        with borrowed(self.memory_bytes) as sandbox:
+        """Waits until the child is ready to compile."""
+        with borrow_sandbox(self.memory_bytes) as sandbox:
             sandbox.start(self.machine)

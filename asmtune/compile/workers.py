@@ -1,51 +1,150 @@
-"""Where compiles run: what a surrounding `joblib.parallel_config` says, else this machine."""
+"""Runs tasks where a surrounding `joblib.parallel_config` says, else on this machine."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import copy
 import tempfile
+import threading
+import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from itertools import islice
+from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
+from uuid import uuid4
 
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import ShutdownExecutorError
 from joblib.parallel import get_active_backend
 
 from asmtune.base.errors import AsmtuneError
-from asmtune.compile.tasks import Numbered, Source, Together, WorkerRun
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _LOCAL: Final = "joblib._parallel_backends"
 _WAVE: Final = 4
-"""Tasks a worker between two looks at the results, where a backend gives them all at once."""
+"""Tasks per worker in one call, for backends that return all results of a call at once."""
+
+_PATIENCE_S: Final = 10.0
+"""Seconds to wait for all workers to start; one starts in 1 s."""
+
+
+class WorkerRun:
+    """Tracks one use of the workers, until it is stopped.
+
+    Attributes:
+        stopped: whether nobody waits for the results any more.
+        flag: a file that exists once it is stopped, for workers that see this machine's temporary
+            folder.
+    """
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self.flag = Path(tempfile.gettempdir()) / f"asmtune-{uuid4().hex}.stop"
+
+    def stop(self) -> None:
+        """Begins no further task; those that run end soon."""
+        self.stopped = True
+        with contextlib.suppress(OSError):  # on a full disk tasks run to their end
+            self.flag.touch(mode=0o600)
+
+    def close(self) -> None:
+        """Deletes the flag, when no task runs any more."""
+        with contextlib.suppress(OSError):
+            self.flag.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class OncePerWorker:
+    """Runs work once on every worker: each waits until the last has begun.
+
+    Attributes:
+        folder: each worker creates a file there when it begins.
+        jobs: how many workers there are.
+        work: what to run.
+    """
+
+    folder: Path
+    jobs: int
+    work: Callable[[], None]
+
+    def __call__(self, number: int) -> None:
+        """Runs the work on one worker."""
+        end = time.monotonic() + _PATIENCE_S
+        (self.folder / str(number)).touch()
+        self.work()
+        while len(list(self.folder.iterdir())) < self.jobs and time.monotonic() < end:
+            time.sleep(0.01)
+
+
+class NumberedWork(Generic[T, R]):
+    """Wraps work so that the results carry their tasks' numbers."""
+
+    def __init__(self, work: Callable[[T], R]) -> None:
+        self._work = work
+
+    def __call__(self, task: tuple[int, T]) -> tuple[int, R]:
+        """Runs one task."""
+        number, content = task
+        return number, self._work(content)
+
+
+class TaskSource(Generic[T]):
+    """Numbers tasks, and holds those without a result; joblib draws in several threads.
+
+    Attributes:
+        out: tasks without a result, by number.
+        error: what ended the iterator of tasks early. It is kept here because joblib would kill
+            its workers, or drop the error if no task is out.
+    """
+
+    def __init__(self, tasks: Iterator[T], run: WorkerRun) -> None:
+        self._tasks, self._numbers, self._run = tasks, count(), run
+        self._lock = threading.Lock()
+        self.out: dict[int, T] = {}
+        self.error: AsmtuneError | None = None
+
+    def __iter__(self) -> Iterator[tuple[int, T]]:
+        return self
+
+    def __next__(self) -> tuple[int, T]:
+        with self._lock:
+            if self._run.stopped:
+                raise StopIteration
+            number = next(self._numbers)
+            try:
+                self.out[number] = next(self._tasks)
+            except AsmtuneError as error:
+                self.error = error
+                self._run.stop()
+                raise StopIteration from error
+            return number, self.out[number]
 
 
 class Workers:
     """Runs tasks by joblib; joblib's settings are those of the thread that makes it.
 
     Args:
-        jobs: tasks at once on this machine, where `joblib.parallel_config` gives no `n_jobs`;
-            a cluster is used whole.
+        jobs: tasks at once on this machine if `joblib.parallel_config` gives no `n_jobs`. A
+            cluster is used with all its workers.
 
     Attributes:
         is_local: whether joblib itself runs the tasks, on this machine.
     """
 
     def __init__(self, jobs: int) -> None:
-        backend, asked = get_active_backend()
+        backend, n_jobs = get_active_backend()
         self._backend: Any = backend
         self.is_local = type(backend).__module__ == _LOCAL
-        self._n_jobs = asked if asked is not None else jobs if self.is_local else -1
+        self._n_jobs = n_jobs if n_jobs is not None else jobs if self.is_local else -1
         self._runs: set[WorkerRun] = set()
-        self._kept: Any = None
+        self._pool_in_use: Any = None
 
     @property
     def _kind(self) -> str:
@@ -53,66 +152,66 @@ class Workers:
 
     @property
     def jobs(self) -> int:
-        """How many tasks run at once."""
+        """Returns how many tasks run at once."""
         return int(self._backend.effective_n_jobs(self._n_jobs))
 
     def __enter__(self) -> Self:
-        """Starts a pool, where the backend has none that outlives a call, as Ray's; it is kept."""
+        """Starts a pool if the backend, such as Ray's, has none that outlives a call."""
         if not self._gives_generators:
-            self._kept = self._parallel("list").__enter__()
+            self._pool_in_use = self._parallel("list").__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Ends it."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.__exit__(*raised)
+        """Ends the pool."""
+        pool, self._pool_in_use = self._pool_in_use, None
+        if pool is not None:
+            pool.__exit__(*raised)
 
     def unordered(
         self, work: Callable[[T], R], tasks: Callable[[Path], Iterator[T]], lost: Callable[[T], R]
     ) -> Generator[R, None, None]:
-        """Results as they come; tasks are drawn when a worker is about to be free.
+        """Yields results as they come; draws a task when a worker is about to be free.
 
-        Closing it ends what runs, but for tasks that other machines have begun.
+        Closing it ends the running tasks, except those that other machines have begun.
 
         Args:
             work: a function of a module.
-            tasks: what it is given, by the flag of `WorkerRun` that it is to look at.
-            lost: the result of a task that killed the worker that was at it.
+            tasks: makes the tasks; called with the flag of `WorkerRun`, which tasks have to check.
+            lost: gives the result of a task that killed its worker.
         """
         run = WorkerRun()
         self._runs.add(run)
         try:
-            yield from self._survive(work, Source(tasks(run.flag), run), lost, run)
+            yield from self._survive(work, TaskSource(tasks(run.flag), run), lost, run)
         finally:
             self._runs.discard(run)
             if self.is_local or not run.stopped:
                 run.close()
-            else:  # a cluster on this machine has yet to see it
+            else:  # a cluster on this machine may not have seen it yet
                 atexit.register(run.close)
 
     def each(self, work: Callable[[], None]) -> None:
         """Runs something once on every worker of this machine, and waits."""
         if not self.is_local:
             return
-        # Whoever stops the workers meanwhile has no use for it.
+        # A thread that stops the workers meanwhile does not need this.
         with tempfile.TemporaryDirectory(prefix="asmtune-") as folder, suppress(RuntimeError):
             jobs = self.jobs
-            calls = (delayed(Together(Path(folder), jobs, work))(n) for n in range(jobs))
+            calls = (delayed(OncePerWorker(Path(folder), jobs, work))(n) for n in range(jobs))
             self._parallel("list")(calls)
 
     def stop(self) -> None:
-        """Ends what other threads run here: their iterators end. What is begun later runs."""
+        """Ends the iterators of other threads; uses that begin later run."""
         for run in list(self._runs):
             run.stop()
 
     def _survive(
-        self, work: Callable[[T], R], source: Source[T], lost: Callable[[T], R], run: WorkerRun
+        self, work: Callable[[T], R], source: TaskSource[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
-        """Goes on after a worker died; the tasks that it may have died of run one by one."""
+        """Goes on after a worker died, running the tasks it may have died of one by one."""
         while not run.stopped:
             try:
-                with closing(self._results(Numbered(work), source, run)) as results:
+                with closing(self._results(NumberedWork(work), source, run)) as results:
                     for number, result in results:
                         if run.stopped:
                             break
@@ -130,9 +229,9 @@ class Workers:
             raise source.error
 
     def _one_by_one(
-        self, work: Callable[[T], R], source: Source[T], lost: Callable[[T], R], run: WorkerRun
+        self, work: Callable[[T], R], source: TaskSource[T], lost: Callable[[T], R], run: WorkerRun
     ) -> Iterator[R]:
-        """What was out when a worker died, so that who kills a worker is known."""
+        """Runs the tasks that were out when a worker died one by one, to see which one kills."""
         while source.out and not run.stopped:
             number, task = next(iter(source.out.items()))
             try:
@@ -165,11 +264,11 @@ class Workers:
     def _end(self, results: Generator[Any, None, None], run: WorkerRun) -> None:
         """Ends tasks that nobody waits for.
 
-        On this machine they are told to; joblib would kill the workers, under other threads'
-        tasks as well, and the next ones would take 2 s to start.
+        On this machine the flag tells them to end. joblib would kill the workers, those of other
+        threads' tasks as well, and the next ones would take 2 s to start.
         """
         run.stop()
-        # What goes wrong in them is of no interest any more.
+        # Errors of these tasks no longer matter.
         with suppress(AsmtuneError, RuntimeError):
             if self.is_local:
                 for _ in results:
@@ -182,16 +281,16 @@ class Workers:
         return self._kind == "SequentialBackend" or bool(self._backend.supports_return_generator)
 
     def _pool(self) -> AbstractContextManager[Any]:
-        if self._kept is not None:
-            return nullcontext(self._kept)
+        if self._pool_in_use is not None:
+            return nullcontext(self._pool_in_use)
         pool: AbstractContextManager[Any] = self._parallel("list")
         return pool
 
     def _parallel(self, return_as: str) -> Any:
         # A backend object serves one `Parallel` at a time; a cluster's holds its client.
         backend = copy.copy(self._backend) if self.is_local else self._backend
-        # A cluster's results are told of in the thread that speaks with it, which is to make
-        # no tasks: all are sent from this one.
+        # A cluster reports results in the thread that talks to it, which must not make tasks: all
+        # are sent from this thread.
         first = "2 * n_jobs" if self.is_local else "all"
         return Parallel(
             self._n_jobs, backend, return_as=return_as, batch_size=1, pre_dispatch=first
@@ -199,13 +298,13 @@ class Workers:
 
 
 def _is_shut_down(error: RuntimeError) -> bool:
-    """Whether the workers ended because another thread gave up what it ran on them."""
+    """Returns whether the workers ended because another thread closed its iterator."""
     return isinstance(error.__context__, ShutdownExecutorError)
 
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    """Without joblib's advice to let no task go to waste."""
+    """Suppresses joblib's warning about tasks whose results are not used."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield

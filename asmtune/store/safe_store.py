@@ -21,6 +21,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
+from asmtune.base.stacklevel import user_stacklevel
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store.database import Store
 from asmtune.store.lease import LeaseIntervals, LeaseRequest, TuningLease, Watch, acquire_lease

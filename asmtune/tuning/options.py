@@ -16,7 +16,7 @@ from asmtune.tuning.presets import Effort, effort_of
 from asmtune.tuning.triton_options import checks_of, do_bench_of, hooks_of, policy_of
 
 if TYPE_CHECKING:
-    from asmtune.measure.bench.user_timer import DoBench
+    from asmtune.measure.bench.hooks import DoBench
 
 OnBusy = Literal["wait", "heuristic"]
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.measure.checks.preserve import preserved
+from asmtune.measure.checks.tensors import preserved
 from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.store.lookup import StoredPrediction
 from asmtune.tuning.options import TuneJob

@@ -15,9 +15,9 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.bench.base import Bench, BenchSetup
-from asmtune.measure.bench.opening import open_bench
+from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
-from asmtune.measure.checks.preserve import preserved
+from asmtune.measure.checks.tensors import preserved
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.score.base import for_dtypes

@@ -11,7 +11,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.measure.bench.base import Bench, Entrant, Outcome
+from asmtune.measure.bench.base import Bench, Outcome, TimingCandidate
 from asmtune.measure.timing.statistics import prepare
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
@@ -80,13 +80,13 @@ class BenchTimer:
 
     def _entrants(
         self, verdicts: Sequence[Verdict]
-    ) -> tuple[list[Entrant], dict[Config, Measurement | Failure]]:
-        entrants: list[Entrant] = []
+    ) -> tuple[list[TimingCandidate], dict[Config, Measurement | Failure]]:
+        entrants: list[TimingCandidate] = []
         lost: dict[Config, Measurement | Failure] = {}
         for verdict in verdicts:
             artifact = self._cache.get(verdict.artifact or "")
             if isinstance(artifact, Artifact):
-                entrants.append(Entrant(verdict.config, artifact))
+                entrants.append(TimingCandidate(verdict.config, artifact))
             else:
                 lost[verdict.config] = artifact or Failure(
                     "launch", "lost", "its artifact is no longer in the cache"

@@ -13,7 +13,7 @@ from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
 if TYPE_CHECKING:
-    from asmtune.measure.bench.user_timer import DoBench
+    from asmtune.measure.bench.hooks import DoBench
 
 _US: Final = 1e3
 _SWITCHES: Final = ("use_cuda_graph", "cache_results")

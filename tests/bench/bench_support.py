@@ -16,7 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.measure.bench.base import BenchSetup, Entrant
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
@@ -49,11 +49,11 @@ def setup(
     )
 
 
-def entrant(mode: str, us: float = 10.0, **options: Any) -> Entrant:
+def entrant(mode: str, us: float = 10.0, **options: Any) -> TimingCandidate:
     """One whose launch is of a mode, and takes so long; its code is its own."""
     config = Config({"MODE": mode, "US": us}, **options)
     code = f"{mode} {us} {config.num_warps}".encode()
-    return Entrant(config, artifact(code, num_warps=config.num_warps))
+    return TimingCandidate(config, artifact(code, num_warps=config.num_warps))
 
 
 def artifact(code: bytes, **metadata: Any) -> Artifact:

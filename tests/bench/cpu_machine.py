@@ -42,7 +42,7 @@ class CpuMachine:
         assert binary.cubin.startswith(str(values["MODE"]).encode())
 
         def run() -> None:
-            self.settle()
+            self.synchronize()
             self.launched.append(values["MODE"])
             self._act(values)
 
@@ -60,7 +60,7 @@ class CpuMachine:
         config = subject.config.kwargs
         return None if config["MODE"] == "print" else config["US"] / 1000
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Raises if the device was lost."""
         if self.lost:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
@@ -76,7 +76,7 @@ class CpuMachine:
             os._exit(3)
         if mode == "fault" or (mode == "fault later" and self.launched.count(mode) > 3):
             self.lost = True
-            self.settle()
+            self.synchronize()
         if mode == "memory":
             raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 TiB")
         if mode == "print":

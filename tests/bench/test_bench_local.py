@@ -10,7 +10,7 @@ import torch
 from asmtune.base.errors import MeasureError
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import Entrant
+from asmtune.measure.bench.base import TimingCandidate
 from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.bench.local import LocalBench
 from tests.bench.bench_support import entrant, setup
@@ -153,5 +153,5 @@ def test_energy_is_the_machines() -> None:
 def test_nothing_is_asked_of_an_empty_trial() -> None:
     """No entrants, no outcomes."""
     bench = opened()
-    none: list[Entrant] = []
+    none: list[TimingCandidate] = []
     assert bench.trial(none) == bench.final(none) == []

@@ -124,7 +124,7 @@ def test_configs_arrive() -> None:
     assert messages.config_of(message, print) == config
     options = {"num_warps": 8, "num_stages": 2, "num_ctas": 1, "maxnreg": 64}
     own = {"MODE": "good", "US": 1.5, **options, "ir_override": "/here/edited.ptx"}
-    assert messages.own_values(message) == own
+    assert messages.extra_values(message) == own
 
 
 def test_a_config_of_functions_stays_one_of_its_own() -> None:
@@ -168,13 +168,13 @@ def test_a_config_keeps_its_number() -> None:
     def hook(_: object) -> None:
         """Does nothing."""
 
-    roster = ConfigTable(setup().lowering, Touched())  # type: ignore[arg-type]
+    table = ConfigTable(setup().lowering, Touched())  # type: ignore[arg-type]
     entrants = [entrant("good"), entrant("print"), entrant("good", pre_hook=hook), entrant("good")]
-    numbers = [roster.number(one) for one in entrants]
+    numbers = [table.number(one) for one in entrants]
     assert numbers == [0, 1, 2, 0]
-    plain, hooked = roster.describe(0), roster.describe(2)
+    plain, hooked = table.describe(0), table.describe(2)
     assert not isinstance(plain, Failure)
     assert not isinstance(hooked, Failure)
-    assert roster.request("trial", [plain])["hooks"] == {}
-    (text,) = roster.request("trial", [plain, hooked])["hooks"].values()
+    assert table.request("trial", [plain])["hooks"] == {}
+    (text,) = table.request("trial", [plain, hooked])["hooks"].values()
     assert messages.unpickled(text, "hook")(torch.ones(1)) is None

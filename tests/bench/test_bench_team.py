@@ -35,9 +35,9 @@ def told(outcomes: list[Any]) -> list[Any]:
 
 def child_of(team: Team, member: int) -> int:
     """The process id of a member's child."""
-    talk = team._members[member]._children._talk
-    assert talk is not None
-    return talk._child._process.pid
+    session = team._members[member]._children._session
+    assert session is not None
+    return session._child.pid
 
 
 @pytest.mark.slow

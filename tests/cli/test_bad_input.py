@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from command_lines import Commands
 
-from asmtune.compile.fallback_dir import ArtifactWarning
+from asmtune.compile.artifacts import ArtifactWarning
 
 REPOSITORY = Path(__file__).parents[2]
 H200 = REPOSITORY / "asmtune" / "core" / "hardware" / "devices" / "h200.json"

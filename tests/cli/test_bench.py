@@ -17,7 +17,7 @@ from asmtune.compile.load import Binary
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.tuned import Measurement, Outcome, Provenance, TuneKey, TuneRecord
-from asmtune.measure.bench.base import BenchSetup, Entrant
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.timing.statistics import summarise
 from asmtune.store.database import Store
 from asmtune.studies.regression import process_main, timing
@@ -224,7 +224,7 @@ class Played:
     def __init__(self, setup: BenchSetup) -> None:
         self._setup = setup
 
-    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def final(self, entrants: Sequence[TimingCandidate]) -> list[Outcome]:
         """As a `LocalBench`; the binary must be one that can be launched."""
         (entrant,) = entrants
         binary = Binary.of(self._setup.lowering, entrant.config, entrant.artifact)

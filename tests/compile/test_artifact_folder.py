@@ -17,8 +17,7 @@ from joblib.externals.loky import get_reusable_executor
 from asmtune.base.errors import CompileError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.compile import worker
-from asmtune.compile.artifacts import ArtifactCache, Place
-from asmtune.compile.fallback_dir import ArtifactWarning
+from asmtune.compile.artifacts import ArtifactCache, ArtifactFolders, ArtifactWarning
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_one
 from asmtune.compile.sandbox import Sandbox
@@ -236,9 +235,9 @@ def test_an_entry_is_sent_along(
     assert isinstance(made, Artifact)
     assert isinstance(sketch, Sketch)
     monkeypatch.setattr(Sandbox, "_ask", lambda *_, **__: pytest.fail("compiled"))
-    item = worker.Item(0, request, cache_of(settings).raw(request.digest))
-    nowhere = Place((Path("/nowhere"),), b"x")
-    for make, expected in ((worker.built, made), (worker.sketched, sketch)):
+    item = worker.CompileItem(0, request, cache_of(settings).raw(request.digest))
+    nowhere = ArtifactFolders((Path("/nowhere"),), b"x")
+    for make, expected in ((worker.make_artifact, made), (worker.make_sketch, sketch)):
         (done,) = worker.work(worker.CompileJob((item,), make, whole, settings, nowhere, ABSENT))
         assert isinstance(done.outcome, CompiledConfig)
         assert done.outcome.reading == expected
@@ -251,7 +250,7 @@ def test_a_worker_with_another_triton(target: Target, settings: Settings) -> Non
     assert isinstance(request, LowerRequest)
     place = cache_of(settings).prepare()
     job = worker.CompileJob(
-        (worker.Item(0, request),), worker.built, whole, settings, place, ABSENT
+        (worker.CompileItem(0, request),), worker.make_artifact, whole, settings, place, ABSENT
     )
     with pytest.raises(CompileError, match=r"triton 3\..* but 2\.0 where .* install the same"):
         worker.work(replace(job, triton="2.0"))

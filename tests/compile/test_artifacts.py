@@ -16,8 +16,7 @@ import pytest
 
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
-from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.fallback_dir import ArtifactWarning
+from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
 from asmtune.core.config import Config

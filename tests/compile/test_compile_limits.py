@@ -17,7 +17,7 @@ import pytest
 from triton import knobs
 
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.sandbox import Sandbox, borrowed
+from asmtune.compile.sandbox import Sandbox, borrow_sandbox
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
@@ -58,8 +58,8 @@ def group(leader: int) -> list[int]:
 
 def leader_of(sandbox: Sandbox) -> int:
     """The child's process id, which is its group's."""
-    assert sandbox._process is not None
-    return sandbox._process.pid
+    assert sandbox._child is not None
+    return sandbox._child.pid
 
 
 def test_time_limit_ends_the_compile(sandbox: Sandbox, target: Target) -> None:
@@ -129,7 +129,7 @@ def test_a_tiny_limit(sandbox: Sandbox, target: Target) -> None:
         outcome = sandbox.compile(lowered(target), 0.001)
         assert isinstance(outcome, Failure)
         assert outcome.kind == "timeout"
-        assert sandbox._process is None
+        assert sandbox._child is None
 
 
 @pytest.mark.slow
@@ -217,10 +217,10 @@ def test_children_end_with_their_parent() -> None:
         "from asmtune.core.hardware.shipped import load_target\n"
         "from tests.sample_kernels import row_sum_problem\n"
         "def die():\n"
-        "    while sandbox._process is None:\n"
+        "    while sandbox._child is None:\n"
         "        time.sleep(0.01)\n"
         "    time.sleep(2)\n"
-        "    print(sandbox._process.pid, flush=True)\n"
+        "    print(sandbox._child.pid, flush=True)\n"
         "    os.kill(os.getpid(), 9)\n"
         "sandbox = Sandbox(1 << 34)\n"
         "request = Lowering(row_sum_problem(), load_target('H200'), 30).request(\n"
@@ -268,11 +268,11 @@ def test_threads_take_turns(target: Target, sandbox: Sandbox) -> None:
 
 def test_a_fork_has_its_own_child() -> None:
     """A process that forked off does not speak into its parent's pipes."""
-    with borrowed(1 << 33) as mine:
+    with borrow_sandbox(1 << 33) as mine:
         pass
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
-        with borrowed(1 << 33) as own:
+        with borrow_sandbox(1 << 33) as own:
             os.write(writer, b"same" if own is mine else b"own")
         os._exit(0)
     os.waitpid(child, 0)
@@ -283,11 +283,11 @@ def test_a_fork_has_its_own_child() -> None:
 
 def test_compiles_at_once_have_a_child_each(target: Target) -> None:
     """Threads that compile at once in one process do so in children of their own, kept after."""
-    with borrowed(1 << 33) as first, borrowed(1 << 33) as second:
+    with borrow_sandbox(1 << 33) as first, borrow_sandbox(1 << 33) as second:
         assert first is not second
         assert isinstance(first.compile(lowered(target), 60), Artifact)
         child = leader_of(first)
-    with borrowed(1 << 33) as again:
+    with borrow_sandbox(1 << 33) as again:
         assert again in (first, second)
     assert group(child) == [child]
 

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.settings import Settings
-from asmtune.compile.batching import families, tiles
 from asmtune.compile.child_main import BackEnd
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, sketch_configs, sketch_one
+from asmtune.compile.pool import Hooks, families, sketch_configs, sketch_one, tiles
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target

@@ -20,7 +20,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
-from asmtune.measure.bench.base import BenchSetup, Entrant
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
@@ -115,7 +115,7 @@ class Prepared:
     """
 
     setup: BenchSetup
-    entrants: list[Entrant]
+    entrants: list[TimingCandidate]
     before: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def is_whole(self) -> bool:
@@ -139,14 +139,14 @@ def prepare(
         options: more of the `BenchSetup`.
     """
     lowering, settings = Lowering(problem, target, 60), Settings.from_environment()
-    entrants: list[Entrant] = []
+    entrants: list[TimingCandidate] = []
     works: list[Work] = []
     for one in configs:
         request = lowering.request(one)
         assert isinstance(request, LowerRequest), request
         artifact = compile_one(request, settings)
         assert isinstance(artifact, Artifact), artifact
-        entrants.append(Entrant(one, artifact))
+        entrants.append(TimingCandidate(one, artifact))
         works.append(
             analyse(request.ttir, LaunchArguments(problem.bind(one), problem.programs(one)))
         )

@@ -14,8 +14,8 @@ from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench
 from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.bench.opening import open_bench
 from asmtune.measure.bench.team import Team
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
@@ -49,9 +49,9 @@ def timed(bench: Bench, prepared: fault_kernels.Prepared) -> list[bool]:
 def test_all_kinds_of_arguments_reach_a_child(here: Target) -> None:
     """Tuples, None, misaligned views of one storage, functions and dtypes give what they should."""
     problem, configs = argument_kernels.problems()["mixed"]
-    given = problem.arguments
-    x, offset = given["pair"]
-    expected = (2 * (x * given["scale"] + offset + given["odd_ptr"])).cpu()
+    user_timer = problem.arguments
+    x, offset = user_timer["pair"]
+    expected = (2 * (x * user_timer["scale"] + offset + user_timer["odd_ptr"])).cpu()
 
     def reference(_: object) -> torch.Tensor:
         return expected.cuda()
@@ -131,9 +131,9 @@ def test_a_killed_child_is_replaced(here: Target) -> None:
     prepared = fault_kernels.prepare(fault_kernels.problems()["double"], configs, here)
     bench = ChildBench(prepared.setup)
     bench.begin(prepared.entrants[0])
-    talk = bench._children._talk
-    assert talk is not None
-    os.kill(talk._child._process.pid, signal.SIGKILL)
+    session = bench._children._session
+    assert session is not None
+    os.kill(session._child.pid, signal.SIGKILL)
     outcomes = bench.trial(prepared.entrants[1:])
     assert all(isinstance(result, Measurement) for _, result in outcomes)
     assert bench.device == torch.cuda.get_device_name()

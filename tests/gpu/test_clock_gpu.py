@@ -16,8 +16,7 @@ from asmtune import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.timing.clock import GpuClock, Subject
-from asmtune.measure.timing.energy import energy_mj
-from asmtune.measure.timing.nvml import read_clocks
+from asmtune.measure.timing.nvml import energy_mj, read_clocks
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
 from tests.gpu import gpu_kernels

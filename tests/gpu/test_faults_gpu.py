@@ -19,10 +19,10 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import Entrant, Outcome
+from asmtune.measure.bench.base import Outcome, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.bench.opening import open_bench
 from tests.gpu import fault_kernels as kernels
 from tests.gpu.fault_kernels import FAULT, HANG, LOUD, NOTHING, SMASH, WRONG, Prepared
 
@@ -143,7 +143,7 @@ def test_no_memory_costs_one_config(isolate: bool, here: Target, say: Say) -> No
     prepared = kernels.prepare(kernels.problems()["double"], configs, here)
     default, other = prepared.entrants
     bench = open_bench(prepared.setup, isolate=isolate)
-    entrants = [Entrant(greedy, default.artifact), other]
+    entrants = [TimingCandidate(greedy, default.artifact), other]
     outcomes = [bench.begin(default), *bench.trial(entrants)]
     assert kinds(outcomes, say) == ["timed", "memory", "timed"]
     bench.close()

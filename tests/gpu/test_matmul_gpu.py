@@ -11,7 +11,7 @@ import triton
 from asmtune.core.config import Config
 from asmtune.kernels import matmul
 from asmtune.kernels._gemm_host import grid, product
-from asmtune.measure.timing.scratch_memory import allocating
+from asmtune.measure.bench.gpu import allocating
 from tests.kernels.accuracy import case_of, launched_with
 from tests.kernels.interpreted_matmul import LAYOUTS, VARIANTS
 from tests.kernels.tolerances import excess

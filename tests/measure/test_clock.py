@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.timing.clock import GpuClock, Subject
+from asmtune.measure.timing.clock import GpuClock, Subject, short_switch_interval
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.measure.timing.switch_interval import short_switch_interval
 from tests.simulated_gpu import SimulatedGpu
 
 EVENTS = TimingPolicy()

@@ -12,10 +12,8 @@ import pytest
 import torch
 
 from asmtune.core.config import Config
-from asmtune.measure.timing import energy
 from asmtune.measure.timing.clock import GpuClock, Subject
-from asmtune.measure.timing.energy import energy_mj
-from asmtune.measure.timing.nvml import THROTTLES, read_clocks
+from asmtune.measure.timing.nvml import THROTTLES, energy_mj, read_clocks
 from asmtune.measure.timing.policy import TimingPolicy
 from tests.simulated_gpu import SimulatedGpu
 
@@ -190,7 +188,9 @@ class Board:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Subject:
         """A subject that runs on this board, by the board's own time."""
         install(monkeypatch, Library({("TotalEnergyConsumption",): self.read}))
-        monkeypatch.setattr(energy, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(
+            "asmtune.measure.timing.nvml.time", SimpleNamespace(monotonic=lambda: self.now_s)
+        )
         return Subject(Config({}), self.run, lambda: None)
 
 

@@ -11,19 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from asmtune.measure.checks import magnitude
-from asmtune.measure.checks.compare import Output, fill_poison, poison, tolerance_of
-from asmtune.measure.checks.magnitude import Magnitude, pieces
-from asmtune.measure.checks.tensors import Slot, slots_of
+from asmtune.measure.checks.compare import (
+    Magnitude,
+    Output,
+    fill_poison,
+    pieces,
+    poison,
+    tolerance_of,
+)
+from asmtune.measure.checks.tensors import TensorArgument, tensor_arguments
 
 F8, F8E5 = torch.float8_e4m3fn, torch.float8_e5m2
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, F8, F8E5]
 INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool]
 
 
-def slot(tensor: Tensor) -> Slot:
+def slot(tensor: Tensor) -> TensorArgument:
     """The argument that a tensor is."""
-    ((found,), _) = slots_of({"c": tensor})
+    ((found,), _) = tensor_arguments({"c": tensor})
     return found
 
 
@@ -287,7 +292,7 @@ def test_a_tensor_in_pieces_is_judged_as_whole(
     found = (expected.float() + 0.1 * torch.randn(shape, generator=generator)).to(dtype)
     whole = off(expected, found), Magnitude.of(expected).mean
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(magnitude, "_PIECE", most)
+        patch.setattr("asmtune.measure.checks.compare._PIECE", most)
         parts = off(expected, found), Magnitude.of(expected).mean
     assert parts == pytest.approx(whole, rel=1e-5)
 

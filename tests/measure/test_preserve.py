@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.measure.checks.preserve import preserved
+from asmtune.measure.checks.tensors import preserved
 
 VIEWS = {
     "a tensor": lambda tensor: tensor,

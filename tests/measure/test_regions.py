@@ -8,21 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from asmtune.measure.checks import tensors as slots
-from asmtune.measure.checks.regions import Copy, regions_of
-from asmtune.measure.checks.tensors import Slot, overlap, slots_of
+from asmtune.measure.checks.tensors import (
+    RegionCopy,
+    TensorArgument,
+    overlap,
+    regions_of,
+    tensor_arguments,
+)
 
 BYTES = 256
 
 
-def slots_in(*tensors: Tensor) -> list[Slot]:
-    found, _ = slots_of({f"t{number}": tensor for number, tensor in enumerate(tensors)})
+def tensors_in(*tensors: Tensor) -> list[TensorArgument]:
+    found, _ = tensor_arguments({f"t{number}": tensor for number, tensor in enumerate(tensors)})
     return found
 
 
 def extents(*tensors: Tensor) -> list[tuple[int, int]]:
     """First and last byte of each region."""
-    return [(region.start, region.stop) for region in regions_of(slots_in(*tensors))]
+    return [(region.start, region.stop) for region in regions_of(tensors_in(*tensors))]
 
 
 def test_views_that_meet_share_a_region() -> None:
@@ -39,7 +43,7 @@ def test_storages_of_the_same_memory_share_a_region() -> None:
     """A tensor that came by way of another library lies where it lies."""
     memory = torch.zeros(100)
     other = torch.from_numpy(memory.numpy()[:60])
-    (region,) = regions_of(slots_in(other, memory))
+    (region,) = regions_of(tensors_in(other, memory))
     assert (region.start, region.stop) == (0, 400)
     assert region.contents().numel() == 400
     assert memory.untyped_storage().nbytes() == 400
@@ -58,7 +62,7 @@ def test_gaps() -> None:
         ([memory[0].expand(4, 10)], False),
         (packed, True),
     ]:
-        (region,) = regions_of(slots_in(*views))
+        (region,) = regions_of(tensors_in(*views))
         assert region.has_gaps == expected
 
 
@@ -66,9 +70,9 @@ def test_copies_keep_the_layout_of_every_view() -> None:
     """A copy that begins at an odd byte has its wider elements in place."""
     memory = torch.arange(64, dtype=torch.uint8)
     views = [memory[3:41], memory.view(torch.float32)[2:9:3], memory.view(torch.int64)[1:4]]
-    found = slots_in(*views)
+    found = tensors_in(*views)
     (region,) = regions_of(found)
-    copy = Copy(region)
+    copy = RegionCopy(region)
     before = [view.clone() for view in views]
     memory.zero_()
     for slot, expected in zip(found, before, strict=True):
@@ -105,7 +109,7 @@ def addresses(tensor: Tensor) -> set[int]:
 @given(layouts(), layouts())
 def test_views_overlap_where_they_share_a_byte(one: Tensor, other: Tensor) -> None:
     """The verdict on two views is that of the sets of their bytes."""
-    first, second = slots_in(one, other)
+    first, second = tensors_in(one, other)
     assert overlap(first, second) == bool(addresses(one) & addresses(other))
     assert overlap(first, first)
 
@@ -113,8 +117,8 @@ def test_views_overlap_where_they_share_a_byte(one: Tensor, other: Tensor) -> No
 def test_views_too_hard_to_tell_apart_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the exact answer would take too long, views are taken to share memory."""
     memory = torch.zeros(1000)
-    one, other = slots_in(
+    one, other = tensors_in(
         memory.as_strided((4, 5, 6), (7, 11, 13)), memory.as_strided((5, 6, 4), (17, 19, 23), 1)
     )
-    monkeypatch.setattr(slots, "_OVERLAP_WORK", 1)
+    monkeypatch.setattr("asmtune.measure.checks.tensors._OVERLAP_WORK", 1)
     assert overlap(one, other)

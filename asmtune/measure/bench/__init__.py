@@ -1,9 +1,11 @@
-"""Timing compiled configs of one problem, each checked first.
+"""Times compiled configs of one problem, each checked first.
 
     LocalBench    in this process, on its current GPU
     ChildBench    in a process of its own, which a config may hang, break or kill
     Team          a `ChildBench` on each of several GPUs
 
-All of them give a config that cannot run, or that computes something else than
-the default, a failure. `open_bench` chooses among them.
+A config that cannot run, or whose output differs from the default config's, gets a failure.
+`open_bench` in `dedup` chooses among them. In the process that times, `trials` loads, checks and
+times configs on a `BenchGpu`. `child_supervisor` starts and restarts the child of a `ChildBench`,
+`child_main` is its program; `messages` and `argument_codec` are what the two send each other.
 """

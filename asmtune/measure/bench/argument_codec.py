@@ -1,25 +1,30 @@
-"""Arguments of a launch on their way to another process.
+"""Sends the arguments of a launch to another process: values as JSON, tensors in shared memory.
 
-Values become JSON; a tensor becomes its layout and its place in a region of
-memory, which travels on its own (`parcel`). Two views of one storage stay two
-views of one region, and a pointer stays as aligned as it was: a kernel is
-compiled for both.
+Values become JSON. A tensor becomes its layout and its position in a region of memory, whose bytes
+are in a file that the processes share (`SharedArguments`). Two views of one storage stay two views
+of one region, and a pointer keeps its alignment: a kernel is compiled for both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import mmap
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, MeasureError
 
 
 @dataclass(frozen=True)
 class Opaque:
-    """Stands in a child for a constexpr that does not travel, such as a `@triton.jit` function.
+    """Stands in a child for a constexpr that cannot be sent, such as a `@triton.jit` function.
 
-    The compiled code holds what the constexpr meant; a launch does not look at it.
+    Its value is part of the compiled code; a launch does not use it.
     """
 
     text: str
@@ -30,7 +35,7 @@ class Opaque:
 
 @dataclass
 class StorageRange:
-    """The part of a storage that views of it cover, in absolute addresses.
+    """Holds the part of a storage that tensors cover, in absolute addresses.
 
     Attributes:
         first: address of the first byte.
@@ -52,12 +57,12 @@ class Packing:
     regions: dict[tuple[str, int], StorageRange] = field(default_factory=dict)
 
     def describe(self, value: Any, where: str) -> Any:
-        """A value as JSON.
+        """Describes a value as JSON.
 
         Args:
             value: a number, bool, string, None, tensor, tensor descriptor, constexpr, Triton
                 dtype, or a tuple or list of these.
-            where: the argument it is or belongs to, for the message.
+            where: the argument that it is, or is part of, for the message.
 
         Raises:
             InputError: it is something else, or a tensor without memory.
@@ -125,7 +130,7 @@ class Packing:
         }
 
     def _region(self, tensor: Any) -> int:
-        """The number of the region that a tensor lies in, which is made to cover it."""
+        """Returns the number of the region of a tensor's storage, extended to cover the tensor."""
         import torch
 
         first, storage = tensor.data_ptr(), tensor.untyped_storage()
@@ -143,10 +148,10 @@ class Packing:
 def describe_all(
     packing: Packing, values: Mapping[str, Any], constexprs: frozenset[str]
 ) -> dict[str, Any]:
-    """Values by name as JSON; a constexpr that cannot travel is replaced by its text.
+    """Describes values by name as JSON; a constexpr that cannot be sent is replaced by its text.
 
     Raises:
-        InputError: another value cannot travel; names it.
+        InputError: another value cannot be sent; names it.
     """
     described = {}
     for name, value in values.items():
@@ -161,11 +166,11 @@ def describe_all(
 
 @dataclass(frozen=True)
 class SharedRegion:
-    """A region's bytes in this process.
+    """Holds the bytes of a region in this process.
 
     Attributes:
         buffer: bytes that hold them.
-        shift: what to add to an address of where they came from for a position in the buffer.
+        shift: added to an address in the original memory, gives the position in the buffer.
     """
 
     buffer: Any
@@ -173,7 +178,7 @@ class SharedRegion:
 
 
 def restore(value: Any, memory: Sequence[SharedRegion]) -> Any:
-    """A value from its JSON."""
+    """Restores a value from its JSON."""
     if isinstance(value, list):
         return [restore(item, memory) for item in value]
     if not isinstance(value, dict):
@@ -229,3 +234,154 @@ _RESTORE: Final[Mapping[str, Callable[[Any, Sequence[SharedRegion]], Any]]] = {
     "constexpr": _restore_constexpr,
     "dtype": _restore_dtype,
 }
+
+
+_ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
+
+
+class SharedArguments:
+    """Copies arguments into a file that any number of children map.
+
+    Attributes:
+        file: descriptor of the file that holds the bytes; children inherit it.
+        nbytes: of the file.
+        touched: set by code that runs a user's function on the arguments in this process; `close`
+            then restores their contents.
+
+    Args:
+        arguments: by parameter name.
+        constexprs: names whose values need not be sent if they cannot.
+
+    Raises:
+        InputError: an argument cannot be sent; names it.
+        MeasureError: there is no room for the bytes.
+    """
+
+    def __init__(
+        self, arguments: Mapping[str, Any], constexprs: frozenset[str] = frozenset()
+    ) -> None:
+        packing = Packing()
+        self._described = describe_all(packing, arguments, constexprs)
+        self._regions = [_Placed(r, device) for (device, _), r in packing.regions.items()]
+        self.nbytes = 0
+        for placed in self._regions:
+            placed.at = self.nbytes
+            self.nbytes += -(-placed.nbytes // _ALIGNMENT) * _ALIGNMENT
+        self.touched = False
+        self.file = _nameless_file(self.nbytes)
+        with ExitStack() as undo:
+            undo.callback(os.close, self.file)
+            for placed, held in self._pairs():
+                held.copy_(placed.content)
+            undo.pop_all()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what `unpack_arguments` needs, except the bytes in the file."""
+        return {
+            "described": self._described,
+            "regions": [placed.to_json() for placed in self._regions],
+            "file": self.file,
+            "nbytes": self.nbytes,
+        }
+
+    def close(self) -> None:
+        """Closes the file; restores the contents of the arguments first if they were touched."""
+        try:
+            if self.touched:
+                for placed, held in self._pairs():
+                    placed.content.copy_(held)
+        finally:
+            os.close(self.file)
+
+    def _pairs(self) -> Iterator[tuple[_Placed, Any]]:
+        """Yields each region with its bytes in the file."""
+        import torch
+
+        if not self.nbytes:
+            return
+        mapped = torch.frombuffer(mmap.mmap(self.file, self.nbytes), dtype=torch.uint8)
+        for placed in self._regions:
+            yield placed, mapped[placed.at : placed.at + placed.nbytes]
+
+
+@dataclass
+class _Placed:
+    """Pairs a region of this process's memory with the position of its bytes in the file."""
+
+    region: StorageRange
+    device: str
+    at: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.region.end - self.region.first
+
+    @property
+    def content(self) -> Any:
+        skipped = self.region.first - self.region.whole.data_ptr()
+        return self.region.whole[skipped : skipped + self.nbytes]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "device": self.device.split(":")[0],
+            "pinned": self.region.pinned,
+            "first": self.region.first,
+            "bytes": self.nbytes,
+            "at": self.at,
+        }
+
+
+def _nameless_file(nbytes: int) -> int:
+    """Creates a file without a name: no other user can open it, and the last close deletes it.
+
+    It is in memory if half of the free memory suffices, else in the folder for temporary files.
+    """
+    if nbytes <= _available_bytes() // 2:
+        file = os.memfd_create("asmtune")
+    else:
+        with tempfile.TemporaryFile(prefix="asmtune-") as opened:
+            file = os.dup(opened.fileno())
+    try:
+        # Without this, a full disk would raise SIGBUS in the middle of copying.
+        os.posix_fallocate(file, 0, max(nbytes, 1))
+    except OSError as error:
+        os.close(file)
+        raise MeasureError(
+            f"the arguments' {nbytes:,} bytes cannot be copied for a child process "
+            f"({error.strerror}): free memory, set TMPDIR to a larger disk, or use isolate=False"
+        ) from error
+    return file
+
+
+def _available_bytes() -> int:
+    """Returns the memory that a new program can take without swapping, as Linux estimates it."""
+    text = Path("/proc/meminfo").read_text()
+    match = re.search(r"^MemAvailable: *(\d+) kB$", text, re.MULTILINE)
+    return int(match.group(1)) << 10 if match else 0
+
+
+def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Restores the arguments of `SharedArguments.to_json` in memory of this process.
+
+    Tensors of a GPU are placed on this process's current one.
+    """
+    memory = []
+    if shared["nbytes"]:
+        import torch
+
+        mapped = mmap.mmap(shared["file"], shared["nbytes"], access=mmap.ACCESS_COPY)
+        source = torch.frombuffer(mapped, dtype=torch.uint8)
+        memory = [_place(region, source) for region in shared["regions"]]
+    return {name: restore(value, memory) for name, value in shared["described"].items()}
+
+
+def _place(region: Mapping[str, Any], source: Any) -> SharedRegion:
+    """Copies a region to memory where its addresses are the same modulo the alignment."""
+    import torch
+
+    size, pinned = int(region["bytes"]) + _ALIGNMENT, bool(region["pinned"])
+    buffer = torch.empty(size, dtype=torch.uint8, device=region["device"], pin_memory=pinned)
+    lead = (region["first"] - buffer.data_ptr()) % _ALIGNMENT
+    held = source[region["at"] : region["at"] + region["bytes"]]
+    buffer[lead : lead + region["bytes"]].copy_(held)
+    return SharedRegion(buffer, lead - region["first"])

@@ -1,4 +1,4 @@
-"""What a bench is: it times compiled configs of one problem, and checks what they compute."""
+"""The interface of a bench, which checks and times compiled configs of one problem."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Outcome
-from asmtune.measure.bench.hooks import TunerHooks
-from asmtune.measure.bench.user_timer import DoBench
+from asmtune.measure.bench.hooks import DoBench, TunerHooks
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
-__all__ = ["Bench", "BenchSetup", "Entrant", "Outcome", "TimingPlan"]
+__all__ = ["Bench", "BenchSetup", "Outcome", "TimingCandidate", "TimingPlan"]
 
 
 @dataclass(frozen=True)
-class Entrant:
-    """A compiled config that wants to be timed."""
+class TimingCandidate:
+    """Pairs a config with its artifact, to be timed."""
 
     config: Config
     artifact: Artifact
@@ -29,12 +28,12 @@ class Entrant:
 
 @dataclass(frozen=True)
 class TimingPlan:
-    """How to time what was checked.
+    """Says how to time configs that passed the check.
 
     Attributes:
-        policy: of races; unused with `do_bench`.
-        seed: of the order of launches.
-        do_bench: the user's function, which times in the place of races.
+        policy: how to race; unused with `do_bench`.
+        seed: seed of the order of launches.
+        do_bench: the user's function, which times in place of races.
     """
 
     policy: TimingPolicy
@@ -44,18 +43,18 @@ class TimingPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSetup:
-    """What is timed, and how.
+    """Says what is timed, and how.
 
     Attributes:
-        lowering: of the problem, for the GPU that times.
+        lowering: the problem's, for the GPU that times.
         effects: what the kernel does to its arguments.
         checks: how outputs are checked.
         policy: how to time.
-        seed: of the order of launches.
-        do_bench: the user's function that times, in the place of our clock.
+        seed: seed of the order of launches.
+        do_bench: the user's function that times, in place of our clock.
         hooks: called around every launch.
-        run_timeout_s: seconds that one config may take for a step of its own (loading, one
-            launch, comparing its output) before its process is ended; isolated only.
+        run_timeout_s: seconds that one config may take for one step (loading, one launch,
+            comparing its output) before its process is ended; used in child processes only.
     """
 
     lowering: Lowering
@@ -69,7 +68,7 @@ class BenchSetup:
 
     @property
     def plan(self) -> TimingPlan:
-        """How to time."""
+        """Returns the part of the setup that says how to time."""
         return TimingPlan(self.policy, self.seed, self.do_bench)
 
 
@@ -78,7 +77,7 @@ class Bench(Protocol):
 
     Attributes:
         device: name of the GPU, as its driver gives it.
-        notes: what a reader must know of how outputs were checked and timings taken.
+        notes: remarks on how outputs were checked and timings taken.
     """
 
     @property
@@ -87,37 +86,37 @@ class Bench(Protocol):
     @property
     def notes(self) -> tuple[str, ...]: ...  # noqa: D102
 
-    def begin(self, default: Entrant) -> Outcome:
-        """Times the default config; what it computes is what all others must compute.
+    def begin(self, default: TimingCandidate) -> Outcome:
+        """Times the default config; its output is what all other configs must compute.
 
-        Where it cannot run, the first config of a trial that runs takes its place. To be
-        called first.
-
-        Raises:
-            MeasureError: nothing can be timed any more.
-        """
-        ...
-
-    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Checks each entrant's output, then races those that are right; outcomes in their order.
-
-        One that is clearly slower than the best so far is not timed to the end.
+        Has to be called first. If the config cannot run, the first config of a trial that runs
+        takes its place.
 
         Raises:
             MeasureError: nothing can be timed any more.
         """
         ...
 
-    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Times all entrants afresh, interleaved; outcomes in their order.
+    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Checks each candidate's output, races those that pass, and returns outcomes in order.
+
+        A config that is clearly slower than the best so far is not timed to the end.
 
         Raises:
             MeasureError: nothing can be timed any more.
         """
         ...
 
-    def energy(self, entrant: Entrant) -> float | None:
-        """Millijoules of one launch; None where the GPU has no meter, or the config fails.
+    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Times all candidates again, interleaved, and returns outcomes in order.
+
+        Raises:
+            MeasureError: nothing can be timed any more.
+        """
+        ...
+
+    def energy(self, candidate: TimingCandidate) -> float | None:
+        """Returns the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             MeasureError: nothing can be timed any more.
@@ -125,5 +124,5 @@ class Bench(Protocol):
         ...
 
     def close(self) -> None:
-        """Gives every argument back what it held, and all memory and processes back."""
+        """Restores the contents of every argument, and frees all memory and processes."""
         ...

@@ -7,28 +7,27 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from asmtune.compile.lower import HOOKS
+from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench import messages
-from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.measure.bench.child_supervisor import COMMAND, ChildSupervisor
-from asmtune.measure.bench.process import ChildCrash
-from asmtune.measure.bench.shared_arguments import SharedArguments
+from asmtune.measure.bench.argument_codec import SharedArguments
+from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
+from asmtune.measure.bench.child_supervisor import COMMAND, ChildCrash, ChildSupervisor
 from asmtune.measure.checks.effects import tensor_parts
 
 
 class ChildBench:
     """Times configs in a process of their own, on copies of the arguments.
 
-    A config at which the process hangs or dies gets a failure; a new process goes on
-    with the rest. Nothing is launched in the parent.
+    A config at which the process hangs or dies gets a failure, and a new process goes on with the
+    rest. Nothing is launched in the parent.
 
     Args:
         setup: what is timed, and how.
         index: of the GPU among those that this process sees; by default the one that the
             arguments lie on.
-        parcel: the arguments, where other benches send the same ones; its owner closes it.
+        shared: the arguments, if other benches send the same ones; its owner closes it.
         command: starts the child.
 
     Raises:
@@ -41,85 +40,85 @@ class ChildBench:
         setup: BenchSetup,
         index: int | None = None,
         *,
-        parcel: SharedArguments | None = None,
+        shared: SharedArguments | None = None,
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._notes: tuple[str, ...] = ()
         self._closed = False
         self._turn = threading.RLock()
-        self._parcel = pack(setup) if parcel is None else parcel
-        self._owns_parcel = parcel is None
+        self._shared = pack(setup) if shared is None else shared
+        self._owns_shared = shared is None
         with ExitStack() as undo:
             undo.callback(self.close)
             home = _home(setup) if index is None else index
-            self._children = ChildSupervisor(setup, home, self._parcel, command)
+            self._children = ChildSupervisor(setup, home, self._shared, command)
             self._children.ready()
             undo.pop_all()
 
     @property
     def device(self) -> str:
-        """Name of the GPU."""
+        """Returns the name of the GPU."""
         return self._children.device
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of how outputs were checked, and of processes that died."""
+        """Returns remarks on how outputs were checked, and on processes that died."""
         if not self._children.restarts:
             return self._notes
         again = f"the process that times was started again {self._children.restarts} times"
         return (*self._notes, again)
 
-    def begin(self, default: Entrant) -> Outcome:
-        """Makes the default's output the reference, and times it.
+    def begin(self, default: TimingCandidate) -> Outcome:
+        """Makes the default config's output the reference, and times the config.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
             MeasureError: the process dies again and again.
         """
-        self._children.known.default = self._children.roster.number(default)
+        self._children.state.default = self._children.configs.number(default)
         (outcome,) = self._contest("begin", [default])
         return outcome
 
-    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Checks and races entrants; outcomes in their order.
+    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Checks and races candidates, and returns outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
             MeasureError: the process dies again and again.
         """
-        return self._contest("trial", entrants)
+        return self._contest("trial", candidates)
 
-    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Times entrants afresh, interleaved; outcomes in their order.
+    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Times candidates again, interleaved, and returns outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
             MeasureError: the process dies again and again.
         """
-        return self._contest("final", entrants)
+        return self._contest("final", candidates)
 
-    def energy(self, entrant: Entrant) -> float | None:
-        """Millijoules of one launch; None where the GPU has no meter, or the config fails.
+    def energy(self, candidate: TimingCandidate) -> float | None:
+        """Returns the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
             MeasureError: the process dies again and again.
         """
-        number = self._children.roster.number(entrant)
-        described = self._children.roster.describe(number)
+        number = self._children.configs.number(candidate)
+        described = self._children.configs.describe(number)
         with self._turn:
             while not isinstance(described, Failure):
                 answer = self._children.ask("energy", [described])
                 if not isinstance(answer, ChildCrash):
-                    found: float | None = answer["energy_mj"]
-                    return found
+                    energy_mj: float | None = answer["energy_mj"]
+                    return energy_mj
                 if answer.culprit == number:
                     break
-                self._children.mourn(answer)
+                self._children.record_crash(answer)
         return None
 
     def close(self) -> None:
-        """Ends the process; a thread that waits for it gets a `MeasureError`."""
+        """Ends the process; a thread that waits for its answer gets a `MeasureError`."""
         if self._closed:
             return
         self._closed = True
@@ -129,46 +128,48 @@ class ChildBench:
         with self._turn:
             if children is not None:
                 children.close()
-            if self._owns_parcel:
-                self._parcel.close()
+            if self._owns_shared:
+                self._shared.close()
 
-    def _contest(self, verb: str, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Asks until every entrant has an outcome; a death settles one, or is one too many."""
+    def _contest(self, verb: str, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Asks until every candidate has an outcome; a candidate that kills the child fails."""
         children = self._children
-        numbers = [children.roster.number(entrant) for entrant in entrants]
-        described = {number: children.roster.describe(number) for number in numbers}
+        numbers = [children.configs.number(candidate) for candidate in candidates]
+        described = {number: children.configs.describe(number) for number in numbers}
         results: dict[int, Measurement | Failure] = {
-            number: made for number, made in described.items() if isinstance(made, Failure)
+            number: description
+            for number, description in described.items()
+            if isinstance(description, Failure)
         }
         with self._turn:
             while waiting := [number for number in described if number not in results]:
                 answer = children.ask(verb, [described[number] for number in waiting])
                 if not isinstance(answer, ChildCrash):
-                    results |= self._learnt(answer, waiting)
+                    results |= self._record_results(answer, waiting)
                 elif answer.culprit in waiting:
                     results[answer.culprit] = answer.failure
                 else:
-                    children.mourn(answer)
-        return [(e.config, results[n]) for e, n in zip(entrants, numbers, strict=True)]
+                    children.record_crash(answer)
+        return [(e.config, results[n]) for e, n in zip(candidates, numbers, strict=True)]
 
-    def _learnt(
+    def _record_results(
         self, answer: Mapping[str, Any], numbers: Sequence[int]
     ) -> dict[int, Measurement | Failure]:
-        """The outcomes in an answer; keeps what a next child must know."""
-        known, roster = self._children.known, self._children.roster
-        self._notes, known.reference = tuple(answer["notes"]), answer["reference"]
+        """Returns the outcomes in an answer; records the state that the next child needs."""
+        state, configs = self._children.state, self._children.configs
+        self._notes, state.reference = tuple(answer["notes"]), answer["reference"]
         results = {}
         for number, message in zip(numbers, answer["outcomes"], strict=True):
-            result = messages.result_of(message, roster.entrants[number].config)
+            result = messages.result_of(message, configs.candidates[number].config)
             results[number] = result
             if isinstance(result, Measurement):
-                mine = (result.median_us, number)
-                known.best = mine if known.best is None else min(known.best, mine)
+                timing = (result.median_us, number)
+                state.best = timing if state.best is None else min(state.best, timing)
         return results
 
 
 def pack(setup: BenchSetup) -> SharedArguments:
-    """The arguments of a setup's problem, as they are now.
+    """Copies the arguments of a setup's problem as they are now.
 
     Raises:
         InputError: an argument cannot travel; names it.
@@ -177,15 +178,15 @@ def pack(setup: BenchSetup) -> SharedArguments:
     import torch
 
     problem = setup.lowering.problem
-    with HOOKS:
-        parcel = SharedArguments(problem.arguments, frozenset(messages.constexpr_names(problem)))
+    with PRE_HOOK_LOCK:
+        shared = SharedArguments(problem.arguments, frozenset(messages.constexpr_names(problem)))
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.empty_cache()  # what this process keeps for later, a child cannot have
-    return parcel
+        torch.cuda.empty_cache()  # a child cannot use memory cached here
+    return shared
 
 
 def _home(setup: BenchSetup) -> int | None:
-    """Index of the GPU that the arguments lie on; None where they lie on none."""
+    """Returns the index of the GPU that the arguments lie on; None if they lie on none."""
     for value in tensor_parts(setup.lowering.problem.arguments).values():
         device = getattr(value, "base", value).device
         if device.type == "cuda":

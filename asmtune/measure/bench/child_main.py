@@ -1,8 +1,8 @@
-"""The process that times: requests on stdin, outcomes on stdout, one JSON a line.
+"""Main program of the process that times: JSON requests on stdin, outcomes on stdout.
 
-Run as `python -m asmtune.measure.bench.child_main` and kept. It never imports the user's
-kernel: binaries and the bytes of the arguments come from its parent. Before a
-config runs it says which one, so that the one that never returned is known.
+Run as `python -m asmtune.measure.bench.child_main` and kept. It never imports the user's kernel:
+binaries and the bytes of the arguments come from its parent. It announces each config before it
+runs, so that the parent knows which one did not return.
 """
 
 from __future__ import annotations
@@ -13,24 +13,23 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, InputError
-from asmtune.base.processes import die_with_parent, own_stdout
 from asmtune.compile.load import LoadedLaunch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
-from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError
+from asmtune.measure.bench.argument_codec import unpack_arguments
+from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError, allocating
 from asmtune.measure.bench.hooks import TunerHooks
-from asmtune.measure.bench.shared_arguments import unpack
 from asmtune.measure.bench.trials import LoadableConfig, Trials, trials_on
 from asmtune.measure.checks.checker import OutputChecker
-from asmtune.measure.timing.scratch_memory import allocating
 from asmtune.measure.timing.statistics import prepare
 
 
 class Service:
-    """Answers a bench's requests on one machine.
+    """Answers a bench's requests on one GPU.
 
     Args:
         make_machine: opens the device; called by the first request.
@@ -48,7 +47,7 @@ class Service:
         self._numbers: dict[Config, int] = {}
 
     def serve(self, lines: TextIO) -> None:
-        """Answers each request until the other side hangs up, or the device is lost."""
+        """Answers each request until the parent hangs up or the device is lost."""
         self._say({"ready": True})
         for line in lines:
             request = json.loads(line)
@@ -65,20 +64,20 @@ class Service:
             self._say(answer)
 
     def _open(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        # What the user's functions import is found where the parent finds it.
+        # The user's functions import modules by the parent's path.
         sys.path[:] = [*request["path"], *(p for p in sys.path if p not in request["path"])]
-        told = messages.setup_of(request)
+        setup = messages.setup_of(request)
         self._machine = self._make_machine()
-        self._arguments = unpack(request["parcel"])
-        rehearsal = OutputChecker(self._arguments, told.effects, told.checks)
-        self._tuner_hooks = told.hooks
-        self._trials = trials_on(self._machine, rehearsal, told.plan, self._announce)
+        self._arguments = unpack_arguments(request["arguments"])
+        checker = OutputChecker(self._arguments, setup.effects, setup.checks)
+        self._tuner_hooks = setup.hooks
+        self._trials = trials_on(self._machine, checker, setup.plan, self._announce)
         return {"device": self._machine.name}
 
     def _contest(self, request: Mapping[str, Any]) -> dict[str, Any]:
         for number, text in request["hooks"].items():
             self._hooks[int(number)] = messages.unpickled(text, "a config's pre_hook")
-        candidates = [self._candidate(entrant) for entrant in request["entrants"]]
+        candidates = [self._candidate(candidate) for candidate in request["candidates"]]
         if request["do"] == "energy":
             return {"energy_mj": self._trials.energy(*candidates)}
         if request["do"] == "begin":
@@ -93,14 +92,14 @@ class Service:
             "notes": list(self._trials.notes),
         }
 
-    def _candidate(self, entrant: Mapping[str, Any]) -> LoadableConfig:
-        hook = None if entrant["hook"] is None else self._hooks[entrant["hook"]]
-        config = messages.config_of(entrant["config"], hook)
-        self._numbers[config] = entrant["number"]
-        values = {**self._arguments, **messages.own_values(entrant["config"])}
+    def _candidate(self, candidate: Mapping[str, Any]) -> LoadableConfig:
+        hook = None if candidate["hook"] is None else self._hooks[candidate["hook"]]
+        config = messages.config_of(candidate["config"], hook)
+        self._numbers[config] = candidate["number"]
+        values = {**self._arguments, **messages.extra_values(candidate["config"])}
 
         def load() -> LoadedLaunch:
-            launch = self._machine.launch(messages.binary_of(entrant["binary"]), values, hook)
+            launch = self._machine.launch(messages.binary_of(candidate["binary"]), values, hook)
             return self._tuner_hooks.around(launch, values)
 
         return LoadableConfig(config, load)
@@ -114,16 +113,18 @@ class Service:
 
 
 def _refusal(verb: str, failure: Failure) -> str:
-    """Why a request failed whatever the config, and what to do, in one line."""
-    said = failure.detail.strip().splitlines()[0]
+    """Describes in one line why a request failed whatever the config, and what to do."""
+    message = failure.detail.strip().splitlines()[0]
     hint = "free memory of the GPU" if failure.kind == "memory" else "see the message"
-    return f"the process that times failed at {verb!r} ({said}): {hint}, or tune with isolate=False"
+    return (
+        f"the process that times failed at {verb!r} ({message}): {hint}, or tune with isolate=False"
+    )
 
 
 def run(make_machine: Callable[[], BenchGpu]) -> None:
-    """Serves a bench over this process's pipes until it hangs up.
+    """Serves a bench over this process's pipes until the bench hangs up.
 
-    What kernels print goes nowhere, and errors to the parent's log.
+    Output of kernels is dropped; stderr goes to the parent's log.
     """
     die_with_parent()
     Service(make_machine, own_stdout()).serve(sys.stdin)
@@ -134,7 +135,7 @@ def run(make_machine: Callable[[], BenchGpu]) -> None:
 def main() -> None:
     """Serves on the first GPU that this process sees."""
     prepare()
-    # A user's own allocator is not known here.
+    # A user's allocator is not known here.
     with allocating():
         run(CudaMachine)
 

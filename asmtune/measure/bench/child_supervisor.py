@@ -1,4 +1,4 @@
-"""Children that time one problem, one after another; each knows what those before it knew."""
+"""Keeps a child that times one problem; restarts it after a crash and replays its state."""
 
 from __future__ import annotations
 
@@ -8,66 +8,178 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from asmtune.base.child import Child, ChildGoneError
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.compile.load import Binary
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
-from asmtune.measure.bench.base import BenchSetup, Entrant
-from asmtune.measure.bench.process import ChildCrash, ChildSession, Started
-from asmtune.measure.bench.shared_arguments import SharedArguments
+from asmtune.measure.bench.argument_codec import SharedArguments
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
+
+COMMAND: Final = (sys.executable, "-m", "asmtune.measure.bench.child_main")
+
+_USER_S: Final = 120.0  # for the user's own reference or clock, which may run on the host
+_COPY_BYTES_PER_S: Final = 200e6  # far below what any bus does
+_COMPARED_BYTES_PER_S: Final = 1e9  # on the host, where the GPU has no room for a copy
+_MOST_CRASHES: Final = 3
+_START_S: Final = 120.0  # importing PyTorch takes 2 s, and a minute on a cold network disk
+_PATIENCE_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class ChildCrash:
+    """Says how a child ended.
+
+    Attributes:
+        culprit: number of the config that ran; None if none did.
+        failure: that config's failure.
+    """
+
+    culprit: int | None
+    failure: Failure
+
+
+class ChildSession:
+    """Sends requests to one child until it dies.
+
+    Attributes:
+        device: name of its GPU, once it is open.
+        fresh: whether it has not timed anything yet.
+
+    Args:
+        child: just started.
+    """
+
+    def __init__(self, child: Child) -> None:
+        self.device = ""
+        self.fresh = True
+        self._child = child
+
+    def open(self, opening: Mapping[str, Any], copy_s: float) -> ChildCrash | None:
+        """Sends the child its setup and arguments; returns how it died, if it did.
+
+        Args:
+            opening: the request.
+            copy_s: seconds to copy the arguments, in addition to those for its start.
+
+        Raises:
+            InputError: a function of the user's cannot be loaded there.
+            MeasureError: it finds no GPU, or no room on it.
+        """
+        answer = self._answer(None, _START_S)
+        if not isinstance(answer, ChildCrash):
+            answer = self.ask(opening, _START_S + copy_s)
+        if isinstance(answer, ChildCrash):
+            return answer
+        self.device = answer["device"]
+        return None
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | ChildCrash:
+        """Returns the answer to a request, or how the child died.
+
+        Args:
+            request: the message.
+            limit_s: seconds for each step that the child announces.
+
+        Raises:
+            InputError: a function of the user's cannot be loaded there.
+            MeasureError: the child cannot serve the request, whatever the config.
+        """
+        try:
+            self._child.send(request)
+        except ChildGoneError:
+            return self._gone(None)
+        answer = self._answer(None, limit_s)
+        if isinstance(answer, ChildCrash):
+            return answer
+        if "refused" in answer:
+            kind = InputError if answer["input"] else MeasureError
+            raise kind(answer["refused"])
+        if "outcomes" in answer:
+            self.fresh = False
+        return answer
+
+    def stop(self) -> None:
+        """Kills the child; another thread that waits for its answer gets a `ChildCrash`."""
+        self._child.stop()
+
+    def close(self) -> None:
+        """Kills the child and closes its pipes."""
+        self._child.kill()
+
+    def _answer(self, running: int | None, limit_s: float) -> dict[str, Any] | ChildCrash:
+        while True:
+            try:
+                message = self._child.receive(limit_s)
+            except TimeoutError:
+                self._child.kill()
+                detail = f"no end after {limit_s:.3g} s: the process that timed it was ended"
+                return ChildCrash(running, Failure("launch", "timeout", detail))
+            except ChildGoneError:
+                return self._gone(running)
+            if "lost" in message:
+                self._child.kill()
+                return ChildCrash(message["lost"], Failure("launch", "fault", message["detail"]))
+            if "running" not in message:
+                return message
+            running = message["running"]
+
+    def _gone(self, running: int | None) -> ChildCrash:
+        detail = f"the process that timed it {self._child.kill(_PATIENCE_S)}"
+        return ChildCrash(running, Failure("launch", "crash", detail))
 
 
 class ConfigTable:
-    """Who was sent to the children of a bench; a config keeps its number.
+    """Numbers the configs that are sent to the children of a bench.
 
     Attributes:
-        entrants: by number.
+        candidates: by number.
 
     Args:
-        lowering: of the problem.
-        parcel: its arguments.
+        lowering: the problem's.
+        shared: its arguments.
     """
 
-    def __init__(self, lowering: Lowering, parcel: SharedArguments) -> None:
-        self.entrants: list[Entrant] = []
+    def __init__(self, lowering: Lowering, shared: SharedArguments) -> None:
+        self.candidates: list[TimingCandidate] = []
         self._lowering = lowering
-        self._parcel = parcel
+        self._shared = shared
         self._numbers: dict[Config, int] = {}
         self._hooks: dict[Callable[..., Any], tuple[int, str]] = {}
 
-    def number(self, entrant: Entrant) -> int:
-        """The number of an entrant's config."""
-        number = self._numbers.setdefault(entrant.config, len(self.entrants))
-        if number == len(self.entrants):
-            self.entrants.append(entrant)
+    def number(self, candidate: TimingCandidate) -> int:
+        """Returns the number of a candidate's config."""
+        number = self._numbers.setdefault(candidate.config, len(self.candidates))
+        if number == len(self.candidates):
+            self.candidates.append(candidate)
         return number
 
     def describe(self, number: int) -> dict[str, Any] | Failure:
-        """What a child needs to run an entrant, or why its options are refused.
+        """Describes what a child needs to run a candidate, or why its options are refused.
 
         Raises:
             InputError: its hook cannot be sent; names it.
         """
-        entrant = self.entrants[number]
-        # To specialise a launch its hook is run, here, on the user's tensors.
-        self._parcel.touched |= entrant.config.pre_hook is not None
-        binary = Binary.of(self._lowering, entrant.config, entrant.artifact)
+        candidate = self.candidates[number]
+        # Specialising a launch runs its hook in this process, on the user's tensors.
+        self._shared.touched |= candidate.config.pre_hook is not None
+        binary = Binary.of(self._lowering, candidate.config, candidate.artifact)
         if isinstance(binary, Failure):
             return binary
         return {
             "number": number,
-            "config": messages.describe_config(self._lowering.problem, entrant.config),
-            "hook": self._hook(entrant.config.pre_hook),
+            "config": messages.describe_config(self._lowering.problem, candidate.config),
+            "hook": self._hook(candidate.config.pre_hook),
             "binary": messages.describe_binary(binary),
         }
 
     def request(self, verb: str, described: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The request to contest described entrants, with the hooks that they have."""
-        used = {entrant["hook"] for entrant in described}
+        """Returns the request to time described candidates, with the hooks that they need."""
+        used = {candidate["hook"] for candidate in described}
         hooks = {str(number): text for number, text in self._hooks.values() if number in used}
-        return {"do": verb, "entrants": list(described), "hooks": hooks}
+        return {"do": verb, "candidates": list(described), "hooks": hooks}
 
     def _hook(self, hook: Callable[..., Any] | None) -> int | None:
         if hook is None:
@@ -77,30 +189,22 @@ class ConfigTable:
         return self._hooks[hook][0]
 
 
-COMMAND: Final = (sys.executable, "-m", "asmtune.measure.bench.child_main")
-
-_USER_S: Final = 120.0  # for the user's own reference or clock, which may run on the host
-_COPY_BYTES_PER_S: Final = 200e6  # far below what any bus does
-_COMPARED_BYTES_PER_S: Final = 1e9  # on the host, where the GPU has no room for a copy
-_MOST_DEATHS: Final = 3
-
-
 @dataclass
 class ChildState:
-    """What a child must know of those before it; configs by their numbers.
+    """Holds what a new child must know of earlier ones; configs by number.
 
     Attributes:
         default: the default config.
-        reference: whose output the others must equal.
-        best: the best so far, with its median in microseconds.
+        reference: the config whose output the others must equal.
+        best: the best so far: its median in microseconds, and its number.
     """
 
     default: int | None = None
     reference: int | None = None
     best: tuple[float, int] | None = None
 
-    def lessons(self) -> list[tuple[str, int]]:
-        """What a new child is asked first, and of whom."""
+    def warmup_requests(self) -> list[tuple[str, int]]:
+        """Returns the requests that a new child gets first: verb and config number."""
         numbers = dict.fromkeys([self.reference, self.best and self.best[1]])
         return [
             ("begin" if number == self.default else "trial", number)
@@ -110,18 +214,18 @@ class ChildState:
 
 
 class ChildSupervisor:
-    """Keeps a child at hand that can be asked to time.
+    """Keeps a child that is ready to time, and starts another one after a crash.
 
     Attributes:
         device: name of the GPU; "" before a child was open.
-        known: what the next child has to learn.
-        restarts: how many followed on the first one.
-        roster: numbers of the configs.
+        state: what the next child has to replay.
+        restarts: how many children were started after the first one.
+        configs: the numbered configs.
 
     Args:
         setup: what is timed, and how.
-        index: of the GPU among those that this process sees; None for all that it sees.
-        parcel: the arguments.
+        index: index of the GPU among those that this process sees; None for all of them.
+        shared: the arguments.
         command: starts a child.
 
     Raises:
@@ -129,123 +233,123 @@ class ChildSupervisor:
     """
 
     def __init__(
-        self, setup: BenchSetup, index: int | None, parcel: SharedArguments, command: Sequence[str]
+        self, setup: BenchSetup, index: int | None, shared: SharedArguments, command: Sequence[str]
     ) -> None:
         self.device = ""
-        self.known = ChildState()
+        self.state = ChildState()
         self.restarts = 0
-        self.roster = ConfigTable(setup.lowering, parcel)
+        self.configs = ConfigTable(setup.lowering, shared)
         self.command = command
         self._setup = setup
         self._index = index
-        self._parcel = parcel
+        self._shared = shared
         self._settings = messages.describe_setup(setup)
-        self._talk: ChildSession | None = None
+        self._session: ChildSession | None = None
         self._spare: ChildSession | None = None
-        self._deaths = 0
+        self._crashes = 0
         self._closed = False
 
     def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | ChildCrash:
-        """The answer of a child to a request, or how it died of it.
+        """Returns a child's answer to a request, or how it died.
 
         Args:
             verb: "begin", "trial", "final" or "energy".
-            described: entrants, as the roster describes them.
+            described: candidates, as `ConfigTable` describes them.
 
         Raises:
             InputError: a hook cannot be loaded there.
             MeasureError: no child stays alive.
         """
-        answer = self._asked(self.ready(), verb, described)
+        answer = self._time_distinct(self.ready(), verb, described)
         if isinstance(answer, ChildCrash):
-            self._talk = None
+            self._session = None
         else:
-            self._deaths = 0
+            self._crashes = 0
         return answer
 
     def ready(self) -> ChildSession:
-        """A child that knows what those before it knew.
+        """Returns a child that has the state of those before it; starts one if needed.
 
         Raises:
             InputError: the user's reference cannot be loaded there.
             MeasureError: no child stays alive, or it cannot use the GPU.
         """
-        while self._talk is None:
+        while self._session is None:
             self.restarts += bool(self.device)
-            self._talk, self._spare = self._spare or self._started(), None
+            self._session, self._spare = self._spare or self._start(), None
             if self._closed:
                 raise MeasureError("this bench is closed: open another one")
-            death = self._taught(self._talk)
-            if death is not None:
-                self.mourn(death)
+            crash = self._warm_up_child(self._session)
+            if crash is not None:
+                self.record_crash(crash)
             elif self.restarts > 1:
-                # Where two configs killed, others will: the next process imports meanwhile.
-                self._spare = self._started()
-        return self._talk
+                # If two configs killed the child, others will: the next process imports meanwhile.
+                self._spare = self._start()
+        return self._session
 
-    def mourn(self, death: ChildCrash) -> None:
-        """Counts a death that no entrant is charged with.
+    def record_crash(self, crash: ChildCrash) -> None:
+        """Counts a crash that no candidate is charged with.
 
         Raises:
             MeasureError: there were too many in a row.
         """
-        self._talk, self.known.best = None, None  # it may be the best so far that kills
-        self._deaths += 1
-        if self._deaths >= _MOST_DEATHS:
+        self._session, self.state.best = None, None  # the best so far may be what kills
+        self._crashes += 1
+        if self._crashes >= _MOST_CRASHES:
             where = "" if self._index is None else f" on GPU {self._index}"
             raise MeasureError(
-                f"the process that times{where} died {self._deaths} times in a row while no new "
-                f"config ran; the last one: {death.failure.detail}"
+                f"the process that times{where} died {self._crashes} times in a row while no new "
+                f"config ran; the last one: {crash.failure.detail}"
             )
 
     def stop(self) -> None:
-        """Ends the child, and starts no other; another thread may wait for its answer."""
+        """Kills the child and starts no other; another thread may wait for its answer."""
         self._closed = True
-        talk = self._talk
-        if talk is not None:
-            talk.stop()
+        session = self._session
+        if session is not None:
+            session.stop()
 
     def close(self) -> None:
-        """Ends the child, after `stop`, and gives its pipes back."""
-        for started in (self._talk, self._spare):
+        """Closes the pipes of the child, after `stop`."""
+        for started in (self._session, self._spare):
             if started is not None:
                 started.close()
 
-    def _asked(
-        self, talk: ChildSession, verb: str, described: Sequence[Any]
+    def _time_distinct(
+        self, session: ChildSession, verb: str, described: Sequence[Any]
     ) -> dict[str, Any] | ChildCrash:
-        limit_s = self._setup.run_timeout_s + self._parcel.nbytes / _COMPARED_BYTES_PER_S
+        limit_s = self._setup.run_timeout_s + self._shared.nbytes / _COMPARED_BYTES_PER_S
         limit_s += self._setup.policy.warmup_us * 1e-6
-        if talk.fresh:
+        if session.fresh:
             limit_s *= 2  # the context is made, and Triton's launcher is built
             if self._setup.checks.reference is not None:
                 limit_s = max(limit_s, _USER_S)
         if self._setup.do_bench is not None:
             limit_s = max(limit_s, _USER_S)
-        return talk.ask(self.roster.request(verb, described), limit_s)
+        return session.ask(self.configs.request(verb, described), limit_s)
 
-    def _taught(self, talk: ChildSession) -> ChildCrash | None:
-        """Opens a child and teaches it what is known; how it died of that, if it did."""
-        opening = {"do": "open", "path": sys.path, "parcel": self._parcel.to_json()}
-        death = talk.open({**opening, **self._settings}, self._parcel.nbytes / _COPY_BYTES_PER_S)
-        if death is not None:
-            return death
-        self.device = talk.device
-        for verb, number in self.known.lessons():
-            described = self.roster.describe(number)
+    def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
+        """Opens a child and replays the known state; returns how it died of that, if it did."""
+        opening = {"do": "open", "path": sys.path, "arguments": self._shared.to_json()}
+        crash = session.open({**opening, **self._settings}, self._shared.nbytes / _COPY_BYTES_PER_S)
+        if crash is not None:
+            return crash
+        self.device = session.device
+        for verb, number in self.state.warmup_requests():
+            described = self.configs.describe(number)
             if not isinstance(described, Failure):
-                answer = self._asked(talk, verb, [described])
+                answer = self._time_distinct(session, verb, [described])
                 if isinstance(answer, ChildCrash):
                     return answer
         return None
 
-    def _started(self) -> ChildSession:
+    def _start(self) -> ChildSession:
         variables = environment(self._index)
-        return ChildSession(Started(self.command, variables, (self._parcel.file,)))
+        return ChildSession(Child(self.command, variables, (self._shared.file,)))
 
 
 def environment(index: int | None) -> Mapping[str, str]:
-    """This process's environment, for a child that is to see one GPU of those seen here.
+    """Returns this process's environment, changed so that a child sees one GPU only.
 
     Raises:
         InputError: there are not so many.

@@ -1,4 +1,4 @@
-"""Configs that launch the same code in the same way are timed once, for all of them."""
+"""Chooses the bench of a problem, and times configs of the same binary once."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import Bench, Entrant, Outcome
+from asmtune.measure.bench.base import Bench, BenchSetup, Outcome, TimingCandidate
+from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.team import Team
 
-# What of the metadata the launch itself depends on; the rest is in the machine code.
+# Metadata that the launch depends on; the rest is in the machine code.
 _LAUNCH: Final = (
     "num_warps",
     "num_ctas",
@@ -32,14 +36,14 @@ Key = tuple[str, object]
 
 
 class DedupBench:
-    """A bench that hands another one each distinct binary once.
+    """Passes each distinct binary to another bench once.
 
-    What that one finds holds for every config of the same binary, also in later
-    trials. Finals are timed afresh.
+    The result holds for every config of the same binary, also in later trials. Finals are timed
+    again.
 
     Args:
-        problem: whose configs are timed.
-        bench: times.
+        problem: the problem whose configs are timed.
+        bench: the bench that times.
     """
 
     def __init__(self, problem: Problem, bench: Bench) -> None:
@@ -50,69 +54,73 @@ class DedupBench:
 
     @property
     def device(self) -> str:
-        """Name of the GPU."""
+        """Returns the name of the GPU."""
         return self._bench.device
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Of the bench that times."""
+        """Returns the notes of the bench that times."""
         return self._bench.notes
 
-    def begin(self, default: Entrant) -> Outcome:
+    def begin(self, default: TimingCandidate) -> Outcome:
         """Times the default config."""
         self._default = default.config
         _, result = self._bench.begin(default)
         self._known[self._key(default)] = result
         return default.config, result
 
-    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Times binaries that were not timed before; the others' timings are known."""
-        fresh = [entrant for entrant in entrants if self._key(entrant) not in self._known]
-        self._known |= self._asked(self._bench.trial, fresh)
-        return [_of(entrant.config, self._known[self._key(entrant)]) for entrant in entrants]
+    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Times binaries that were not timed before; the others keep their timings."""
+        fresh = [candidate for candidate in candidates if self._key(candidate) not in self._known]
+        self._known |= self._time_distinct(self._bench.trial, fresh)
+        return [
+            _of(candidate.config, self._known[self._key(candidate)]) for candidate in candidates
+        ]
 
-    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Times each binary afresh, once."""
-        results = self._asked(self._bench.final, entrants)
-        return [_of(entrant.config, results[self._key(entrant)]) for entrant in entrants]
+    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Times each binary again, once."""
+        results = self._time_distinct(self._bench.final, candidates)
+        return [_of(candidate.config, results[self._key(candidate)]) for candidate in candidates]
 
-    def energy(self, entrant: Entrant) -> float | None:
-        """Millijoules of one launch, measured afresh."""
-        return self._bench.energy(entrant)
+    def energy(self, candidate: TimingCandidate) -> float | None:
+        """Returns the millijoules of one launch, measured again."""
+        return self._bench.energy(candidate)
 
     def close(self) -> None:
         """Closes the bench that times."""
         self._bench.close()
 
-    def _asked(
-        self, verb: Callable[[Sequence[Entrant]], list[Outcome]], entrants: Sequence[Entrant]
+    def _time_distinct(
+        self,
+        verb: Callable[[Sequence[TimingCandidate]], list[Outcome]],
+        candidates: Sequence[TimingCandidate],
     ) -> dict[Key, Measurement | Failure]:
-        """What comes of one entrant for each binary; of the default, where it is among them."""
-        chosen: dict[Key, Entrant] = {}
-        for entrant in entrants:
-            key = self._key(entrant)
-            if key not in chosen or entrant.config == self._default:
-                chosen[key] = entrant
+        """Times one candidate for each binary: the default config if it is among them."""
+        chosen: dict[Key, TimingCandidate] = {}
+        for candidate in candidates:
+            key = self._key(candidate)
+            if key not in chosen or candidate.config == self._default:
+                chosen[key] = candidate
         if not chosen:
             return {}
         outcomes = verb(list(chosen.values()))
         return {key: result for key, (_, result) in zip(chosen, outcomes, strict=True)}
 
-    def _key(self, entrant: Entrant) -> Key:
-        config = entrant.config
+    def _key(self, candidate: TimingCandidate) -> Key:
+        config = candidate.config
         values = launch_values(self._problem, config)
-        # Of what is no constexpr, the code does not tell; an axis or a heuristic may set it.
+        # The code does not contain runtime arguments; an axis or a heuristic may set one.
         runtime = {
             p.name: repr(values[p.name])
             for p in jit_function(self._problem.kernel).params
             if not p.is_constexpr and values[p.name] is not self._problem.arguments.get(p.name)
         }
-        launch = binary_digest(entrant.artifact, self._problem.programs(config))
+        launch = binary_digest(candidate.artifact, self._problem.programs(config))
         return digest(launch, canonical(runtime)), config.pre_hook
 
 
 def binary_digest(artifact: Artifact, programs: tuple[int, int, int]) -> str:
-    """Equal for configs that launch the same machine code in the same way."""
+    """Returns a digest that is equal for configs that launch the same machine code alike."""
     launch = [artifact.metadata.get(name) for name in _LAUNCH]
     return digest(artifact.cubin, canonical([launch, programs]))
 
@@ -121,3 +129,31 @@ def _of(config: Config, result: Measurement | Failure) -> Outcome:
     if isinstance(result, Failure):
         return config, result
     return config, replace(result, config=config)
+
+
+def open_bench(
+    setup: BenchSetup, *, isolate: bool = False, devices: Sequence[int] | None = None
+) -> Bench:
+    """Opens a bench for a problem; configs of the same binary are timed once.
+
+    Args:
+        setup: what is timed, and how.
+        isolate: time in a child process, so that a config that faults or hangs does not affect
+            the others.
+        devices: GPUs to time on, by their index among those that this process sees; each has a
+            child process. By default the current one.
+
+    Raises:
+        InputError: the devices are not of one model, or something cannot be sent to a process.
+        MeasureError: there is no GPU, or it cannot be used.
+    """
+    if devices is not None and (not devices or min(devices) < 0 or len({*devices}) < len(devices)):
+        raise InputError(f"devices={list(devices)}: expected different indices of GPUs, from 0")
+    bench: Bench
+    if devices is not None and len(devices) > 1:
+        bench = Team(setup, devices)
+    elif isolate or devices:
+        bench = ChildBench(setup, None if devices is None else devices[0])
+    else:
+        bench = LocalBench(setup)
+    return DedupBench(setup.lowering.problem, bench)

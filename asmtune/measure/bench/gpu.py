@@ -1,9 +1,12 @@
-"""What a bench asks of the GPU, and CUDA's way of doing it."""
+"""The GPU as a bench sees it, and its implementation with CUDA."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
+
+from triton.runtime import _allocation
 
 from asmtune.base.errors import MeasureError
 from asmtune.compile.load import Binary, LoadedLaunch, launch_of
@@ -11,40 +14,39 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.clock import Clock, GpuClock, Subject
-from asmtune.measure.timing.energy import energy_mj
-from asmtune.measure.timing.nvml import device_name
+from asmtune.measure.timing.nvml import device_name, energy_mj
 from asmtune.measure.timing.policy import TimingPolicy
 
 
 class BenchGpu(Protocol):
-    """A GPU in whose process a bench runs."""
+    """Runs and times launches on a GPU of this process."""
 
     @property
     def name(self) -> str:
-        """As its driver gives it."""
+        """Returns its name as its driver gives it."""
         ...
 
     def clock(self, policy: TimingPolicy) -> Clock:
-        """What takes samples on it."""
+        """Returns a clock that takes samples on it."""
         ...
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
     ) -> LoadedLaunch:
-        """A launch of a binary on arguments in this process."""
+        """Makes a launch of a binary on arguments in this process."""
         ...
 
     def energy(self, subject: Subject) -> float | None:
-        """Millijoules of one launch; None where there is no meter."""
+        """Returns the millijoules of one launch; None without a meter."""
         ...
 
-    def settle(self) -> None:
-        """Waits for all that was launched; raises whatever went wrong."""
+    def synchronize(self) -> None:
+        """Waits for all launches; raises their errors."""
         ...
 
 
 class CudaMachine:
-    """PyTorch's current CUDA device.
+    """Uses PyTorch's current CUDA device.
 
     Raises:
         MeasureError: there is none.
@@ -58,20 +60,20 @@ class CudaMachine:
         self.name = device_name()
 
     def clock(self, policy: TimingPolicy) -> Clock:
-        """CUDA events."""
+        """Returns a clock that uses CUDA events."""
         return GpuClock(policy)
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
     ) -> LoadedLaunch:
-        """Triton's own launcher; the GPU loads the binary at the first launch."""
+        """Makes a launch with Triton's launcher; the GPU loads the binary at the first launch."""
         return launch_of(binary, values, pre_hook)
 
     def energy(self, subject: Subject) -> float | None:
-        """By NVML."""
+        """Measures with NVML."""
         return energy_mj(subject)
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Waits; an error that broke the context is raised every time from then on."""
         import torch
 
@@ -79,10 +81,10 @@ class CudaMachine:
 
 
 class DeviceLostError(MeasureError):
-    """A launch broke the process's CUDA context: every later call would fail.
+    """Says that a launch broke this process's CUDA context: every later call would fail.
 
     Attributes:
-        config: the one that did it, or one of those that were timed together.
+        config: the config that did it, or one of those that were timed together.
         detail: the driver's message.
     """
 
@@ -103,12 +105,12 @@ class DeviceLostError(MeasureError):
 
 
 class DeviceLossCheck:
-    """Tells an error that costs one config from one that breaks the context.
+    """Distinguishes an error of one config from one that breaks the CUDA context.
 
-    A context for code that runs `configs`.
+    Used as a context for code that runs `configs`.
 
     Raises:
-        DeviceLostError: instead of the error, where nothing can run any more.
+        DeviceLostError: in place of the error, if nothing can run any more.
     """
 
     def __init__(self, machine: BenchGpu, configs: Sequence[Config]) -> None:
@@ -116,31 +118,31 @@ class DeviceLossCheck:
         self._configs = configs
 
     def __enter__(self) -> None:
-        """Nothing is prepared."""
+        """Does nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Looks at the device after an error."""
+        """Checks the device after an error."""
         if isinstance(error, Exception):
             self.confirm(f"{type(error).__name__}: {error}")
 
     def confirm(self, detail: str) -> None:
-        """Makes sure that the device still works, after a failure.
+        """Checks that the device still works after a failure.
 
         Raises:
             DeviceLostError: it does not.
         """
-        if isinstance(guarded("launch", self._machine.settle), Failure):
+        if isinstance(guarded("launch", self._machine.synchronize), Failure):
             raise DeviceLostError(self._configs, detail)
 
 
 class WatchedClock:
-    """A clock that notices when the device is lost, and can tell beforehand who runs.
+    """Wraps a clock: notices a lost device, and can announce each config before it runs.
 
     Args:
         clock: takes the samples.
         machine: the device.
-        announce: told each config before it runs. With it, configs run one at a time, so
-            that whoever hangs is known: 20-50 us more a sample, outside of the intervals.
+        announce: called with each config before it runs. With it, configs run one at a time, so
+            that a config that hangs is known: 20-50 us more per sample, outside the intervals.
     """
 
     def __init__(
@@ -151,7 +153,7 @@ class WatchedClock:
         self._announce = announce
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Loads a subject and runs it once; says why it cannot."""
+        """Loads a subject and runs it once; returns why it cannot."""
         if self._announce is not None:
             self._announce(subject.config)
         failure = self._clock.warm_up(subject)
@@ -160,7 +162,7 @@ class WatchedClock:
         return failure
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """One sample of each in microseconds, taken in this order."""
+        """Takes one sample of each in microseconds, in this order."""
         if self._announce is None:
             return self._sampled(subjects)
         samples = []
@@ -172,3 +174,26 @@ class WatchedClock:
     def _sampled(self, subjects: Sequence[Subject]) -> list[float]:
         with DeviceLossCheck(self._machine, [subject.config for subject in subjects]):
             return self._clock.round(subjects)
+
+
+@contextmanager
+def allocating() -> Iterator[None]:
+    """Sets an allocator for memory that kernels ask for at launch, such as for descriptors.
+
+    A program's own allocator takes precedence. Without any, Triton refuses to launch them.
+    """
+    if not isinstance(_allocation._allocator.get(), _allocation.NullAllocator):
+        yield
+        return
+    before = _allocation._allocator.set(_memory)
+    try:
+        yield
+    finally:
+        _allocation._allocator.reset(before)
+
+
+def _memory(size: int, alignment: int, stream: int | None) -> Any:  # noqa: ARG001
+    import torch
+
+    # PyTorch aligns memory to 512 bytes; a descriptor needs 128.
+    return torch.empty(size, dtype=torch.int8, device="cuda")

@@ -1,14 +1,14 @@
-"""What a user has called around every launch while a kernel is tuned, as Triton's autotuner does.
+"""The user's functions: hooks around every launch while a kernel is tuned, and `do_bench`.
 
-These are the tuner's hooks; the `pre_hook` of a `Config` is that config's own, and is called
-before the tuner's.
+The `pre_hook` of a `Config` is another one: it belongs to that config, and is called before the
+tuner's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.core.failures import required
 
@@ -21,21 +21,27 @@ PreHook = Callable[..., Any]
 PostHook = Callable[..., Any]
 """Called as `post_hook(kwargs, exception=None)` after a launch, or with what it raised."""
 
+DoBench = Callable[..., Any]
+"""Called as `do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))`; gives milliseconds: the median,
+p20 and p80, or the median alone."""
+
+QUANTILES: Final = (0.5, 0.2, 0.8)
+
 
 @dataclass(frozen=True)
 class TunerHooks:
-    """Called around each launch, with all arguments by name and the config's values.
+    """Holds the tuner's hooks, called with all arguments by name and the config's values.
 
     Attributes:
-        pre: before it; not timed.
-        post: after it, while the GPU may still run it; not timed.
+        pre: called before the launch; not timed.
+        post: called after it, while the GPU may still run it; not timed.
     """
 
     pre: PreHook | None = None
     post: PostHook | None = None
 
     def reset(self, values: dict[str, Any]) -> None:
-        """The last call of `pre`, when all is done: nothing is launched after it.
+        """Calls `pre` for the last time, after tuning; nothing is launched after it.
 
         Raises:
             ProblemError: the hook raised; says what.
@@ -45,11 +51,11 @@ class TunerHooks:
             required("pre_hook(reset_only=True)", lambda: pre(values, reset_only=True))
 
     def around(self, launch: LoadedLaunch, values: dict[str, Any]) -> LoadedLaunch:
-        """A launch with the hooks around it.
+        """Wraps a launch with the hooks.
 
         Args:
-            launch: of a config; `prepare` runs the config's own hook.
-            values: what the hooks are given, the same mapping each time.
+            launch: a config's; its `prepare` runs the config's own hook.
+            values: what the hooks get, the same mapping each time.
         """
         if self.pre is None and self.post is None:
             return launch
@@ -61,7 +67,7 @@ class TunerHooks:
                 pre(values)
 
         def run() -> None:
-            with _Told(post, values):
+            with _ReportError(post, values):
                 launch.run()
 
         def finish() -> None:
@@ -73,14 +79,14 @@ class TunerHooks:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """Tells a hook what a launch raised, which passes all the same."""
+class _ReportError:
+    """Calls a hook with the exception that a launch raised; does not swallow it."""
 
     post: PostHook | None
     values: Mapping[str, Any]
 
     def __enter__(self) -> None:
-        """Nothing is prepared."""
+        """Does nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.post is not None and isinstance(error, Exception):

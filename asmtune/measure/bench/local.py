@@ -1,4 +1,4 @@
-"""Timing in this process, on PyTorch's current device."""
+"""Times configs in this process, on PyTorch's current device."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from asmtune.compile.load import Binary, LoadedLaunch, launch_values
-from asmtune.compile.lower import HOOKS
+from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError
+from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
+from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError, allocating
 from asmtune.measure.bench.trials import LoadableConfig, trials_on
 from asmtune.measure.checks.checker import OutputChecker
-from asmtune.measure.timing.scratch_memory import allocating
 
 T = TypeVar("T")
 
 
 class LocalBench:
-    """Times configs on the problem's own tensors, which hold what they held at the end.
+    """Times configs on the problem's own tensors, and restores their contents at the end.
 
-    The quickest way, and the least safe: a config that hangs hangs this process, and one
-    that makes an illegal access takes the CUDA context with it.
+    This is the fastest bench and the least safe: a config that hangs hangs this process, and an
+    illegal access breaks its CUDA context.
 
     Args:
         setup: what is timed, and how.
@@ -35,75 +34,75 @@ class LocalBench:
         self._machine = CudaMachine() if machine is None else machine
         self._lowering = setup.lowering
         arguments = setup.lowering.problem.arguments
-        self._rehearsal = OutputChecker(arguments, setup.effects, setup.checks)
-        self._trials = trials_on(self._machine, self._rehearsal, setup.plan)
+        self._checker = OutputChecker(arguments, setup.effects, setup.checks)
+        self._trials = trials_on(self._machine, self._checker, setup.plan)
         self._hooks = setup.hooks
         self._lost: DeviceLostError | None = None
 
     @property
     def device(self) -> str:
-        """Name of the GPU."""
+        """Returns the name of the GPU."""
         return self._machine.name
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of how outputs were checked."""
+        """Returns remarks on how outputs were checked."""
         return self._trials.notes
 
-    def begin(self, default: Entrant) -> Outcome:
-        """Makes the default's output the reference, and times it.
+    def begin(self, default: TimingCandidate) -> Outcome:
+        """Makes the default config's output the reference, and times the config.
 
         Raises:
             MeasureError: it broke the CUDA context.
         """
-        (outcome,) = self._kept(lambda: [self._trials.begin(self._candidate(default))])
+        (outcome,) = self._guarded(lambda: [self._trials.begin(self._candidate(default))])
         return outcome
 
-    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Checks and races entrants; outcomes in their order.
+    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Checks and races candidates, and returns outcomes in order.
 
         Raises:
             MeasureError: one broke the CUDA context; names it.
         """
-        return self._kept(lambda: self._trials.trial([self._candidate(e) for e in entrants]))
+        return self._guarded(lambda: self._trials.trial([self._candidate(e) for e in candidates]))
 
-    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Times entrants afresh, interleaved; outcomes in their order.
+    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Times candidates again, interleaved, and returns outcomes in order.
 
         Raises:
             MeasureError: one broke the CUDA context; names it.
         """
-        return self._kept(lambda: self._trials.final([self._candidate(e) for e in entrants]))
+        return self._guarded(lambda: self._trials.final([self._candidate(e) for e in candidates]))
 
-    def energy(self, entrant: Entrant) -> float | None:
-        """Millijoules of one launch; None where the GPU has no meter, or the config fails.
+    def energy(self, candidate: TimingCandidate) -> float | None:
+        """Returns the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             MeasureError: it broke the CUDA context.
         """
-        return self._kept(lambda: self._trials.energy(self._candidate(entrant)))
+        return self._guarded(lambda: self._trials.energy(self._candidate(candidate)))
 
     def close(self) -> None:
-        """Gives every argument back what it held, unless the CUDA context is broken."""
+        """Restores the contents of every argument, unless the CUDA context is broken."""
         if self._lost is None:
-            self._rehearsal.close()
+            self._checker.close()
 
-    def _kept(self, work: Callable[[], T]) -> T:
+    def _guarded(self, work: Callable[[], T]) -> T:
         if self._lost is not None:
             raise self._lost
         try:
-            # Another thread compiles, and runs hooks of its configs on the same tensors.
-            with HOOKS, allocating():
+            # Another thread compiles, and runs its configs' hooks on the same tensors.
+            with PRE_HOOK_LOCK, allocating():
                 return work()
         except DeviceLostError as error:
             self._lost = error
             raise
 
-    def _candidate(self, entrant: Entrant) -> LoadableConfig:
-        config = entrant.config
+    def _candidate(self, candidate: TimingCandidate) -> LoadableConfig:
+        config = candidate.config
 
         def load() -> LoadedLaunch | Failure:
-            binary = Binary.of(self._lowering, config, entrant.artifact)
+            binary = Binary.of(self._lowering, config, candidate.artifact)
             if isinstance(binary, Failure):
                 return binary
             values = launch_values(self._lowering.problem, config)

@@ -1,7 +1,7 @@
-"""What a bench and its child say to each other: records as JSON values, and back.
+"""Messages between a bench and its child: records to JSON values, and back.
 
-Functions of the user's, which only Python's pickle can carry, go through the
-pipe between the two processes; nothing is ever unpickled from a disk.
+Only pickle can carry the user's functions. They go through the pipe between the two processes;
+nothing is ever unpickled from a disk.
 """
 
 from __future__ import annotations
@@ -32,45 +32,45 @@ _FUNCTIONS: Final = ("reference=", "pre_hook=", "post_hook=", "do_bench=")
 
 
 def pickled(function: Callable[..., Any] | Mapping[str, Any], what: str) -> str:
-    """A function of the user's, or several by name, as text.
+    """Pickles a user's function, or several by name, as text.
 
     Raises:
         InputError: it does not pickle; names it.
     """
-    made = guarded("input", lambda: cloudpickle.dumps(function))
-    if isinstance(made, Failure):
+    result = guarded("input", lambda: cloudpickle.dumps(function))
+    if isinstance(result, Failure):
         raise InputError(
-            f"{what} cannot be sent to the process that times ({_first(made.detail)}): "
+            f"{what} cannot be sent to the process that times ({_first_line(result.detail)}): "
             "make it a plain function, or tune with isolate=False"
         )
-    return base64.b64encode(made).decode()
+    return base64.b64encode(result).decode()
 
 
 def unpickled(text: str, what: str) -> Any:
-    """The function of a text made by `pickled`.
+    """Restores a function from the text of `pickled`.
 
     Raises:
-        InputError: what it needs cannot be imported here.
+        InputError: a module it needs cannot be imported here.
     """
-    made = guarded("input", lambda: cloudpickle.loads(base64.b64decode(text)))
-    if isinstance(made, Failure):
+    result = guarded("input", lambda: cloudpickle.loads(base64.b64decode(text)))
+    if isinstance(result, Failure):
         raise InputError(
-            f"{what} cannot be loaded in the process that times ({_first(made.detail)}): "
+            f"{what} cannot be loaded in the process that times ({_first_line(result.detail)}): "
             "define it in a module that can be imported, or tune with isolate=False"
         )
-    return made
+    return result
 
 
 def describe_setup(setup: BenchSetup) -> dict[str, Any]:
-    """Effects, checks, policy, seed, and the user's functions.
+    """Describes effects, checks, policy, seed, and the user's functions.
 
     Raises:
         InputError: a function cannot be sent; names it.
     """
-    given = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
-    functions = {r: f for r, f in zip(_FUNCTIONS, given, strict=True) if f is not None}
+    functions_by_role = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
+    functions = {r: f for r, f in zip(_FUNCTIONS, functions_by_role, strict=True) if f is not None}
     for role, function in functions.items():
-        pickled(function, _name(role, function))  # each alone, to tell which one cannot be sent
+        pickled(function, _name(role, function))  # one by one, to find out which cannot be sent
     return {
         "effects": {f.name: _plain(getattr(setup.effects, f.name)) for f in fields(setup.effects)},
         "checks": {
@@ -78,7 +78,7 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
             for f in fields(setup.checks)
             if f.name != "reference"
         },
-        # Together: what one hook keeps in a closure, another one takes from there.
+        # Together, so that hooks that share a closure still do so in the child.
         "functions": pickled(functions, "the functions"),
         "policy": asdict(setup.policy),
         "seed": setup.seed,
@@ -86,8 +86,8 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Received:
-    """What a child is told of a setup.
+class ChildSetup:
+    """Holds the parts of a setup that a child gets.
 
     Attributes:
         effects, checks, plan, hooks: as in `BenchSetup`.
@@ -99,59 +99,59 @@ class Received:
     hooks: TunerHooks
 
 
-def setup_of(message: Mapping[str, Any]) -> Received:
-    """The inverse of `describe_setup`.
+def setup_of(message: Mapping[str, Any]) -> ChildSetup:
+    """Restores a setup from the message of `describe_setup`.
 
     Raises:
-        InputError: a function of the user's needs what cannot be imported here.
+        InputError: a module that a user's function needs cannot be imported here.
     """
-    known: dict[str, Any] = {name: _frozen(value) for name, value in message["effects"].items()}
-    said: dict[str, Any] = {
+    effects: dict[str, Any] = {name: _frozen(value) for name, value in message["effects"].items()}
+    checks: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in message["checks"].items()
     }
     sent = unpickled(message["functions"], ", ".join(role.strip("=") for role in _FUNCTIONS))
     reference, pre, post, do_bench = (sent.get(role) for role in _FUNCTIONS)
-    return Received(
-        Effects(**known),
-        CheckOptions(**said, reference=reference),
+    return ChildSetup(
+        Effects(**effects),
+        CheckOptions(**checks, reference=reference),
         TimingPlan(TimingPolicy(**message["policy"]), message["seed"], do_bench),
         TunerHooks(pre, post),
     )
 
 
 def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
-    """A config but for its hook, and what its launch has beyond the problem's own arguments.
+    """Describes a config without its hook, and the values its launch adds to the problem's.
 
     Raises:
-        InputError: a heuristic's value cannot travel; names it.
+        InputError: a heuristic's value cannot be sent; names it.
     """
     values = launch_values(problem, config)
-    own = {n: v for n, v in values.items() if v is not problem.arguments.get(n, problem)}
+    extra = {n: v for n, v in values.items() if v is not problem.arguments.get(n, problem)}
     constexprs = frozenset(constexpr_names(problem) | config.kwargs.keys())
     return {
         "kwargs": describe_all(Packing(), config.kwargs, constexprs),
         "options": [getattr(config, name) for name in _OPTIONS],
         "ir_override": config.ir_override,
-        "values": describe_all(Packing(), own, constexprs),
+        "values": describe_all(Packing(), extra, constexprs),
     }
 
 
 def config_of(message: Mapping[str, Any], pre_hook: Callable[..., Any] | None) -> Config:
-    """The config of its description."""
+    """Restores a config from its description."""
     kwargs = {name: restore(value, ()) for name, value in message["kwargs"].items()}
     num_warps, num_stages, num_ctas, maxnreg = message["options"]
     options = (num_warps, num_stages, num_ctas, maxnreg)
     return Config(kwargs, *options, pre_hook, message["ir_override"])
 
 
-def own_values(message: Mapping[str, Any]) -> dict[str, Any]:
-    """What a config's launch has beyond the problem's own arguments."""
+def extra_values(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Restores the values that a config's launch adds to the problem's arguments."""
     return {name: restore(value, ()) for name, value in message["values"].items()}
 
 
 def describe_binary(binary: Binary) -> dict[str, Any]:
-    """A binary; its code as base64."""
+    """Describes a binary; its code as base64."""
     packing = Packing()
     return {
         "digest": binary.digest,
@@ -164,7 +164,7 @@ def describe_binary(binary: Binary) -> dict[str, Any]:
 
 
 def binary_of(message: Mapping[str, Any]) -> Binary:
-    """The binary of its description."""
+    """Restores a binary from its description."""
     backend, arch, warp_size = message["machine"]
     x, y, z = message["grid"]
     return Binary(
@@ -178,7 +178,7 @@ def binary_of(message: Mapping[str, Any]) -> Binary:
 
 
 def describe_result(result: Measurement | Failure) -> dict[str, Any]:
-    """A timing or a failure, without its config."""
+    """Describes a timing or a failure, without its config."""
     if isinstance(result, Failure):
         return {"failure": asdict(result)}
     times = (result.median_us, result.p20_us, result.p80_us)
@@ -186,7 +186,7 @@ def describe_result(result: Measurement | Failure) -> dict[str, Any]:
 
 
 def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failure:
-    """The timing or the failure of its description."""
+    """Restores a timing or a failure from its description."""
     if "failure" in message:
         return Failure(**message["failure"])
     median_us, p20_us, p80_us = message["times_us"]
@@ -194,12 +194,12 @@ def result_of(message: Mapping[str, Any], config: Config) -> Measurement | Failu
 
 
 def constexpr_names(problem: Problem) -> set[str]:
-    """Parameters of the kernel whose values are part of its code."""
+    """Returns the kernel's parameters whose values are part of its code."""
     return {p.name for p in jit_function(problem.kernel).params if p.is_constexpr}
 
 
 def hook_name(hook: Callable[..., Any]) -> str:
-    """A config's hook in words."""
+    """Returns a config's hook in words."""
     return _name("pre_hook", hook)
 
 
@@ -215,5 +215,5 @@ def _frozen(value: Any) -> Any:
     return frozenset(value) if isinstance(value, list) else value
 
 
-def _first(detail: str) -> str:
+def _first_line(detail: str) -> str:
     return detail.strip().splitlines()[0]

@@ -1,4 +1,4 @@
-"""Timing on several GPUs of a host at once, one process each."""
+"""Times configs on several GPUs of a host at once, with a process for each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
+from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench, pack
 from asmtune.measure.bench.child_supervisor import COMMAND
 
@@ -18,14 +18,14 @@ T = TypeVar("T")
 class Team:
     """Spreads trials over GPUs of one model; finals are timed on the first alone.
 
-    A GPU that can no longer be used leaves the team, and the others take its share.
+    A GPU that can no longer be used leaves the team; the others take its share.
 
     Attributes:
         device: name of the GPUs.
 
     Args:
         setup: what is timed, and how.
-        indices: of the GPUs, among those that this process sees.
+        indices: indices of the GPUs among those that this process sees.
         command: starts a child.
 
     Raises:
@@ -39,11 +39,11 @@ class Team:
         self._members: list[ChildBench] = []
         self._notes: tuple[str, ...] = ()
         self._threads = ThreadPoolExecutor(len(indices), "asmtune-bench")
-        self._parcel = pack(setup)
+        self._shared = pack(setup)
         with ExitStack() as undo:
             undo.callback(self.close)
             opened = [
-                self._threads.submit(ChildBench, setup, index, parcel=self._parcel, command=command)
+                self._threads.submit(ChildBench, setup, index, shared=self._shared, command=command)
                 for index in indices
             ]
             self._members = _all_of(opened)
@@ -52,79 +52,83 @@ class Team:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Of all members, each once, and who left."""
-        theirs = (note for member in self._members for note in member.notes)
-        return (*dict.fromkeys(theirs), *self._notes)
+        """Returns the notes of all members without repeats, and which GPUs left."""
+        member_notes = (note for member in self._members for note in member.notes)
+        return (*dict.fromkeys(member_notes), *self._notes)
 
-    def begin(self, default: Entrant) -> Outcome:
-        """Times the default config on every GPU; the outcome on the first.
+    def begin(self, default: TimingCandidate) -> Outcome:
+        """Times the default config on every GPU; returns the outcome on the first.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
             MeasureError: no GPU can be used any more.
         """
-        asked = [(m, self._threads.submit(m.begin, default)) for m in self._members]
-        wait([future for _, future in asked])
-        outcomes = [made for member, future in asked for made in self._made(member, future)]
+        running = [(m, self._threads.submit(m.begin, default)) for m in self._members]
+        wait([future for _, future in running])
+        outcomes = [
+            outcome
+            for member, future in running
+            for outcome in self._result_or_leave(member, future)
+        ]
         return outcomes[0]
 
-    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Checks and races entrants, in turn on one GPU after another; outcomes in their order.
+    def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Checks and races candidates, dealt to the GPUs in turn; returns outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
             MeasureError: no GPU can be used any more.
         """
         outcomes: dict[int, Outcome] = {}
-        while waiting := [place for place in range(len(entrants)) if place not in outcomes]:
+        while waiting := [place for place in range(len(candidates)) if place not in outcomes]:
             members = list(self._members)
-            asked = []
+            running = []
             for turn, member in enumerate(members[: len(waiting)]):
                 share = waiting[turn :: len(members)]
-                mine = [entrants[place] for place in share]
-                asked.append((member, share, self._threads.submit(member.trial, mine)))
-            wait([future for *_, future in asked])
-            for member, share, future in asked:
-                for made in self._made(member, future):
-                    outcomes |= dict(zip(share, made, strict=True))
-        return [outcomes[place] for place in range(len(entrants))]
+                batch = [candidates[place] for place in share]
+                running.append((member, share, self._threads.submit(member.trial, batch)))
+            wait([future for *_, future in running])
+            for member, share, future in running:
+                for results in self._result_or_leave(member, future):
+                    outcomes |= dict(zip(share, results, strict=True))
+        return [outcomes[place] for place in range(len(candidates))]
 
-    def final(self, entrants: Sequence[Entrant]) -> list[Outcome]:
-        """Times entrants afresh, interleaved, on the first GPU; outcomes in their order.
+    def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
+        """Times candidates again on the first GPU, interleaved; returns outcomes in order.
 
         Raises:
             InputError: a hook cannot be sent to a process; names it.
             MeasureError: no GPU can be used any more.
         """
-        return self._by_first(lambda member: member.final(entrants))
+        return self._by_first(lambda member: member.final(candidates))
 
-    def energy(self, entrant: Entrant) -> float | None:
-        """Millijoules of one launch on the first GPU; None as for a `ChildBench`.
+    def energy(self, candidate: TimingCandidate) -> float | None:
+        """Returns the millijoules of one launch on the first GPU; None as for a `ChildBench`.
 
         Raises:
             InputError: its hook cannot be sent to a process; names it.
             MeasureError: no GPU can be used any more.
         """
-        return self._by_first(lambda member: member.energy(entrant))
+        return self._by_first(lambda member: member.energy(candidate))
 
     def close(self) -> None:
         """Ends all processes."""
         for member in self._members:
             member.close()
         self._threads.shutdown()
-        self._parcel.close()
+        self._shared.close()
 
     def _by_first(self, work: Callable[[ChildBench], T]) -> T:
-        """What the first member makes, or who is first after it had to leave."""
+        """Runs work on the first member; on the next one if that has to leave."""
         while True:
             first = self._members[0]
             future = self._threads.submit(work, first)
             wait([future])
-            for made in self._made(first, future):
-                return made
+            for result in self._result_or_leave(first, future):
+                return result
 
-    def _made(self, member: ChildBench, future: Future[T]) -> list[T]:
-        """What a member made, alone; nothing where it had to leave.
+    def _result_or_leave(self, member: ChildBench, future: Future[T]) -> list[T]:
+        """Returns a member's result in a list; an empty one if the member had to leave.
 
         Raises:
             MeasureError: it was the last one.
@@ -141,7 +145,7 @@ class Team:
 
 
 def _all_of(opened: Sequence[Future[ChildBench]]) -> list[ChildBench]:
-    """All benches, or none: those that opened are closed where another did not."""
+    """Returns all benches, or closes those that opened if another one did not."""
     wait(opened)
     benches = [future.result() for future in opened if future.exception() is None]
     if len(benches) < len(opened):
@@ -151,7 +155,7 @@ def _all_of(opened: Sequence[Future[ChildBench]]) -> list[ChildBench]:
 
 
 def _one_model(indices: Sequence[int], names: Sequence[str]) -> str:
-    """The name that all GPUs have."""
+    """Returns the name that all GPUs have."""
     if len(set(names)) > 1:
         listed = ", ".join(f"{i}: {name}" for i, name in zip(indices, names, strict=True))
         raise InputError(

@@ -1,40 +1,130 @@
-"""Trials in one process: each config is loaded, checked, and then timed against the others."""
+"""Loads configs in one process, checks them, and times them against each other."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol
 
+from asmtune.base.errors import InputError
 from asmtune.compile.load import LoadedLaunch
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.bench.base import Outcome, TimingPlan
+from asmtune.core.records.tuned import Measurement, Outcome
+from asmtune.measure.bench.base import TimingPlan
 from asmtune.measure.bench.gpu import BenchGpu, DeviceLossCheck, WatchedClock
-from asmtune.measure.bench.user_timer import UserTimer
+from asmtune.measure.bench.hooks import QUANTILES, DoBench
 from asmtune.measure.checks.checker import OutputChecker
-from asmtune.measure.timing.clock import Subject
+from asmtune.measure.timing.clock import Subject, short_switch_interval
 from asmtune.measure.timing.race import Race
+
+_US: Final = 1e3
+_FORM: Final = "expected milliseconds above 0: [median, p20, p80] or one number"
+
+
+class UserTimer:
+    """Times subjects one after another with the user's function, in place of a race.
+
+    Its argument does everything around a launch: restores what the kernel wrote, calls hooks,
+    launches, calls hooks. The function decides how often to call it, and what to time.
+
+    Args:
+        do_bench: see `DoBench`.
+        machine: the device.
+        announce: called with each config before it runs.
+    """
+
+    def __init__(
+        self,
+        do_bench: DoBench,
+        machine: BenchGpu,
+        announce: Callable[[Config], None] | None = None,
+    ) -> None:
+        self._do_bench = do_bench
+        self._machine = machine
+        self._announce = announce
+
+    def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
+        """Returns a timing or a failure of each, in order.
+
+        Raises:
+            InputError: the function does not launch anything, or gives no times.
+            DeviceLostError: a subject broke the context.
+        """
+        return [(subject.config, self._timed(subject)) for subject in subjects]
+
+    def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
+        """Does the same again.
+
+        Raises:
+            InputError: as `trial`.
+            DeviceLostError: as `trial`.
+        """
+        return self.trial(subjects)
+
+    def _timed(self, subject: Subject) -> Measurement | Failure:
+        if self._announce is not None:
+            self._announce(subject.config)
+        calls = 0
+
+        def kernel_call() -> None:
+            nonlocal calls
+            calls += 1
+            subject.prepare()
+            subject.run()
+            subject.finish()
+
+        with short_switch_interval():
+            returned = guarded("launch", lambda: self._do_bench(kernel_call, quantiles=QUANTILES))
+        if isinstance(returned, Failure):
+            DeviceLossCheck(self._machine, [subject.config]).confirm(returned.detail)
+            if not calls:
+                message = returned.detail.strip().splitlines()[0]
+                raise InputError(f"do_bench failed before it launched anything: {message}")
+            return returned
+        times = _times(returned)
+        if any(math.isinf(time) for time in times):
+            return Failure("launch", "untimed", f"do_bench gave {returned}")
+        median_us, p20_us, p80_us = (time * _US for time in (times * 3)[:3])
+        samples = tuple(time * _US for time in times)
+        return Measurement(subject.config, median_us, p20_us, p80_us, samples)
+
+
+def _times(returned: Any) -> tuple[float, ...]:
+    """Returns what the user's function gave as numbers: three, or one.
+
+    Raises:
+        InputError: it is neither.
+    """
+    listed = list(returned) if isinstance(returned, list | tuple) else [returned]
+    # Numbers of NumPy and PyTorch are accepted too.
+    times = guarded("input", lambda: tuple(float(time) for time in listed))
+    if isinstance(times, Failure) or len(times) not in (1, len(QUANTILES)):
+        raise InputError(f"do_bench gave {returned!r:.60}: {_FORM}")
+    if not all(time > 0 for time in times):
+        raise InputError(f"do_bench gave {returned!r:.60}: {_FORM}")
+    return times
 
 
 @dataclass(frozen=True)
 class LoadableConfig:
-    """A config that can be loaded in this process."""
+    """Pairs a config with the function that loads it in this process."""
 
     config: Config
     load: Callable[[], LoadedLaunch | Failure]
 
 
 class Timer(Protocol):
-    """What times subjects: a race, or the user's function."""
+    """Times subjects: a race, or the user's function."""
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """What is found of each, in their order."""
+        """Times each and returns the outcomes in order."""
         ...
 
     def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """What is found of each afresh, in their order."""
+        """Times each again and returns the outcomes in order."""
         ...
 
 
@@ -42,26 +132,26 @@ class Trials:
     """Checks and times candidates on one device.
 
     Attributes:
-        reference: the config whose output the others must equal; None before one ran.
+        reference: the config whose output the others must equal; None before one has run.
 
     Args:
         machine: the device.
-        rehearsal: keeps the arguments; checks outputs.
-        contest: times.
-        announce: told each config before it runs.
+        checker: restores the arguments and checks outputs.
+        timer: takes the timings.
+        announce: called with each config before it runs.
     """
 
     def __init__(
         self,
         machine: BenchGpu,
-        rehearsal: OutputChecker,
-        contest: Timer,
+        checker: OutputChecker,
+        timer: Timer,
         announce: Callable[[Config], None] | None = None,
     ) -> None:
         self.reference: Config | None = None
         self._machine = machine
-        self._rehearsal = rehearsal
-        self._contest_by = contest
+        self._checker = checker
+        self._timer = timer
         self._announce = announce
         self._checked: set[Config] = set()
         self._default: Config | None = None
@@ -69,33 +159,33 @@ class Trials:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know of how outputs were checked."""
-        return (*self._notes, *self._rehearsal.notes)
+        """Returns remarks on how outputs were checked."""
+        return (*self._notes, *self._checker.notes)
 
     def begin(self, default: LoadableConfig) -> Outcome:
-        """Makes the default's output the reference, and times it."""
+        """Makes the default config's output the reference, and times the config."""
         self._default = default.config
         (outcome,) = self.trial([default])
         return outcome
 
     def trial(self, candidates: Sequence[LoadableConfig]) -> list[Outcome]:
-        """Checks and races candidates; outcomes in their order.
+        """Checks and races candidates, and returns outcomes in order.
 
         Raises:
             DeviceLostError: one broke the context.
         """
-        return self._contest(candidates, self._contest_by.trial)
+        return self._time(candidates, self._timer.trial)
 
     def final(self, candidates: Sequence[LoadableConfig]) -> list[Outcome]:
-        """Times candidates afresh, interleaved; outcomes in their order.
+        """Times candidates again, interleaved, and returns outcomes in order.
 
         Raises:
             DeviceLostError: one broke the context.
         """
-        return self._contest(candidates, self._contest_by.final)
+        return self._time(candidates, self._timer.final)
 
     def energy(self, candidate: LoadableConfig) -> float | None:
-        """Millijoules of one launch; None where there is no meter, or the candidate fails.
+        """Returns the millijoules of one launch; None without a meter, or if the config fails.
 
         Raises:
             DeviceLostError: it broke the context.
@@ -103,13 +193,13 @@ class Trials:
         subject = self._subject(candidate)
         if isinstance(subject, Failure):
             return None
-        found = guarded("launch", lambda: self._machine.energy(subject))
-        if isinstance(found, Failure):
-            DeviceLossCheck(self._machine, [candidate.config]).confirm(found.detail)
+        energy_mj = guarded("launch", lambda: self._machine.energy(subject))
+        if isinstance(energy_mj, Failure):
+            DeviceLossCheck(self._machine, [candidate.config]).confirm(energy_mj.detail)
             return None
-        return found
+        return energy_mj
 
-    def _contest(
+    def _time(
         self,
         candidates: Sequence[LoadableConfig],
         timed: Callable[[Sequence[Subject]], list[Outcome]],
@@ -117,58 +207,58 @@ class Trials:
         ready = [self._subject(candidate) for candidate in candidates]
         results = iter(timed([subject for subject in ready if isinstance(subject, Subject)]))
         return [
-            (candidate.config, made) if isinstance(made, Failure) else next(results)
-            for candidate, made in zip(candidates, ready, strict=True)
+            (candidate.config, subject) if isinstance(subject, Failure) else next(results)
+            for candidate, subject in zip(candidates, ready, strict=True)
         ]
 
     def _subject(self, candidate: LoadableConfig) -> Subject | Failure:
-        """A candidate ready for the clock, if what it computes is right."""
+        """Loads a candidate and checks its output; returns it ready for the clock."""
         config = candidate.config
         if self._announce is not None:
             self._announce(config)
         launch = guarded("launch", candidate.load)
         if isinstance(launch, Failure):
             return launch
-        failure = None if config in self._checked else self._examined(config, launch)
+        failure = None if config in self._checked else self._check_output(config, launch)
         if failure is not None:
             DeviceLossCheck(self._machine, [config]).confirm(failure.detail)
             return failure
         self._checked.add(config)
 
         def prepare() -> None:
-            self._rehearsal.prepare()
+            self._checker.prepare()
             launch.prepare()
 
         return Subject(config, launch.run, prepare, launch.finish, always=config == self._default)
 
-    def _examined(self, config: Config, launch: LoadedLaunch) -> Failure | None:
-        """Why a config's output does not count; the first that has one is the reference."""
+    def _check_output(self, config: Config, launch: LoadedLaunch) -> Failure | None:
+        """Checks a config's output; the first config that runs becomes the reference."""
 
         def run() -> None:
             launch.prepare()
             launch.run()
 
         if self.reference is not None:
-            return self._rehearsal.check(run, launch.finish)
-        failure = self._rehearsal.set_reference(run, launch.finish)
+            return self._checker.check(run, launch.finish)
+        failure = self._checker.set_reference(run, launch.finish)
         if failure is None:
             self.reference = config
             if config != self._default:
-                said = f"the default gives no reference: outputs are compared with {config}'s"
-                self._notes = (said,)
+                note = f"the default gives no reference: outputs are compared with {config}'s"
+                self._notes = (note,)
         return failure
 
 
 def trials_on(
     machine: BenchGpu,
-    rehearsal: OutputChecker,
+    checker: OutputChecker,
     plan: TimingPlan,
     announce: Callable[[Config], None] | None = None,
 ) -> Trials:
-    """Trials on a device, timed by the user's function or in a race of their own."""
+    """Makes the trials on a device, timed by the user's function or in a race."""
     if plan.do_bench is not None:
-        given = UserTimer(plan.do_bench, machine, announce)
-        return Trials(machine, rehearsal, given, announce)
+        user_timer = UserTimer(plan.do_bench, machine, announce)
+        return Trials(machine, checker, user_timer, announce)
     clock = WatchedClock(machine.clock(plan.policy), machine, announce)
     race = Race(clock, plan.policy, plan.seed)
-    return Trials(machine, rehearsal, race, announce)
+    return Trials(machine, checker, race, announce)

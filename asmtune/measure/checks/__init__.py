@@ -1,1 +1,7 @@
-"""Checks of a config while it is tuned: what it writes, and whether it computes the same."""
+"""Checks of a config while it is tuned: what it writes, and that its output is right.
+
+`effects` derives from the IR what the kernel reads and writes. `roles` adds the user's options:
+which arguments are restored, zeroed, poisoned or compared. `tensors` finds and copies the memory
+under them. `checker` runs configs on them, with the outputs of `expected` and the tolerances of
+`compare`.
+"""

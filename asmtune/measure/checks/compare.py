@@ -1,28 +1,158 @@
-"""Whether an argument holds what it should: tolerance by dtype, poison, and where it differs.
+"""Compares an argument with its expected contents: tolerance by dtype, poison, differences.
 
-An element c is right where |c - r| <= t (|r| + s): r is the expected one, t the tolerance of the
-dtypes at work, and s the magnitude that is usual around r. The error of a sum is bounded by the
-sum of its terms' magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), not by
-its result's; s stands for it where terms cancel. It is a mean of |r|, by row and column, so that
-neither an outlier somewhere nor a row of small numbers changes what is asked of the others. NaN
-and infinities must stand where they are expected.
+An element c is right if |c - r| <= t (|r| + s): r is the expected one, t the tolerance of the
+dtypes involved, and s the usual magnitude around r. The error of a sum is bounded by the sum of its
+terms' magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), not by its
+result's; s stands for that sum where terms cancel. It is a mean of |r|, by row and column, so that
+neither an outlier nor a row of small numbers changes the bound of other elements. NaN and
+infinities must be where they are expected.
 
-Every element is held to this, so that one wrong row of ten thousand shows.
+Every element is compared, so that one wrong row of ten thousand shows.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.core.dtypes import dtype_of
-from asmtune.measure.checks.magnitude import Magnitude, Piece, pieces, widened
-from asmtune.measure.checks.tensors import Slot, integers
+from asmtune.measure.checks.tensors import TensorArgument, integers
 
-# What configs that are all right may differ by where numbers of that type are multiplied, or
-# stored on the way: another order of summation, roundings of intermediate results that change
-# with the tile, one step of the output itself. tests/measure/test_outputs.py measures these.
+# Elements compared at once: their temporaries, some 150 MB, bound the memory of a check.
+_PIECE: Final = 1 << 22
+_SAMPLED: Final = 1 << 18
+# Magnitudes beyond this many medians are marks (-1e30 in a mask), and left out of the mean.
+_UNUSUAL: Final = 1000.0
+_LEAST: Final = 0.01  # of the mean over all; smaller rows are noise
+_ENOUGH: Final = 16  # rows and columns from which their own means are used
+
+Piece = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Magnitude:
+    """Holds the usual magnitude around an element: a mean of |r|.
+
+    Zeros, marks and non-finite values are left out.
+
+    Attributes:
+        mean: the mean over all elements; 0 if none is left.
+        rows: means over the last axis, divided by `mean`, so that row times column is the
+            magnitude where they cross; None if there are too few.
+        columns: means over all other axes.
+    """
+
+    mean: float
+    rows: Any = None
+    columns: Any = None
+
+    @classmethod
+    def of(cls, values: Any) -> Magnitude:
+        """Measures a tensor in one pass over it, and one over a sample."""
+        import torch
+
+        limit = _UNUSUAL * _median(values)
+        shape = tuple(values.shape)
+        groups = _axes(shape)
+        lines = [
+            [1 if axis in axes else shape[axis] for axis in range(len(shape))] for axes in groups
+        ]
+        sums = [torch.zeros(line, dtype=torch.float64, device=values.device) for line in lines]
+        counts = [torch.zeros_like(line) for line in sums]
+        for piece in pieces(shape):
+            size = widened(values[piece]).abs_()
+            usual = (size > 0) & (size <= limit)
+            size.masked_fill_(~usual, 0.0)
+            for axes, total, count in zip(groups, sums, counts, strict=True):
+                place = _across(piece, axes)
+                total[place] += size.sum(axes, keepdim=True, dtype=torch.float64)
+                count[place] += usual.sum(axes, keepdim=True)
+        means = [total / count.clamp(min=1) for total, count in zip(sums, counts, strict=True)]
+        mean = float(sums[0].sum() / counts[0].sum().clamp(min=1))
+        if len(groups) == 1 or mean == 0.0:
+            return cls(mean)
+        return cls(mean, (means[0] / mean).float(), means[1].float())
+
+    def around(self, piece: Piece, like: Any) -> Any:
+        """Returns the magnitude around each element of a piece, or one for all."""
+        if self.rows is None:
+            return self.mean
+        axes = _axes(self.rows.shape[:-1] + self.columns.shape[-1:])
+        rows = self.rows[_across(piece, axes[0])].to(like.device, like.dtype)
+        columns = self.columns[_across(piece, axes[1])].to(like.device, like.dtype)
+        return (rows * columns).clamp_(min=_LEAST * self.mean)
+
+
+def _axes(shape: Sequence[int]) -> list[tuple[int, ...]]:
+    """Returns the axes to take means over: for rows and for columns, or all if too few."""
+    last = len(shape) - 1
+    if last < 1 or min(math.prod(shape[:-1]), shape[-1]) < _ENOUGH:
+        return [tuple(range(len(shape)))]
+    return [(last,), tuple(range(last))]
+
+
+def _across(piece: Piece, axes: Sequence[int]) -> Piece:
+    """Returns the position of a piece in means over some axes."""
+    return tuple(slice(None) if axis in axes else part for axis, part in enumerate(piece))
+
+
+def pieces(shape: Sequence[int], most: int | None = None) -> Iterator[Piece]:
+    """Yields parts of a tensor that together cover it.
+
+    Args:
+        shape: the tensor's shape.
+        most: the most elements of a part; some four million by default.
+    """
+    most = most or _PIECE
+    axis = next((place for place, size in enumerate(shape) if size > 1), None)
+    if axis is None or math.prod(shape) <= most:
+        yield tuple(slice(0, size) for size in shape)
+        return
+    inner = math.prod(shape[axis + 1 :])
+    step = max(1, most // inner)
+    before = tuple(slice(0, size) for size in shape[:axis])
+    rest = (
+        list(pieces(shape[axis + 1 :], most))
+        if inner > most
+        else [tuple(slice(0, size) for size in shape[axis + 1 :])]
+    )
+    for start, after in itertools.product(range(0, shape[axis], step), rest):
+        yield (*before, slice(start, min(start + step, shape[axis])), *after)
+
+
+def widened(values: Any) -> Any:
+    """Copies values to a float that holds them, except last digits of 64-bit integers."""
+    import torch
+
+    narrow = values.dtype.is_floating_point and values.dtype.itemsize <= 4
+    return values.to(torch.float32 if narrow else torch.float64, copy=True)
+
+
+def _median(values: Any) -> float:
+    """Returns the median magnitude of finite elements that are not 0, over an even sample."""
+    size = widened(_sampled(values)).abs_()
+    size = size[size.isfinite() & (size > 0)]
+    return float(size.median()) if size.numel() else 0.0
+
+
+def _sampled(values: Any) -> Any:
+    """Takes every n-th element along each axis, so that few are left."""
+    for axis in range(values.dim()):
+        step = math.ceil(values.numel() / _SAMPLED)
+        if step > 1:
+            size = values.shape[axis]
+            values = values[
+                (*(slice(None) for _ in range(axis)), slice(None, None, min(step, size)))
+            ]
+    return values
+
+
+# How much correct configs may differ if numbers of that type are multiplied, or stored on the way:
+# another order of summation, roundings of intermediate results that change with the tile, one step
+# of the output itself. tests/measure/test_outputs.py measures these.
 _TOLERANCES: Final = {
     "fp64": 1e-8,
     "fp32": 1e-4,
@@ -45,8 +175,8 @@ _MLIR_NAMES: Final = {
     "f8E5M2FNUZ": "fp8e5b16",
 }
 
-# Bit patterns that no arithmetic makes: a NaN of hardware has all bits of its payload set, or
-# one. Three of the 8-bit floats know no other NaN than hardware's, or one of either sign.
+# Bit patterns that no arithmetic produces: a NaN of hardware has all bits of its payload set, or
+# one. Three of the 8-bit floats have no other NaN than hardware's, or one of either sign.
 _POISONS: Final = {
     "float64": 0x7FFCA5A5A5A5A5A5,
     "float32": 0x7FE5A5A5,
@@ -61,129 +191,133 @@ _POISONS: Final = {
 }
 
 
-def tolerance_of(output: Slot, inputs: Iterable[Slot], products: Iterable[str]) -> float:
-    """How far right elements may be apart, relative to their magnitude: 0 for integers.
+def tolerance_of(
+    output: TensorArgument, inputs: Iterable[TensorArgument], products: Iterable[str]
+) -> float:
+    """Returns how far correct elements may differ, relative to their magnitude; 0 for integers.
 
     Args:
         output: the argument that is compared.
-        inputs: those that the kernel reads; results on the way may be as narrow as they are.
+        inputs: those that the kernel reads; intermediate results may be as narrow as they are.
         products: MLIR's element types of its matrix products, or "tf32".
     """
     if not output.dtype.is_floating_point:
         return 0.0
     if dtype_of(output) not in _TOLERANCES:
         return _POWERS_OF_TWO
-    at_work = [dtype_of(slot) for slot in (output, *inputs)]
+    at_work = [dtype_of(tensor) for tensor in (output, *inputs)]
     at_work += [_MLIR_NAMES.get(product, product) for product in products]
     return max(_TOLERANCES.get(name or "", 0.0) for name in at_work)
 
 
-def poison(slot: Slot) -> int:
-    """The bit pattern, as an integer, that stands in elements which nobody has written."""
-    pattern = int.from_bytes(b"\xa5" * slot.dtype.itemsize, "big", signed=True)
-    return _POISONS.get(str(slot.dtype).removeprefix("torch."), pattern)
+def poison(tensor: TensorArgument) -> int:
+    """Returns the bit pattern, as an integer, that marks elements not written yet."""
+    pattern = int.from_bytes(b"\xa5" * tensor.dtype.itemsize, "big", signed=True)
+    return _POISONS.get(str(tensor.dtype).removeprefix("torch."), pattern)
 
 
-def fill_poison(slot: Slot) -> None:
-    """Writes the pattern to all elements, and not to the gaps between them."""
-    bits(slot.view()).fill_(poison(slot))
+def fill_poison(tensor: TensorArgument) -> None:
+    """Writes the poison pattern to all elements, not to the gaps between them."""
+    bits(tensor.view()).fill_(poison(tensor))
 
 
 def bits(values: Any) -> Any:
-    """The same memory as integers."""
+    """Views the same memory as integers."""
     return values.view(integers(values.dtype))
 
 
 class Output:
-    """One written argument: what it should hold, and how far it may be from that.
+    """Compares one written argument with its expected contents, within a tolerance.
 
     Args:
-        slot: the argument.
-        expected: elements laid out as the slot's, on any device.
-        poisoned: whether the pattern marks elements that nobody writes.
+        tensor: the argument.
+        expected: elements laid out as the argument's, on any device.
+        poisoned: whether the poison pattern marks elements that are not written.
 
     Attributes:
         tolerance: t of the formula.
-        whose: whose output is expected, for messages.
+        whose: the source of the expected output, for messages.
     """
 
-    def __init__(self, slot: Slot, expected: Any, *, poisoned: bool) -> None:
-        self.slot = slot
+    def __init__(self, tensor: TensorArgument, expected: Any, *, poisoned: bool) -> None:
+        self.tensor = tensor
         self.tolerance = 0.0
         self.whose = "the default config"
         self.magnitude = Magnitude.of(expected)
         self._expected = expected
-        self._poison = poison(slot) if poisoned else None
+        self._poison = poison(tensor) if poisoned else None
 
     def deviation(self) -> Any:
-        """The largest |c - r| / (|r| + s), as a tensor of one number on the slot's device.
+        """Returns the largest |c - r| / (|r| + s), as a tensor on the argument's device.
 
-        Infinite where NaN, infinity or poison stands out of place.
+        It is infinite if NaN, infinity or poison is where it is not expected.
         """
         import torch
 
-        found = self.slot.view()
-        worst = torch.zeros((), dtype=torch.float64, device=found.device)
-        for piece in pieces(found.shape):
-            worst = torch.maximum(worst, self._away(found, piece).amax().double())
+        actual = self.tensor.view()
+        worst = torch.zeros((), dtype=torch.float64, device=actual.device)
+        for piece in pieces(actual.shape):
+            worst = torch.maximum(worst, self._deviations_of(actual, piece).amax().double())
         return worst
 
     def describe(self) -> tuple[str, str]:
-        """What is wrong, as a failure's kind and detail; for an output that is."""
-        found = self.slot.view()
+        """Describes a wrong output as a failure's kind and detail."""
+        actual = self.tensor.view()
         wrong = missing = 0
         worst, place = -1.0, ()
-        for piece in pieces(found.shape):
-            away = self._away(found, piece)
-            wrong += int((away > self.tolerance).sum())
-            missing += self._unwritten(found, piece)
-            most = float(away.amax())
+        for piece in pieces(actual.shape):
+            deviations = self._deviations_of(actual, piece)
+            wrong += int((deviations > self.tolerance).sum())
+            missing += self._unwritten(actual, piece)
+            most = float(deviations.amax())
             if most > worst:
-                inside = _unravel(int(away.argmax()), away.shape)
+                inside = _unravel(int(deviations.argmax()), deviations.shape)
                 place = tuple(at + part.start for at, part in zip(inside, piece, strict=True))
                 worst = most
-        total = f"of {self.slot.elements:,} elements of {self.slot.name}"
+        total = f"of {self.tensor.elements:,} elements of {self.tensor.name}"
         if missing:
             return "unwritten", f"{missing:,} {total} stay unwritten, unlike in {self.whose}"
-        got, due = (self._number(tensor, place) for tensor in (found, self._expected))
-        far = f", off by {worst:.3g} of its magnitude where {self.tolerance:.3g} may be"
-        # A complex number's part goes unnamed.
-        index = list(place[len(place) - len(self.slot.shape) :])
+        got, expected = (self._number(tensor, place) for tensor in (actual, self._expected))
+        far = ""
+        if math.isfinite(worst):
+            far = f", off by {worst:.3g} of its magnitude where {self.tolerance:.3g} may be"
+        # The axis of a complex number's parts is left out.
+        index = list(place[len(place) - len(self.tensor.shape) :])
         return "wrong_output", (
-            f"{wrong:,} {total} differ from {self.whose}, most at {index}: {got} instead of {due}"
-            f"{far if math.isfinite(worst) else ''}; if both are right, give tolerance="
+            f"{wrong:,} {total} differ from {self.whose}, most at {index}: "
+            f"{got} instead of {expected}{far}; if both are right, give tolerance="
         )
 
     def give_expected(self) -> None:
-        """Writes what is expected over what was found."""
-        self.slot.view().copy_(self._expected)
+        """Overwrites the argument with its expected contents."""
+        self.tensor.view().copy_(self._expected)
 
-    def _away(self, found: Any, piece: Piece) -> Any:
-        """|c - r| / (|r| + s) of a piece's elements."""
+    def _deviations_of(self, actual: Any, piece: Piece) -> Any:
+        """Returns |c - r| / (|r| + s) of a piece's elements."""
         import torch
 
-        got, due = found[piece], self._expected[piece].to(found.device)
-        same = bits(got) == bits(due)
-        c, r = widened(got), widened(due)
-        away = (c - r).abs_().div_(r.abs().add_(self.magnitude.around(piece, r)))
-        if self.slot.dtype.is_floating_point:
+        actual_piece, expected = actual[piece], self._expected[piece].to(actual.device)
+        same = bits(actual_piece) == bits(expected)
+        c, r = widened(actual_piece), widened(expected)
+        deviations = (c - r).abs_().div_(r.abs().add_(self.magnitude.around(piece, r)))
+        if self.tensor.dtype.is_floating_point:
             same |= (c == r) | (c.isnan() & r.isnan())
-            away.masked_fill_(~(c.isfinite() & r.isfinite()), math.inf)
+            deviations.masked_fill_(~(c.isfinite() & r.isfinite()), math.inf)
         else:
-            # 64-bit numbers that differ may be the same float.
-            away.clamp_(min=torch.finfo(away.dtype).tiny)
-        away.masked_fill_(same, 0.0)
+            # 64-bit integers that differ may be the same float.
+            deviations.clamp_(min=torch.finfo(deviations.dtype).tiny)
+        deviations.masked_fill_(same, 0.0)
         if self._poison is not None:
-            out_of_place = (bits(got) == self._poison) != (bits(due) == self._poison)
-            away.masked_fill_(out_of_place, math.inf)
-        return away
+            out_of_place = (bits(actual_piece) == self._poison) != (bits(expected) == self._poison)
+            deviations.masked_fill_(out_of_place, math.inf)
+        return deviations
 
-    def _unwritten(self, found: Any, piece: Piece) -> int:
-        """How many elements hold poison that should have been written over."""
+    def _unwritten(self, actual: Any, piece: Piece) -> int:
+        """Counts elements that hold poison and should have been written."""
         if self._poison is None:
             return 0
-        got, due = bits(found[piece]), bits(self._expected[piece].to(found.device))
-        return int(((got == self._poison) & (due != self._poison)).sum())
+        actual_piece, expected = bits(actual[piece]), bits(self._expected[piece].to(actual.device))
+        return int(((actual_piece == self._poison) & (expected != self._poison)).sum())
 
     def _number(self, values: Any, place: Sequence[int]) -> str:
         value = values[tuple(place)]
@@ -193,9 +327,9 @@ class Output:
 
 
 def _unravel(place: int, shape: Sequence[int]) -> list[int]:
-    """Indices of the element at a position of the flattened tensor."""
-    found = []
+    """Returns the indices of the element at a position of the flattened tensor."""
+    indices = []
     for size in reversed(shape):
         place, index = divmod(place, size)
-        found.append(index)
-    return found[::-1]
+        indices.append(index)
+    return indices[::-1]

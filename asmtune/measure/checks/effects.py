@@ -1,6 +1,6 @@
-"""What a launch may do to its arguments' memory, read off the IR of every config.
+"""Derives what a launch may do to its arguments' memory from the IR of every config.
 
-Nothing here needs a GPU or PyTorch: tensors are known by their `data_ptr`.
+Nothing here needs a GPU or PyTorch: tensors are recognised by their `data_ptr`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from asmtune.ir.ttir.work import ArgumentUse, Work
 
 @dataclass(frozen=True)
 class Effects:
-    """What a launch may do to its tensor arguments, whichever of the configs it has.
+    """Holds what a launch with any of the configs may do to its tensor arguments.
 
-    Tensors go by their parameter's name; those inside a tuple by name and position, `t.1`.
+    Tensors are named by their parameter; those inside a tuple by name and position, `t.1`.
 
     Attributes:
         reads: loaded from, or updated atomically.
         writes: stored to, or updated atomically.
         atomics: updated atomically.
-        unknown: their address goes where the analysis cannot follow; read and written.
-        foreign: whether memory may be written that no argument stands for, such as that behind
-            a table of addresses; all arguments are then unknown.
-        stray: what the IR does not write, and code that is not made of it may; held to what it
-            held before.
-        products: element types that matrix products take, as MLIR has them ("f16", "bf16"),
-            "tf32" for 32-bit floats that are rounded first.
+        unknown: the analysis cannot follow their address; counted as read and written.
+        foreign: whether memory of no argument may be written, such as that behind a table of
+            addresses; all arguments are then unknown.
+        stray: not written by the IR, but maybe by hand-edited code; they must not change.
+        products: element types of matrix products, as MLIR names them ("f16", "bf16"), "tf32" for
+            32-bit floats that are rounded first.
+        scratch: written by other configs than the default one.
     """
 
     reads: frozenset[str] = frozenset()
@@ -43,12 +43,12 @@ class Effects:
 
     @classmethod
     def of(cls, works: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
-        """Effects of any of several configs: a constexpr may make a store an atomic.
+        """Unites the effects of several configs: a constexpr may turn a store into an atomic.
 
         Args:
-            works: of the configs, each once or more often; one that could not be read, or that
-                uses an argument without a name, makes all arguments unknown.
-            arguments: the problem's, by parameter name; may be meta tensors.
+            works: the analysed IR of the configs. One that could not be read, or that uses an
+                argument without a name, makes all arguments unknown.
+            arguments: the problem's arguments, by parameter name; may be meta tensors.
         """
         parts = tensor_parts(arguments)
         each = [_of_one(work, parts) for work in works]
@@ -56,24 +56,26 @@ class Effects:
 
     @classmethod
     def everything(cls, arguments: Mapping[str, Any]) -> Effects:
-        """Effects of a launch of which nothing is known."""
+        """Returns the effects of a launch of which nothing is known."""
         names = frozenset(tensor_parts(arguments))
         return cls(reads=names, writes=names, unknown=names)
 
     def beside(self, default: Iterable[Work], arguments: Mapping[str, Any]) -> Effects:
-        """The same, knowing what the default config does: parts of a split sum are no output."""
-        own = Effects.of(default, arguments)
-        return replace(self, scratch=(self.writes | self.atomics) - own.writes - own.atomics)
+        """Marks as scratch what the default config does not write, such as parts of a split sum."""
+        by_default = Effects.of(default, arguments)
+        return replace(
+            self, scratch=(self.writes | self.atomics) - by_default.writes - by_default.atomics
+        )
 
     def with_strays(self, arguments: Mapping[str, Any]) -> Effects:
-        """The same where some code was edited by hand: it may write what the IR does not."""
+        """Adds stray writes for code edited by hand, which may write what the IR does not."""
         return replace(self, stray=frozenset(tensor_parts(arguments)) - self.writes - self.atomics)
 
 
 def tensor_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Tensors among arguments, with those in tuples, by name in order: `x_ptr`, `t.1`, `t.2.0`.
+    """Returns tensors by name in order, those in tuples too: `x_ptr`, `t.1`, `t.2.0`.
 
-    Tensor descriptors and reinterpreted tensors stand for themselves.
+    Tensor descriptors and reinterpreted tensors are returned as they are.
     """
     return {path: part for name, value in arguments.items() for path, part in _parts(name, value)}
 
@@ -87,15 +89,15 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_part(path: str, name: str) -> bool:
-    """Whether a tensor's path is that name, or one of the parts of what has it."""
+    """Returns whether a tensor's path is the name, or a part of the argument of that name."""
     return path == name or path.startswith(f"{name}.")
 
 
 def _of_one(work: Work, parts: Mapping[str, Any]) -> Effects:
     products = frozenset(_product_types(work))
     everything = frozenset(parts)
-    found = None if work.foreign_writes or not work.name else _uses(work, list(parts))
-    if found is None:
+    uses = None if work.foreign_writes or not work.name else _uses(work, list(parts))
+    if uses is None:
         return Effects(
             reads=everything,
             writes=everything,
@@ -103,47 +105,47 @@ def _of_one(work: Work, parts: Mapping[str, Any]) -> Effects:
             foreign=work.foreign_writes,
             products=products,
         )
-    unknown = {path for path, use in found if use.unknown_use}
-    unknown |= everything - {path for path, _ in found}
-    reads = {path for path, use in found if use.reads} | unknown
-    writes = {path for path, use in found if use.writes} | unknown
+    unknown = {path for path, use in uses if use.unknown_use}
+    unknown |= everything - {path for path, _ in uses}
+    reads = {path for path, use in uses if use.reads} | unknown
+    writes = {path for path, use in uses if use.writes} | unknown
     if any(access.foreign for access in work.accesses):
-        # What it writes may be among what it reads by an address kept in memory.
+        # It may read what it writes through an address in memory.
         reads |= writes
     return Effects(
         reads=frozenset(reads),
         writes=frozenset(writes),
-        atomics=frozenset(path for path, use in found if use.atomics),
+        atomics=frozenset(path for path, use in uses if use.atomics),
         unknown=frozenset(unknown),
         products=products,
     )
 
 
 def _uses(work: Work, paths: list[str]) -> list[tuple[str, ArgumentUse]] | None:
-    """Pairs of tensors and their uses; None where a use cannot be told whose it is.
+    """Pairs tensors with their uses; None if a use cannot be assigned to an argument.
 
-    The front end numbers a tuple's parts as it likes (it drops a 1 among them), so that they are
-    matched in order; where their number differs, each use counts for all of them.
+    The front end numbers a tuple's parts in its own way (it drops a 1 among them), so they are
+    matched in order. If their number differs, each use counts for all of them.
     """
     by_parameter: dict[str, list[ArgumentUse]] = {}
     for use in sorted(work.arguments, key=lambda use: use.index):
         by_parameter.setdefault(use.name.partition(".")[0], []).append(use)
-    found: list[tuple[str, ArgumentUse]] = []
+    pairs: list[tuple[str, ArgumentUse]] = []
     for name, uses in by_parameter.items():
-        own = [path for path in paths if is_part(path, name)]
-        if not name or not own:
+        named = [path for path in paths if is_part(path, name)]
+        if not name or not named:
             return None
-        if len(own) == len(uses):
-            found += zip(own, uses, strict=True)
+        if len(named) == len(uses):
+            pairs += zip(named, uses, strict=True)
         else:
-            found += [(path, use) for path in own for use in uses]
-    return found
+            pairs += [(path, use) for path in named for use in uses]
+    return pairs
 
 
 def _product_types(work: Work) -> Iterator[str]:
     for product in work.dots:
         operand = product.dot.operand
-        # Others split a float in several narrow ones ("tf32x3"), which makes up for the rounding.
+        # Others split a float into several narrow ones ("tf32x3"), which compensates the rounding.
         yield "tf32" if product.precision == "tf32" else operand
 
 

@@ -1,4 +1,4 @@
-"""What a run should leave in the arguments: the default config's output, or the user's."""
+"""The expected outputs: the default config's, or those of the user's reference."""
 
 from __future__ import annotations
 
@@ -6,134 +6,139 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.checks.compare import Output, bits, poison
-from asmtune.measure.checks.magnitude import pieces
-from asmtune.measure.checks.regions import Copy
+from asmtune.measure.checks.compare import Output, bits, pieces, poison
 from asmtune.measure.checks.roles import Roles
-from asmtune.measure.checks.tensors import Slot
+from asmtune.measure.checks.tensors import RegionCopy, TensorArgument
 
-# Two runs show little of what a third may do: so many times what they differ by is allowed.
+# Two runs say little about a third, so this many times their difference is allowed.
 _RUNS_APART: Final = 4.0
-_STRETCH: Final = 1 << 26  # bytes compared together between the elements of views
+_STRETCH: Final = 1 << 26  # bytes compared at once in regions with gaps
 
 
 class ExpectedOutputs:
-    """What the written arguments hold right after the default config ran.
+    """Holds the written arguments as they are right after the default config ran.
 
     Args:
-        saved: what their memory held before.
-        roles: of the arguments.
-        tolerance: an argument's, by its dtype or the user's word.
+        saved: copies of their memory before the run.
+        roles: the arguments' roles.
+        tolerance: gives an argument's tolerance, by its dtype or the user's option.
 
     Attributes:
-        copies: what it rests on.
+        copies: copies of their memory after the run.
     """
 
     def __init__(
         self,
-        saved: Sequence[Copy],
+        saved: Sequence[RegionCopy],
         roles: Roles,
-        tolerance: Callable[[Slot], float],
+        tolerance: Callable[[TensorArgument], float],
     ) -> None:
         self._saved = saved
         self._poisoned, self._strays = roles.poisoned, roles.stray
         self._scratch = roles.scratch
         self._tolerance = tolerance
-        self._chance: dict[Slot, float] = {}
-        self.copies = [Copy(copy.region) for copy in saved]
-        self._outputs = {slot: self._output(slot) for slot in roles.written}
+        self._run_to_run: dict[TensorArgument, float] = {}
+        self.copies = [RegionCopy(copy.region) for copy in saved]
+        self._outputs = {tensor: self._output(tensor) for tensor in roles.written}
 
     @property
-    def weaknesses(self) -> list[str]:
-        """What makes these outputs a weak witness, in words."""
-        found = [
-            f"{slot.name} is 0, NaN or infinite everywhere: the check tells little of it"
-            for slot, output in self._outputs.items()
-            if output.magnitude.mean == 0.0 and slot not in self._strays
+    def caveats(self) -> list[str]:
+        """Returns remarks on outputs for which the check shows little."""
+        constant = [
+            f"{tensor.name} is 0, NaN or infinite everywhere: the check tells little of it"
+            for tensor, output in self._outputs.items()
+            if output.magnitude.mean == 0.0 and tensor not in self._strays
         ]
-        return found + [
-            f"the default config leaves {slot.name} as it was: a config that writes nothing passes"
-            for slot in self._outputs
-            if slot not in self._poisoned and slot not in self._strays and self._is_unchanged(slot)
+        return constant + [
+            f"the default config leaves {tensor.name} as it was: "
+            "a config that writes nothing passes"
+            for tensor in self._outputs
+            if tensor not in self._poisoned
+            and tensor not in self._strays
+            and self._is_unchanged(tensor)
         ]
 
-    def leave_scratch(self) -> list[str]:
-        """Compares no more what the default config never touches: scratch of other configs.
+    def drop_untouched(self) -> list[str]:
+        """Stops comparing arguments that the default config never writes: scratch of others.
 
         Returns:
-            What that is, in words.
+            Remarks on these arguments.
         """
-        untouched = [slot for slot in self._outputs if self._is_untouched(slot)]
-        if len(untouched) == sum(slot not in self._strays for slot in self._outputs):
-            return []  # a default that writes nothing at all shows nothing
-        for slot in untouched:
-            del self._outputs[slot]
+        untouched = [tensor for tensor in self._outputs if self._is_untouched(tensor)]
+        if len(untouched) == sum(tensor not in self._strays for tensor in self._outputs):
+            return []  # the default config writes nothing at all
+        for tensor in untouched:
+            del self._outputs[tensor]
         return [
-            f"{slot.name} is not checked: the default config writes nothing there"
-            for slot in untouched
+            f"{tensor.name} is not checked: the default config writes nothing there"
+            for tensor in untouched
         ]
 
-    def allow_for_chance(self) -> list[str]:
-        """Widens tolerances by what the arguments differ by after another run of the default.
+    def widen_for_nondeterminism(self) -> list[str]:
+        """Widens tolerances by the differences after another run of the default config.
 
         Returns:
-            What was widened, or is compared no more because it holds anything, in words.
+            Remarks on arguments with a wider tolerance, or that are no longer compared.
         """
         notes = []
-        for slot, apart in zip(list(self._outputs), self._deviations(), strict=True):
-            allowed = _RUNS_APART * apart
+        for tensor, deviation in zip(list(self._outputs), self._deviations(), strict=True):
+            allowed = _RUNS_APART * deviation
             if 0.0 < allowed < 1.0:
-                self._chance[slot] = allowed
-                output = self._outputs[slot]
+                self._run_to_run[tensor] = allowed
+                output = self._outputs[tensor]
                 output.tolerance = max(output.tolerance, allowed)
                 notes.append(
-                    f"{slot.name} differs between runs of the default config by up to {apart:.2g} "
-                    f"of its magnitude: {output.tolerance:.2g} is allowed"
+                    f"{tensor.name} differs between runs of the default config by up to "
+                    f"{deviation:.2g} of its magnitude: {output.tolerance:.2g} is allowed"
                 )
             elif allowed >= 1.0:
-                # What may be off by as much as it is says nothing.
-                del self._outputs[slot]
+                # A comparison that allows 100% says nothing.
+                del self._outputs[tensor]
                 notes.append(
-                    f"{slot.name} is not checked: two runs of the default config leave different "
+                    f"{tensor.name} is not checked: two runs of the default config leave different "
                     "contents there; give reference= if that is not as it should be"
                 )
         return notes
 
-    def expect(self, told: Mapping[Slot, Any]) -> list[str]:
-        """Puts the user's own words in the default config's place.
+    def apply_reference(self, given: Mapping[TensorArgument, Any]) -> list[str]:
+        """Replaces the default config's output by the values of the user's reference.
 
-        Elements that the default config does not write, and that should hold what they held, are
-        expected to stay unwritten.
+        Elements that the default config does not write, and whose expected value is the original
+        one, are expected to stay unwritten.
 
         Args:
-            told: tensors of the arguments' shapes; other arguments are compared no more.
+            given: tensors of the arguments' shapes; other arguments are no longer compared.
 
         Returns:
-            What that is, in words.
+            Remarks on arguments that are not compared.
         """
-        strays = {slot: out for slot, out in self._outputs.items() if slot in self._strays}
-        silent = [slot for slot in self._outputs if slot not in told and slot not in strays]
-        self._outputs = {slot: self._told(slot, values) for slot, values in told.items()} | strays
-        return [f"{slot.name} is not checked: reference= does not name it" for slot in silent]
+        strays = {tensor: out for tensor, out in self._outputs.items() if tensor in self._strays}
+        silent = [
+            tensor for tensor in self._outputs if tensor not in given and tensor not in strays
+        ]
+        self._outputs = {
+            tensor: self._from_reference(tensor, values) for tensor, values in given.items()
+        } | strays
+        return [f"{tensor.name} is not checked: reference= does not name it" for tensor in silent]
 
     def failure(self) -> Failure | None:
-        """Compares what the arguments hold now; waits for the GPU once where all is well."""
-        for output, apart in zip(list(self._outputs.values()), self._deviations(), strict=True):
-            if apart > output.tolerance:
+        """Compares what the arguments hold now; waits for the GPU once if all is well."""
+        for output, deviation in zip(list(self._outputs.values()), self._deviations(), strict=True):
+            if deviation > output.tolerance:
                 return Failure("check", *output.describe())
         return self._stray()
 
     def _stray(self) -> Failure | None:
-        """Whether memory between elements was written; overwrites the elements."""
+        """Checks that memory between elements was not written; overwrites the elements."""
         for copy in self.copies:
             region = copy.region
-            checked = all(slot in self._outputs for slot in region.slots)
+            checked = all(tensor in self._outputs for tensor in region.tensors)
             if not region.has_gaps or not checked:
                 continue
-            for slot in region.slots:
-                self._outputs[slot].give_expected()
+            for tensor in region.tensors:
+                self._outputs[tensor].give_expected()
             if not _equal(region.contents(), copy.bytes):
-                names = " and ".join(slot.name for slot in region.slots)
+                names = " and ".join(tensor.name for tensor in region.tensors)
                 return Failure(
                     "check",
                     "stray_write",
@@ -143,52 +148,54 @@ class ExpectedOutputs:
         return None
 
     def _deviations(self) -> list[float]:
-        """How far each output is from what is expected, all fetched together."""
+        """Returns each output's deviation from the expected one, all fetched together."""
         import torch
 
-        found = [output.deviation() for output in self._outputs.values()]
-        if not found:
+        deviations = [output.deviation() for output in self._outputs.values()]
+        if not deviations:
             return []
-        values: list[float] = torch.stack([each.to(found[0].device) for each in found]).tolist()
+        values: list[float] = torch.stack(
+            [each.to(deviations[0].device) for each in deviations]
+        ).tolist()
         return values
 
-    def _told(self, slot: Slot, values: Any) -> Output:
-        """An output whose contents the user tells."""
-        left = self._view(self.copies, slot)
-        due = slot.elements_of(values).to(left.device, copy=True)
-        if slot in self._poisoned:
-            before = self._view(self._saved, slot).to(left.device)
-            unwritten = (bits(left) == poison(slot)) & (bits(due) == bits(before))
-            bits(due).masked_fill_(unwritten, poison(slot))
+    def _from_reference(self, tensor: TensorArgument, values: Any) -> Output:
+        """Makes an output of the values that the user's reference gave."""
+        left = self._view(self.copies, tensor)
+        due = tensor.elements_of(values).to(left.device, copy=True)
+        if tensor in self._poisoned:
+            before = self._view(self._saved, tensor).to(left.device)
+            unwritten = (bits(left) == poison(tensor)) & (bits(due) == bits(before))
+            bits(due).masked_fill_(unwritten, poison(tensor))
         left.copy_(due)
-        output = self._output(slot)
+        output = self._output(tensor)
         output.whose = "reference="
         return output
 
-    def _output(self, slot: Slot) -> Output:
-        output = Output(slot, self._view(self.copies, slot), poisoned=slot in self._poisoned)
-        output.tolerance = max(self._tolerance(slot), self._chance.get(slot, 0.0))
+    def _output(self, tensor: TensorArgument) -> Output:
+        output = Output(tensor, self._view(self.copies, tensor), poisoned=tensor in self._poisoned)
+        output.tolerance = max(self._tolerance(tensor), self._run_to_run.get(tensor, 0.0))
         return output
 
-    def _is_unchanged(self, slot: Slot) -> bool:
-        before, after = (self._view(copies, slot) for copies in (self._saved, self.copies))
+    def _is_unchanged(self, tensor: TensorArgument) -> bool:
+        before, after = (self._view(copies, tensor) for copies in (self._saved, self.copies))
         return _equal(bits(before), bits(after))
 
-    def _is_untouched(self, slot: Slot) -> bool:
-        if slot in self._scratch:
+    def _is_untouched(self, tensor: TensorArgument) -> bool:
+        if tensor in self._scratch:
             return True
-        if slot not in self._poisoned:
+        if tensor not in self._poisoned:
             return False
-        left = bits(self._view(self.copies, slot))
-        return all(bool((left[piece] == poison(slot)).all()) for piece in pieces(left.shape))
+        left = bits(self._view(self.copies, tensor))
+        return all(bool((left[piece] == poison(tensor)).all()) for piece in pieces(left.shape))
 
-    def _view(self, copies: Sequence[Copy], slot: Slot) -> Any:
-        return next(copy.view(slot) for copy in copies if slot in copy.region.slots)
+    def _view(self, copies: Sequence[RegionCopy], tensor: TensorArgument) -> Any:
+        return next(copy.view(tensor) for copy in copies if tensor in copy.region.tensors)
 
 
-def _equal(found: Any, due: Any) -> bool:
-    """Whether integers are the same, on whatever devices."""
+def _equal(actual: Any, expected: Any) -> bool:
+    """Returns whether integers are equal, whatever their devices."""
     return all(
-        bool((found[piece] == due[piece].to(found.device)).all())
-        for piece in pieces(found.shape, _STRETCH)
+        bool((actual[piece] == expected[piece].to(actual.device)).all())
+        for piece in pieces(actual.shape, _STRETCH)
     )

@@ -1,30 +1,103 @@
-"""What is done with each tensor argument: by the IR, or by the user's word."""
+"""The role of each tensor argument, by the IR or the user's options, and the user's reference."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from asmtune.base.errors import InputError
+from asmtune.core.failures import required
 from asmtune.measure.checks.effects import Effects, is_part, tensor_parts
-from asmtune.measure.checks.reference import Reference
-from asmtune.measure.checks.tensors import Slot, overlap
+from asmtune.measure.checks.tensors import TensorArgument, overlap
+
+Reference = Callable[[Mapping[str, Any]], Any]
+
+
+def call_reference(
+    reference: Reference, arguments: Mapping[str, Any], written: Sequence[TensorArgument]
+) -> dict[TensorArgument, Any]:
+    """Calls the user's reference for the values of the arguments that a kernel writes.
+
+    Args:
+        reference: see `CheckOptions`.
+        arguments: the launch's arguments; the reference gets clones of the tensors.
+        written: the arguments that the kernel may write.
+
+    Returns:
+        Tensors of the arguments' shapes, by argument.
+
+    Raises:
+        InputError: it raises, names no written argument, or returns another shape.
+    """
+    returned = required(
+        "reference=",
+        lambda: reference({name: _cloned(value) for name, value in arguments.items()}),
+    )
+    names = ", ".join(tensor.name for tensor in written)
+    if not isinstance(returned, Mapping):
+        if len(written) != 1 or returned is None:
+            raise InputError(
+                f"reference= returned a {type(returned).__name__}, but the kernel may write "
+                f"{names}: return a mapping from names to tensors"
+            )
+        returned = {written[0].name: returned}
+    by_name = tensor_parts({str(name): _tensors(value) for name, value in returned.items()})
+    expected = {
+        tensor: _fitting(tensor, by_name[tensor.name])
+        for tensor in written
+        if tensor.name in by_name
+    }
+    if not expected:
+        raise InputError(
+            f"reference= returned {', '.join(map(str, returned)) or 'nothing'}, "
+            f"of which the kernel writes none: it may write {names}"
+        )
+    return expected
+
+
+def _fitting(tensor: TensorArgument, value: Any) -> Any:
+    if tuple(value.shape) != tensor.shape:
+        raise InputError(
+            f"reference= gives {tensor.name} the shape {tuple(value.shape)}, "
+            f"but the argument has {tensor.shape}"
+        )
+    return value
+
+
+def _tensors(value: Any) -> Any:
+    """Converts arrays of other libraries to tensors."""
+    import torch
+
+    if isinstance(value, tuple | list):
+        return tuple(_tensors(part) for part in value)
+    is_array = not isinstance(value, torch.Tensor) and hasattr(value, "__array__")
+    return torch.as_tensor(value) if is_array else value
+
+
+def _cloned(value: Any) -> Any:
+    """Clones the tensors of a value; those of descriptors and wrappers become plain tensors."""
+    import torch
+
+    if isinstance(value, tuple | list):
+        return tuple(_cloned(part) for part in value)
+    base = value if isinstance(value, torch.Tensor) else getattr(value, "base", None)
+    return base.detach().clone() if isinstance(base, torch.Tensor) else value
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """What the user says of a kernel's arguments; the IR tells the rest.
+    """Holds what the user says of a kernel's arguments; the IR tells the rest.
 
     Attributes:
-        check: whether outputs are compared; arguments get their contents back in any case.
+        check: whether outputs are compared; the arguments are restored in any case.
         reference: takes the arguments by name, with the contents that the kernel finds, tensors
             cloned (those of descriptors as plain tensors). Returns what the kernel should leave:
-            tensors by name, or one tensor where one argument is written. What it does not name
-            is not compared: scratch, say, that each config leaves in a state of its own.
-        restore_value: names of arguments that hold the same at the start of every run.
-        reset_to_zero: names of those that hold zeros then.
-        tolerance: how far elements may be apart, relative to their magnitude, whatever their
+            tensors by name, or one tensor if one argument is written. Arguments that it does not
+            name are not compared, such as scratch that differs from config to config.
+        restore_value: names of arguments that get the same contents before every run.
+        reset_to_zero: names of arguments that are zeroed before every run.
+        tolerance: how far elements may differ, relative to their magnitude, whatever their
             dtype; see `asmtune.measure.checks.compare`.
     """
 
@@ -37,66 +110,68 @@ class CheckOptions:
 
 @dataclass(frozen=True)
 class Roles:
-    """What is done with the tensor arguments.
+    """Holds what is done with the tensor arguments.
 
     Attributes:
         inputs: those that are read.
         written: those that may be written.
-        kept: written ones whose contents count at the start of a run.
-        zeroed: written ones that start from zeros.
-        poisoned: written ones whose contents do not count.
-        stray: written ones that no more than a stray write of edited code may change.
-        scratch: written ones that the default config leaves alone, by its IR.
+        kept: written ones whose original contents matter, restored before a run.
+        zeroed: written ones that are zeroed before a run.
+        poisoned: written ones whose original contents do not matter.
+        stray: written ones that only a stray write of hand-edited code may change.
+        scratch: written ones that the default config does not write, by its IR.
     """
 
-    inputs: list[Slot]
-    written: list[Slot]
-    kept: list[Slot]
-    zeroed: list[Slot]
-    poisoned: list[Slot]
-    stray: list[Slot]
-    scratch: list[Slot]
+    inputs: list[TensorArgument]
+    written: list[TensorArgument]
+    kept: list[TensorArgument]
+    zeroed: list[TensorArgument]
+    poisoned: list[TensorArgument]
+    stray: list[TensorArgument]
+    scratch: list[TensorArgument]
 
     @property
-    def meant(self) -> list[Slot]:
-        """Those that the kernel is there to write."""
-        return [slot for slot in self.written if slot not in self.stray]
+    def meant(self) -> list[TensorArgument]:
+        """Returns those that the kernel writes on purpose."""
+        return [tensor for tensor in self.written if tensor not in self.stray]
 
     @classmethod
-    def of(cls, slots: list[Slot], effects: Effects, options: CheckOptions) -> Roles:
-        """Reads them off the IR's effects and the user's words, which come first."""
-        zeroed = [slot for slot in slots if _is_named(slot, options.reset_to_zero)]
-        restored = [slot for slot in slots if _is_named(slot, options.restore_value)]
+    def of(cls, tensors: list[TensorArgument], effects: Effects, options: CheckOptions) -> Roles:
+        """Derives the roles from the user's options first, then from the IR's effects."""
+        zeroed = [tensor for tensor in tensors if _is_named(tensor, options.reset_to_zero)]
+        restored = [tensor for tensor in tensors if _is_named(tensor, options.restore_value)]
         writes, reads = effects.writes | effects.atomics, effects.reads | effects.atomics
-        inputs = [s for s in slots if s.name in reads | effects.unknown or s in restored]
+        inputs = [s for s in tensors if s.name in reads | effects.unknown or s in restored]
         meant = [
-            slot
-            for slot in slots
-            if slot.name in writes | effects.unknown or slot in zeroed or slot in restored
+            tensor
+            for tensor in tensors
+            if tensor.name in writes | effects.unknown or tensor in zeroed or tensor in restored
         ]
-        stray = [slot for slot in slots if slot.name in effects.stray and slot not in meant]
-        written = [slot for slot in slots if slot in meant or slot in stray]
-        # Whoever shares an argument's memory may read what it held.
+        stray = [
+            tensor for tensor in tensors if tensor.name in effects.stray and tensor not in meant
+        ]
+        written = [tensor for tensor in tensors if tensor in meant or tensor in stray]
+        # An argument that shares memory with an input may be read.
         shared = [s for s in written if any(overlap(s, other) for other in inputs)]
         live = [s for s in written if s in inputs or s in stray or s in shared]
-        kept = [slot for slot in live if slot not in zeroed]
-        poisoned = [slot for slot in written if slot not in live and slot not in zeroed]
-        scratch = [slot for slot in written if slot.name in effects.scratch]
+        kept = [tensor for tensor in live if tensor not in zeroed]
+        poisoned = [tensor for tensor in written if tensor not in live and tensor not in zeroed]
+        scratch = [tensor for tensor in written if tensor.name in effects.scratch]
         return cls(inputs, written, kept, zeroed, poisoned, stray, scratch)
 
 
 def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
-    """Holds the names that the user gave to those of the arguments.
+    """Checks that the options name tensor arguments.
 
     Raises:
-        InputError: one is of no tensor argument.
+        InputError: a name is not a tensor argument's.
     """
     tensors = list(tensor_parts(arguments))
     given = {"restore_value": options.restore_value, "reset_to_zero": options.reset_to_zero}
     for option, names in given.items():
         for name in names:
             if arguments.get(name, name) is None:
-                continue  # an optional tensor that this launch does without
+                continue  # an optional tensor that this launch does not use
             if not any(is_part(path, name) for path in tensors):
                 what = "is no tensor" if name in arguments else "is no argument"
                 raise InputError(
@@ -105,5 +180,5 @@ def check_names(options: CheckOptions, arguments: Mapping[str, Any]) -> None:
                 )
 
 
-def _is_named(slot: Slot, names: tuple[str, ...]) -> bool:
-    return any(is_part(slot.name, name) for name in names)
+def _is_named(tensor: TensorArgument, names: tuple[str, ...]) -> bool:
+    return any(is_part(tensor.name, name) for name in names)

@@ -1,38 +1,39 @@
-"""Where tensor arguments lie in memory, reached through their storage.
+"""The memory under tensor arguments, reached through their storage, and copies of it.
 
-Never through the user's tensor: a write then leaves the version that autograd counts alone, and
-is allowed on a leaf that requires a gradient and on a tensor of inference mode.
+Writing through the storage, not through the user's tensor, leaves autograd's version counter alone.
+It is allowed on a leaf that requires a gradient, and on a tensor of inference mode.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
 from asmtune.core.dtypes import TORCH_NAMES, dtype_of, torch_dtype
 from asmtune.measure.checks.effects import tensor_parts
 
-# Beyond this much work (NumPy's own measure) two views count as overlapping.
+# Beyond this much work (by NumPy's measure) two views count as overlapping.
 _OVERLAP_WORK: Final = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Slot:
-    """One tensor argument as a kernel may reach it.
+class TensorArgument:
+    """Describes the memory of one tensor argument that a kernel may reach.
 
     Attributes:
-        name: the parameter's, with a part's position in a tuple: `t.1`.
+        name: the parameter's name, with the position of a tuple's part: `t.1`.
         storage: the memory that it is a view of.
-        device: where that lies.
-        dtype: of its elements, as they are compared: a complex number counts as two real ones
-            along a new first axis, a bool as a byte, what PyTorch cannot convert as integers.
-        own_dtype: of its elements, as the user sees them.
+        device: the device of that memory.
+        dtype: the elements' type for comparisons: a complex number counts as two real ones along
+            a new first axis, a bool as a byte, types that PyTorch cannot convert as integers.
+        own_dtype: the elements' type as the user sees it.
         start: its first byte in the storage.
-        sizes, strides: extents of the view and elements between neighbours, axes that repeat
-            the same memory taken as 1.
+        sizes, strides: extents and strides of the view; axes that repeat the same memory have
+            size 1.
         shape: extents as the user sees them.
     """
 
@@ -48,22 +49,22 @@ class Slot:
 
     @cached_property
     def stop(self) -> int:
-        """The byte after its last one, gaps between elements passed over."""
+        """Returns the position after its last byte, gaps between elements included."""
         steps = zip(self.sizes, self.strides, strict=True)
         reach = sum((size - 1) * stride for size, stride in steps)
         return int(self.start + (reach + 1) * self.dtype.itemsize)
 
     @property
     def elements(self) -> int:
-        """How many elements."""
+        """Returns the number of elements."""
         return math.prod(self.sizes)
 
     def view(self) -> Any:
-        """Its elements, in place."""
+        """Returns a view of its elements, in place."""
         return self.over(self.storage, self.start, self.device)
 
     def over(self, storage: Any, start: int, device: Any) -> Any:
-        """A view of other memory, laid out like this."""
+        """Returns a view of other memory with the same layout."""
         import torch
 
         place = start // self.dtype.itemsize
@@ -71,7 +72,7 @@ class Slot:
         return empty.set_(storage, place, self.sizes, self.strides)
 
     def elements_of(self, values: Any) -> Any:
-        """What the elements are if the argument holds a tensor of its shape, as `view` has them."""
+        """Converts a tensor of the argument's shape to elements laid out as `view` has them."""
         import torch
 
         values = values.detach().to(self.own_dtype)
@@ -82,22 +83,22 @@ class Slot:
         return values if values.dtype == self.dtype else values.view(self.dtype)
 
 
-def slots_of(arguments: Mapping[str, Any]) -> tuple[list[Slot], list[str]]:
-    """Tensors among a launch's arguments, and the names of those that are not PyTorch's.
+def tensor_arguments(arguments: Mapping[str, Any]) -> tuple[list[TensorArgument], list[str]]:
+    """Returns a launch's tensors, and the names of those that are not PyTorch's.
 
     Tensors without elements are left out.
     """
-    found, foreign = [], []
+    tensors, foreign = [], []
     for name, value in tensor_parts(arguments).items():
-        slot = _slot(name, value)
-        if slot is None:
+        tensor = _tensor_argument(name, value)
+        if tensor is None:
             foreign.append(name)
-        elif slot.elements:
-            found.append(slot)
-    return found, foreign
+        elif tensor.elements:
+            tensors.append(tensor)
+    return tensors, foreign
 
 
-def _slot(name: str, value: Any) -> Slot | None:
+def _tensor_argument(name: str, value: Any) -> TensorArgument | None:
     import torch
 
     tensor = value if isinstance(value, torch.Tensor) else getattr(value, "base", None)
@@ -106,80 +107,219 @@ def _slot(name: str, value: Any) -> Slot | None:
     dtype, width = tensor.dtype, tensor.dtype.itemsize
     named = dtype_of(value)
     if named in TORCH_NAMES and torch_dtype(named).itemsize == width:
-        dtype = torch_dtype(named)  # of a reinterpreted tensor, its own
+        dtype = torch_dtype(named)  # a reinterpreted tensor's own type
     storage, start = tensor.untyped_storage(), int(tensor.storage_offset()) * width
     shape, strides = _layout(value, tensor, (storage.nbytes() - start) // width)
     sizes = tuple(
         1 if step == 0 and size else size for size, step in zip(shape, strides, strict=True)
     )
-    compared = _compared(dtype)
+    compared = _compare(dtype)
     if dtype.is_complex:
         sizes, strides = (2, *sizes), (1, *(2 * step for step in strides))
-    return Slot(name, storage, tensor.device, compared, dtype, start, sizes, strides, shape)
+    return TensorArgument(
+        name, storage, tensor.device, compared, dtype, start, sizes, strides, shape
+    )
 
 
 def _layout(value: Any, tensor: Any, room: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Extents and strides: a descriptor's own where they fit in the memory from its start on."""
-    own = getattr(value, "shape", None), getattr(value, "strides", None)
-    if value is not tensor and all(isinstance(part, list | tuple) for part in own):
-        shape, strides = (tuple(int(extent) for extent in part or ()) for part in own)
+    """Returns extents and strides: a descriptor's own if they fit in the memory from its start."""
+    parts = getattr(value, "shape", None), getattr(value, "strides", None)
+    if value is not tensor and all(isinstance(part, list | tuple) for part in parts):
+        shape, strides = (tuple(int(extent) for extent in part or ()) for part in parts)
         reach = sum((size - 1) * step for size, step in zip(shape, strides, strict=False))
         if len(shape) == len(strides) and min(shape, default=1) > 0 and reach < room:
             return shape, strides
     return tuple(tensor.shape), tuple(tensor.stride())
 
 
-def _compared(dtype: Any) -> Any:
-    """The dtype that elements are compared as."""
+def _compare(dtype: Any) -> Any:
+    """Returns the dtype that elements are compared as."""
     import torch
 
     if dtype == torch.bool:
         return torch.uint8
     if dtype.is_complex:
         return dtype.to_real()
-    known = dtype.is_floating_point and dtype != getattr(torch, "float4_e2m1fn_x2", None)
-    return dtype if known else integers(dtype)
+    is_float = dtype.is_floating_point and dtype != getattr(torch, "float4_e2m1fn_x2", None)
+    return dtype if is_float else integers(dtype)
 
 
 def integers(dtype: Any) -> Any:
-    """The integer dtype of a dtype's width; small unsigned numbers keep their sign."""
+    """Returns the integer dtype of a dtype's width; uint8 stays unsigned."""
     import torch
 
     by_width = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return dtype if dtype == torch.uint8 else by_width[dtype.itemsize]
 
 
-def overlap(one: Slot, other: Slot) -> bool:
-    """Whether an element of one shares a byte with one of the other, gaps left out."""
+def overlap(one: TensorArgument, other: TensorArgument) -> bool:
+    """Returns whether an element of one shares a byte with one of the other, gaps excluded."""
     import numpy as np
 
     (start, stop), (other_start, other_stop) = _addresses(one), _addresses(other)
     if start >= other_stop or other_start >= stop:
         return False
-    first, second = (np.asarray(_Footprint(slot)) for slot in (one, other))
+    first, second = (np.asarray(_Footprint(tensor)) for tensor in (one, other))
     try:
         return bool(np.shares_memory(first, second, max_work=_OVERLAP_WORK))
     except np.exceptions.TooHardError:
         return True
 
 
-def _addresses(slot: Slot) -> tuple[int, int]:
-    base = slot.storage.data_ptr()
-    return base + slot.start, base + slot.stop
+def _addresses(tensor: TensorArgument) -> tuple[int, int]:
+    base = tensor.storage.data_ptr()
+    return base + tensor.start, base + tensor.stop
 
 
 class _Footprint:
-    """A slot's addresses as NumPy's array interface has them; nobody reads what is there.
+    """Gives a tensor's addresses as NumPy's array interface; the memory is never read.
 
-    The memory may be a GPU's: NumPy's solver looks at addresses, extents and strides alone.
+    The memory may be a GPU's: NumPy's solver only uses addresses, extents and strides.
     """
 
-    def __init__(self, slot: Slot) -> None:
-        width = slot.dtype.itemsize
+    def __init__(self, tensor: TensorArgument) -> None:
+        width = tensor.dtype.itemsize
         self.__array_interface__ = {
-            "data": (_addresses(slot)[0], False),
-            "shape": slot.sizes,
-            "strides": tuple(step * width for step in slot.strides),
+            "data": (_addresses(tensor)[0], False),
+            "shape": tensor.sizes,
+            "strides": tuple(step * width for step in tensor.strides),
             "typestr": f"|V{width}",
             "version": 3,
         }
+
+
+_ALIGNMENT: Final = 16  # bytes; no element is wider
+_HEADROOM: Final = 1 << 30  # bytes of the device left free for kernels and checks
+
+
+@dataclass(eq=False)
+class MemoryRegion:
+    """A range of one storage that tensors share, with the gaps between their elements.
+
+    Attributes:
+        storage, device: the memory.
+        start, stop: its first byte, and the one after its last.
+        tensors: the arguments inside.
+    """
+
+    storage: Any
+    device: Any
+    start: int
+    stop: int
+    tensors: list[TensorArgument] = field(default_factory=list)
+
+    def contents(self) -> Any:
+        """Returns a new view of its bytes, so that no mode of PyTorch sticks to it."""
+        import torch
+
+        empty = torch.empty(0, dtype=torch.uint8, device=self.device)
+        return empty.set_(self.storage, self.start, (self.stop - self.start,), (1,))
+
+    @property
+    def has_gaps(self) -> bool:
+        """Returns whether it holds bytes that are not elements of a tensor that spans it."""
+        length = self.stop - self.start
+        return not any(tensor.elements * tensor.dtype.itemsize == length for tensor in self.tensors)
+
+
+def regions_of(tensors: Iterable[TensorArgument]) -> list[MemoryRegion]:
+    """Returns the smallest ranges that cover all tensors; ranges that overlap are merged."""
+    regions: list[MemoryRegion] = []
+    ordered = sorted(tensors, key=lambda tensor: (tensor.storage.data_ptr(), tensor.start))
+    for tensor in ordered:
+        last = regions[-1] if regions else None
+        same = last is not None and last.storage.data_ptr() == tensor.storage.data_ptr()
+        if last is None or not same or tensor.start >= last.stop:
+            last = MemoryRegion(tensor.storage, tensor.device, tensor.start, tensor.stop)
+            regions.append(last)
+        if tensor.storage.nbytes() > last.storage.nbytes():
+            last.storage = tensor.storage  # the same memory, and more of it
+        last.stop = max(last.stop, tensor.stop)
+        last.tensors.append(tensor)
+    return regions
+
+
+class RegionCopy:
+    """Copies a region's contents, to host memory if the device has no room.
+
+    Attributes:
+        region: the region.
+        bytes: its contents at that time.
+        on_host: whether the copy is in host memory because the device has no room.
+    """
+
+    def __init__(self, region: MemoryRegion) -> None:
+
+        self.region = region
+        # Tensors keep their alignment, whatever the region's first byte.
+        self._pad = region.start % _ALIGNMENT
+        length = self._pad + region.stop - region.start
+        whole, self.on_host = _allocated(length, region.device)
+        self.bytes = whole[self._pad :]
+        self.bytes.copy_(region.contents())
+
+    def restore(self) -> None:
+        """Restores these contents to the region."""
+        self.region.contents().copy_(self.bytes)
+
+    def view(self, tensor: TensorArgument) -> Any:
+        """Returns a tensor's elements as they were."""
+        start = self._pad + tensor.start - self.region.start
+        return tensor.over(self.bytes.untyped_storage(), start, self.bytes.device)
+
+
+def _allocated(length: int, device: Any) -> tuple[Any, bool]:
+    """Allocates bytes; returns whether they lie on the host because the device has no room."""
+    import torch
+
+    if _has_room(device, length):
+        try:
+            return torch.empty(length, dtype=torch.uint8, device=device), False
+        except torch.OutOfMemoryError:
+            pass  # free, but not in one piece
+    return torch.empty(length, dtype=torch.uint8, device="cpu"), True
+
+
+def _has_room(device: Any, length: int) -> bool:
+    """Returns whether a device has room for so many bytes, and for kernels and comparisons."""
+    import torch
+
+    if device.type != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info(device)
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return length + _HEADROOM <= free + cached
+
+
+def synchronize(tensors: Iterable[TensorArgument]) -> None:
+    """Waits until no kernel can touch the tensors' memory any more.
+
+    A GPU may write pinned host memory long after a launch has returned, so this waits for the
+    current device if a tensor is on the host.
+    """
+    import torch
+
+    devices = {tensor.device for tensor in tensors}
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return
+    for device in devices:
+        torch.cuda.synchronize(None if device.type == "cpu" else device)
+
+
+@contextmanager
+def preserved(values: Iterable[Any]) -> Iterator[None]:
+    """Restores the contents of every tensor among `values` at the end.
+
+    For code that may write any of them, such as a config's `pre_hook`. (If the IR tells what is
+    written, an `OutputChecker` copies only that.) It needs memory for one copy of each tensor, and
+    the time of copying it twice. Memory between the elements of a view is restored too.
+    """
+    tensors, _ = tensor_arguments({str(place): value for place, value in enumerate(values)})
+    synchronize(tensors)
+    copies = [RegionCopy(region) for region in regions_of(tensors)]
+    try:
+        yield
+    finally:
+        synchronize(tensors)
+        for copy in copies:
+            copy.restore()

@@ -1,8 +1,11 @@
-"""Samples of launches on a GPU, cold, and free of what the host does meanwhile."""
+"""The clock: samples of launches on a GPU, with cold caches and without the host's delays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -12,7 +15,35 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.cuda import CudaDevice, Device, TimingEvent
 from asmtune.measure.timing.nvml import read_clocks
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.measure.timing.switch_interval import short_switch_interval
+
+_SWITCH_S: Final = 2e-5
+
+_lock: Final = threading.Lock()
+_depth = 0
+_usual_interval_s = 0.0
+
+
+@contextmanager
+def short_switch_interval() -> Iterator[None]:
+    """Makes Python's threads take turns every 20 us, not every 5 ms, within the context.
+
+    Each call into CUDA releases the interpreter. If another thread is busy, this one gets it back
+    only after that thread's turn. Contexts may nest, also over threads.
+    """
+    global _depth, _usual_interval_s
+    with _lock:
+        if _depth == 0:
+            _usual_interval_s = sys.getswitchinterval()
+            sys.setswitchinterval(_SWITCH_S)
+        _depth += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0:
+                sys.setswitchinterval(_usual_interval_s)
+
 
 _RETAKES: Final = 3
 _BATCH: Final = 64
@@ -27,11 +58,11 @@ _PROBE_US: Final = 100.0
 
 @dataclass(frozen=True)
 class Graph:
-    """A subject's launches in one CUDA graph, after the same graph without them.
+    """Holds a CUDA graph of a subject's launches, after the same work without them.
 
     Attributes:
-        replay: queues all of it.
-        marks: before the part without launches, between the two, and at the end.
+        replay: queues the whole graph.
+        marks: before the part without launches, between the two parts, and at the end.
     """
 
     replay: Callable[[], None]
@@ -40,17 +71,17 @@ class Graph:
 
 @dataclass(eq=False)
 class Subject:
-    """A candidate under the clock.
+    """Holds a candidate that the clock times, and its samples.
 
     Attributes:
         config: what is timed.
-        run: launches once on the current stream. It may be called again in later
-            trials, for as long as the config is the best so far.
-        prepare: called before each launch, outside the interval.
-        finish: called after each launch, outside the interval, while it may still run.
+        run: launches once on the current stream. It may be called again in later trials, as long
+            as the config is the best so far.
+        prepare: called before each launch, outside the timed interval.
+        finish: called after each launch, outside the timed interval, while it may still run.
         always: stays to the end however slow it is: the default config.
-        samples_us: of the trial or the final that it was in last.
-        graph: its launches as captured, in `graph` mode.
+        samples_us: samples of its last trial or final.
+        graph: its captured launches, in `graph` mode.
     """
 
     config: Config
@@ -63,32 +94,31 @@ class Subject:
 
 
 class Clock(Protocol):
-    """What a race is timed with."""
+    """Takes the samples of a race."""
 
     def warm_up(self, subject: Subject) -> Failure | None:
-        """Loads a subject and runs it once; says why it cannot."""
+        """Loads a subject and runs it once; returns why it cannot."""
         ...
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """One sample of each in microseconds, taken in this order."""
+        """Takes one sample of each in microseconds, in this order."""
         ...
 
 
 class GpuClock:
     """Times launches on PyTorch's current CUDA device and stream.
 
-    Each launch comes after a flush of L2 that keeps the GPU busy while the host queues
-    the launch between two marks. Where the GPU had passed the first mark before the
-    second was queued, the host may have been late (another thread held the interpreter,
-    up to 5 ms), and the sample is taken again, with the GPU held back for as long as
-    the host seems to need. After three such retakes the least of the samples stands,
-    since a late host only ever adds.
+    Before each launch a flush of L2 keeps the GPU busy while the host queues the launch between two
+    marks. If the GPU passed the first mark before the second was queued, the host may have been
+    late (another thread held the interpreter, up to 5 ms). The sample is then taken again, with the
+    GPU held back for as long as the host seems to need. After three such retakes the smallest
+    sample counts, since a late host can only add time.
 
     Attributes:
-        delayed: how many samples stand although the host was late in every take.
+        delayed: number of samples for which the host was late in every take.
 
     Args:
-        policy: how cold, and in which mode.
+        policy: which caches are flushed, and the mode.
         device: the GPU; by default the current one.
 
     Raises:
@@ -128,9 +158,9 @@ class GpuClock:
         return None
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
-        """One sample of each in microseconds, taken in this order.
+        """Takes one sample of each in microseconds, in this order.
 
-        A late sample is taken again after the others of its batch of 64.
+        Late samples are taken again after the others of their batch of 64.
         """
         take = self._replays if self._policy.mode == "graph" else self._launches
         with short_switch_interval():
@@ -144,11 +174,11 @@ class GpuClock:
         return samples
 
     def clocks(self) -> dict[str, Any]:
-        """The GPU's clocks, temperature, power and what holds it back; see `read_clocks`."""
+        """Returns the GPU's clocks, temperature, power and throttle reasons; see `read_clocks`."""
         return read_clocks()
 
     def _launches(self, subjects: Sequence[Subject]) -> list[float]:
-        """A sample of each by marks around one launch; late ones again, a few times."""
+        """Samples each with marks around one launch; takes late samples again a few times."""
         samples = [float("inf")] * len(subjects)
         waiting = list(range(len(subjects)))
         for _ in range(1 + _RETAKES):
@@ -165,7 +195,7 @@ class GpuClock:
         return samples
 
     def _take(self, subjects: Sequence[Subject]) -> list[tuple[float, bool]]:
-        """One sample of each, and whether the host was late; adapts the lead."""
+        """Takes one sample of each, and whether the host was late; adapts the lead."""
         device = self._device
         hold_us = min(self._lead_us * len(subjects), _MOST_HOLD_US)
         if hold_us:
@@ -189,7 +219,7 @@ class GpuClock:
         return [(start.elapsed_time(end) * 1e3, late) for start, end, late in marks]
 
     def _replays(self, subjects: Sequence[Subject]) -> list[float]:
-        """A sample of each by its graph, which no host can delay."""
+        """Samples each by its graph, which the host cannot delay."""
         graphs = []
         for subject in subjects:
             if subject.graph is None:
@@ -200,17 +230,17 @@ class GpuClock:
         return [self._per_launch_us(graph) for graph in graphs]
 
     def _per_launch_us(self, graph: Graph) -> float:
-        """What the launches add, each; no less than a hundredth of a microsecond.
+        """Returns the time that each launch adds; at least a hundredth of a microsecond.
 
-        Where flushes of 60 us vary by more than a launch takes, the difference of one
-        sample may be nothing or less, which is no time that a kernel can have.
+        If flushes of 60 us vary by more than a launch takes, the difference of one sample may be
+        0 or less, which no kernel can take.
         """
         first, middle, last = graph.marks
         added_ms = middle.elapsed_time(last) - first.elapsed_time(middle)
         return max(added_ms * 1e3 / self._policy.launches, 0.01)
 
     def _capture(self, subject: Subject) -> Graph:
-        """What is done around each launch, several times; then again, each with its launch."""
+        """Captures the work around launches several times, then again with the launches."""
         device, marks = self._device, list[TimingEvent]()
 
         def body() -> None:
@@ -231,8 +261,8 @@ class GpuClock:
     def _wake(self) -> None:
         """Brings the SM clock up after a pause, in which it falls to a fifth on an H200.
 
-        A hold lasts a number of cycles, so that its time tells the clock: up to 20 ms
-        are spent until it is as quick as the quickest so far.
+        A hold lasts a number of cycles, so its time shows the clock. Spends up to 20 ms until it is
+        as short as the shortest so far.
         """
         device = self._device
         now_us = device.now_us()

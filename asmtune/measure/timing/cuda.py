@@ -1,4 +1,4 @@
-"""The few things that a clock asks of a GPU, and CUDA's way of doing them."""
+"""The GPU as a clock sees it, and its implementation with CUDA."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ _CYCLES_PER_US: Final = 3000
 
 
 class TimingEvent(Protocol):
-    """A point in the GPU's queue; `torch.cuda.Event` is one."""
+    """Marks a point in the GPU's queue; `torch.cuda.Event` is one."""
 
     def query(self) -> bool:
-        """Whether the GPU has come past it."""
+        """Returns whether the GPU has passed it."""
         ...
 
     def elapsed_time(self, end: Any, /) -> float:
-        """Milliseconds from here to a later mark, both of which were passed."""
+        """Returns the milliseconds from here to a later mark; both were passed."""
         ...
 
 
 class Device(Protocol):
-    """A GPU as a clock sees it: one queue, worked off in order."""
+    """Queues work on a GPU, which runs it in order."""
 
     def now_us(self) -> float:
-        """The host's clock, in microseconds."""
+        """Returns the host's clock in microseconds."""
         ...
 
     def mark(self, *, captured: bool = False) -> TimingEvent:
-        """Queues a mark; `captured` where it belongs to a graph under capture."""
+        """Queues a mark; `captured` if it is part of a graph that is being captured."""
         ...
 
     def flush(self) -> None:
-        """Queues what turns everything out of the caches."""
+        """Queues work that evicts everything from the caches."""
         ...
 
     def hold(self, us: float) -> None:
@@ -53,10 +53,10 @@ class Device(Protocol):
 
 
 class CudaDevice:
-    """The CUDA device and the stream that are PyTorch's current ones at each call.
+    """Uses the CUDA device and stream that are PyTorch's current ones at each call.
 
     Args:
-        flush_bytes: size of the buffer that `flush` writes; at 0 it does nothing.
+        flush_bytes: size of the buffer that `flush` writes; at 0 `flush` does nothing.
 
     Raises:
         MeasureError: there is no GPU, or no room for the buffer.
@@ -79,11 +79,11 @@ class CudaDevice:
             ) from error
 
     def now_us(self) -> float:
-        """The host's clock, in microseconds."""
+        """Returns the host's clock in microseconds."""
         return time.perf_counter() * 1e6
 
     def mark(self, *, captured: bool = False) -> TimingEvent:
-        """An event, recorded; an external one becomes a node of the graph."""
+        """Records an event; an external one becomes a node of the graph."""
         event: Any = self._cuda.Event(enable_timing=True, external=captured)  # type: ignore[no-untyped-call]
         event.record()
         return event  # type: ignore[no-any-return]
@@ -98,10 +98,10 @@ class CudaDevice:
         self._cuda._sleep(int(us * _CYCLES_PER_US))  # type: ignore[no-untyped-call]
 
     def capture(self, body: Callable[[], None]) -> Callable[[], None]:
-        """A CUDA graph; other threads may go on using CUDA meanwhile.
+        """Captures a CUDA graph; other threads may go on using CUDA meanwhile.
 
-        A capture that fails leaves PyTorch's generator of random numbers unusable (2.11:
-        "Offset increment outside graph capture"), so that it gets a new state then.
+        A failed capture leaves PyTorch's generator of random numbers unusable (2.11: "Offset
+        increment outside graph capture"), so it gets a new state then.
         """
         graph: Any = self._cuda.CUDAGraph()
         generator: Any = self._cuda.default_generators[self._cuda.current_device()]

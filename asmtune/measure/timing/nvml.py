@@ -1,11 +1,15 @@
-"""What NVIDIA's management library tells of a GPU; `nvidia-ml-py` is optional."""
+"""Reads clocks, names and energy from NVIDIA's management library; `nvidia-ml-py` is optional."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from asmtune.measure.timing.clock import Subject
 
 THROTTLES: Final = {
     1 << 0: "idle",
@@ -22,11 +26,11 @@ THROTTLES: Final = {
 
 
 class Nvml:
-    """PyTorch's current CUDA device in NVML.
+    """Reads PyTorch's current CUDA device through NVML.
 
     Args:
         library: the module `pynvml`, initialised.
-        handle: NVML's own of the device.
+        handle: NVML's handle of the device.
     """
 
     def __init__(self, library: Any, handle: Any) -> None:
@@ -35,7 +39,7 @@ class Nvml:
 
     @classmethod
     def current(cls) -> Nvml | None:
-        """None without `nvidia-ml-py`, without its driver or without a GPU."""
+        """Opens the current device; None without `nvidia-ml-py`, its driver or a GPU."""
         import torch
 
         try:
@@ -53,7 +57,7 @@ class Nvml:
             return None
 
     def read(self, name: str, *arguments: Any) -> Any:
-        """What `nvmlDeviceGet<name>` gives; None where this device does not support it."""
+        """Calls `nvmlDeviceGet<name>`; None if this device does not support it."""
         try:
             getter: Callable[..., Any] = getattr(self._library, f"nvmlDeviceGet{name}")
             return getter(self._handle, *arguments)
@@ -61,51 +65,138 @@ class Nvml:
             return None
 
     def constant(self, name: str) -> Any:
-        """A constant of NVML's by its name, such as `NVML_CLOCK_SM`."""
+        """Returns a constant of NVML by its name, such as `NVML_CLOCK_SM`."""
         return getattr(self._library, name)
 
 
 def read_clocks() -> dict[str, Any]:
-    """What may explain a timing: how PyTorch's current GPU runs at this moment.
+    """Reads how PyTorch's current GPU runs at this moment, which may explain a timing.
 
     Returns:
         `sm_mhz`, `sm_max_mhz`, `memory_mhz`, `memory_max_mhz`, `temperature_c`, `power_w`
-        and `throttled_by`, a list of reasons; what the device does not tell is left
-        out. Empty without NVML.
+        and `throttled_by`, a list of reasons. Values that the device does not report are left out.
+        Empty without NVML.
     """
     nvml = Nvml.current()
     if nvml is None:
         return {}
-    found: dict[str, Any] = {}
+    readings: dict[str, Any] = {}
     for name, clock in (("sm", "NVML_CLOCK_SM"), ("memory", "NVML_CLOCK_MEM")):
         which = nvml.constant(clock)
-        found[f"{name}_mhz"] = nvml.read("ClockInfo", which)
-        found[f"{name}_max_mhz"] = nvml.read("MaxClockInfo", which)
+        readings[f"{name}_mhz"] = nvml.read("ClockInfo", which)
+        readings[f"{name}_max_mhz"] = nvml.read("MaxClockInfo", which)
     sensor = nvml.constant("NVML_TEMPERATURE_GPU")
-    found["temperature_c"] = nvml.read("Temperature", sensor)
+    readings["temperature_c"] = nvml.read("Temperature", sensor)
     milliwatts = nvml.read("PowerUsage")
-    found["power_w"] = None if milliwatts is None else milliwatts / 1000
+    readings["power_w"] = None if milliwatts is None else milliwatts / 1000
     bits = nvml.read("CurrentClocksThrottleReasons")
     if bits is not None:
-        found["throttled_by"] = [text for bit, text in THROTTLES.items() if bits & bit]
-    return {name: value for name, value in found.items() if value is not None}
+        readings["throttled_by"] = [text for bit, text in THROTTLES.items() if bits & bit]
+    return {name: value for name, value in readings.items() if value is not None}
 
 
 _DRIVER_FILE = Path("/proc/driver/nvidia/version")
 
 
 def device_name(index: int | None = None) -> str:
-    """Name of a CUDA device (the current one by default), as its driver gives it."""
+    """Returns the name of a CUDA device (by default the current one), as its driver gives it."""
     import torch
 
     return str(torch.cuda.get_device_name(index))
 
 
 def driver_version() -> str:
-    """Version of NVIDIA's driver, or "unknown"."""
+    """Returns the version of NVIDIA's driver, or "unknown"."""
     try:
         text = _DRIVER_FILE.read_text()
     except OSError:
         return "unknown"
-    found = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
-    return found.group(1) if found else "unknown"
+    match = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return match.group(1) if match else "unknown"
+
+
+_BURST_S: Final = 0.005
+_PATIENCE_S: Final = 2.0
+
+
+def energy_mj(subject: Subject, seconds: float = 0.3) -> float | None:
+    """Measures the millijoules of one launch, averaged over a loop of at least `seconds`.
+
+    NVML's meter counts the whole board: the figure includes the GPU's idle power, its memory, and
+    what `prepare` and `finish` do around each launch. Launches follow each other with warm caches
+    and high clocks, so compare it only with other results of this function.
+
+    The meter moves some tens of times a second. The loop begins and ends with such a tick, so that
+    no part of one is lost.
+
+    Args:
+        subject: was warmed up before; exceptions of its launch are raised.
+        seconds: duration of the loop; at most one tick is added.
+
+    Returns:
+        None without NVML, or if the meter is missing or does not move.
+    """
+    nvml = Nvml.current()
+    if nvml is None or nvml.read("TotalEnergyConsumption") is None:
+        return None
+    return _Meter(subject, nvml).per_launch(seconds)
+
+
+class _Meter:
+    """Launches in bursts, and reads the meter in between."""
+
+    def __init__(self, subject: Subject, nvml: Nvml) -> None:
+        self._subject = subject
+        self._nvml = nvml
+        self._launches = 1
+
+    def per_launch(self, seconds: float) -> float | None:
+        """Returns millijoules a launch, between two ticks of the meter at least `seconds` apart."""
+        self._fit_burst()
+        first = self._tick()
+        if first is None:
+            return None
+        began, start_mj = time.monotonic(), first[0]
+        launches, reading_mj = 0, start_mj
+        while launches == 0 or time.monotonic() - began < seconds:
+            ticked = self._tick()
+            if ticked is None:
+                return None
+            reading_mj, more = ticked
+            launches += more
+        return (reading_mj - start_mj) / launches
+
+    def _tick(self) -> tuple[int, int] | None:
+        """Launches until the meter moves; returns its reading then, and the number of launches."""
+        before, deadline = self._reading(), time.monotonic() + _PATIENCE_S
+        launches = 0
+        while time.monotonic() < deadline:
+            self._burst()
+            launches += self._launches
+            now = self._reading()
+            if now is None or before is None:
+                return None
+            if now != before:
+                return now, launches
+        return None
+
+    def _reading(self) -> int | None:
+        value = self._nvml.read("TotalEnergyConsumption")
+        return None if value is None else int(value)
+
+    def _fit_burst(self) -> None:
+        """Sets the size of a burst so that it takes about five milliseconds."""
+        self._burst()
+        began = time.monotonic()
+        self._burst()
+        taken = max(time.monotonic() - began, 1e-6)
+        self._launches = max(1, int(_BURST_S / taken))
+
+    def _burst(self) -> None:
+        import torch
+
+        for _ in range(self._launches):
+            self._subject.prepare()
+            self._subject.run()
+            self._subject.finish()
+        torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""How often to time, how cold, and what counts as slower."""
+"""The timing policy: how often to time, with which caches, and what counts as slower."""
 
 from __future__ import annotations
 
@@ -10,33 +10,32 @@ from asmtune.base.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class TimingPolicy:
-    """How candidates are timed against each other.
+    """Says how candidates are timed against each other.
 
     Attributes:
-        coarse_rounds: samples of every entrant before it may be dropped; two where it
-            is hopeless.
+        coarse_rounds: samples of every candidate before it may be dropped; two if it is hopeless.
         most_rounds: samples of those still in contention in a trial.
-        fine_rounds: fresh interleaved samples of each finalist.
-        contention: an entrant whose fastest sample is beyond this factor of the best
-            median is clearly slower.
+        fine_rounds: new interleaved samples of each finalist.
+        contention: a candidate whose fastest sample is beyond this factor of the best median is
+            clearly slower.
         hopeless: likewise after two samples, both beyond this factor.
-        significance: an entrant is slower if equal ones would differ as much with less
-            than this probability (one-sided Mann-Whitney).
-        spread: (p80 - p20) / median above which a timing is not steady, so that
-            finalists are timed on, up to three times `fine_rounds`.
+        significance: a candidate is slower if equal ones would differ as much with less than this
+            probability (one-sided Mann-Whitney).
+        spread: (p80 - p20) / median above which a timing is not steady, so that finalists get
+            more samples, up to three times `fine_rounds`.
         near_tie: finalists this close to the best, and not significantly slower, are
             tied: fewer registers, then less shared memory, win.
-        entrant_us: device time of one entrant in a trial, after which it gets no more
-            samples once it has two: a kernel of milliseconds needs few. Finalists get
-            five times that, and five samples.
-        warmup_us: launches of an entrant before its first sample go on for this long, each
-            time that it enters a trial or a final; one launch at 0.
-        flush_bytes: written before each launch, so that inputs come from DRAM; 256 MiB
-            is over four times the L2 of an H200. At 0 the caches stay warm.
+        entrant_us: device time of one candidate in a trial, after which it gets no more samples
+            once it has two: a kernel of milliseconds needs few. Finalists get five times that,
+            and five samples.
+        warmup_us: time for which a candidate is launched before its first sample, each time that
+            it enters a trial or a final; one launch at 0.
+        flush_bytes: bytes written before each launch, so that inputs come from DRAM; 256 MiB is
+            over four times the L2 of an H200. At 0 the caches stay warm.
         mode: "events" times single launches by events around them. "graph" times
             several launches in a CUDA graph, against the same graph without them, for
             kernels of a few microseconds; launches that cannot be captured fail.
-        launches: of a subject in one CUDA graph.
+        launches: launches of a subject in one CUDA graph.
 
     Raises:
         InputError: a figure is below its minimum, or the mode is unknown.

@@ -1,8 +1,8 @@
-"""Racing: short timings first, more for those that may still win, fresh ones at the end.
+"""The race: short timings first, more for configs that may still win, new ones at the end.
 
-All that are compared are interleaved, one sample each a round, so that drifting clocks
-meet all of them alike. The best of earlier trials runs along in each new one: what
-was timed minutes ago, at other clocks, decides nothing.
+Configs that are compared are interleaved, one sample each per round, so that drifting clocks affect
+all of them alike. The best of earlier trials runs again in each new one, since timings taken
+minutes ago, at other clocks, do not compare.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from asmtune.measure.timing.statistics import ENOUGH, slower, summarise
 
 _LONG_US: Final = 5_000.0
 _LONG_FACTOR: Final = 5.0
-"""One sample beyond both is enough: it costs as much as a hundred others, and no other
-process's turn on the GPU (2 ms) makes it of a quick kernel's."""
+"""One sample beyond both is enough to drop a config: it costs as much as a hundred others, and
+another process's turn on the GPU (2 ms) cannot make a quick kernel's sample that long."""
 
 _FINAL_SHARE: Final = 5
-"""Times the device time of an entrant of a trial that a finalist gets."""
+"""A finalist gets this many times the device time of a trial."""
 
 
 class Race:
     """Finds the fastest of many subjects, in trials, then in a final.
 
-    A trial drops who is clearly slower than the best:
+    A trial drops configs that are clearly slower than the best:
 
     - after two samples, if both are beyond `hopeless` times the best median; after
       one, if it is beyond five times it, and beyond 5 ms;
     - from `coarse_rounds` on, if the fastest sample is beyond `contention` times it;
     - from five samples on, if Mann-Whitney says so and the median is beyond `near_tie`.
 
-    Who is dropped stays out of the trial, since samples of other rounds do not compare.
-    A subject's device time is bounded by `entrant_us`.
+    A dropped config stays out of the trial, since samples of other rounds do not compare. A
+    subject's device time is bounded by `entrant_us`.
 
     Attributes:
         best: the best of all trials, as timed in the last one; None before the first.
 
     Args:
         clock: takes the samples.
-        policy: how many, and what counts as slower.
-        seed: of the order within each round.
+        policy: how many samples, and what counts as slower.
+        seed: seed of the order within each round.
     """
 
     def __init__(self, clock: Clock, policy: TimingPolicy, seed: int = 0) -> None:
@@ -60,11 +60,11 @@ class Race:
         self._random = random.Random(seed)
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Times entrants against each other and the best so far.
+        """Times candidates against each other and the best so far.
 
         Returns:
-            What was found of each entrant, in their order: of those dropped, from
-            the few samples that they got.
+            The outcome of each candidate, in order; of dropped ones, from the few samples that
+            they got.
         """
         field = _Field(self._clock, self._random)
         field.enter(subjects)
@@ -86,12 +86,11 @@ class Race:
     def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
         """Times finalists afresh: samples of trials do not count.
 
-        Each gets `fine_rounds` samples. As long as one is not steady then, all are
-        timed on, since samples taken at other clocks do not compare, up to three
-        times as many.
+        Each gets `fine_rounds` samples. As long as one is not steady then, all get more, up to
+        three times as many, since samples taken at other clocks do not compare.
 
         Returns:
-            What was found of each, in their order.
+            The outcome of each, in order.
         """
         policy = self._policy
         field = _Field(self._clock, self._random)
@@ -107,7 +106,7 @@ class Race:
         return field.outcomes(subjects)
 
     def _in_contention(self, contenders: Sequence[Subject]) -> list[Subject]:
-        """Those that may still be the best; all have had the same rounds."""
+        """Returns those that may still be the best; all have had the same rounds."""
         if not contenders:
             return []
         leader = min(contenders, key=_level)
@@ -120,7 +119,7 @@ class Race:
         return [s for s in near if s not in beaten]
 
     def _far(self, subject: Subject, level: float) -> bool:
-        """Whether even the fastest sample is out of reach of the best median."""
+        """Returns whether even the fastest sample is out of reach of the best median."""
         policy, samples = self._policy, len(subject.samples_us)
         if samples >= policy.coarse_rounds or _timed_for(subject, policy.entrant_us, 2):
             factor = policy.contention
@@ -132,7 +131,7 @@ class Race:
 
 
 class _Field:
-    """The subjects of one trial or final, those that run and those that failed."""
+    """Holds the subjects of one trial or final: those that run and those that failed."""
 
     def __init__(self, clock: Clock, order: random.Random) -> None:
         self.running: list[Subject] = []
@@ -154,14 +153,14 @@ class _Field:
                 self.failures[subject] = failure
 
     def round(self, subjects: Iterable[Subject]) -> None:
-        """One more sample of each, in an order of this round's own."""
+        """Takes one more sample of each, in a new random order."""
         order = list(subjects)
         self._order.shuffle(order)
         if not order:
             return
         sampled = guarded("launch", lambda: self._clock.round(order))
         if isinstance(sampled, Failure):
-            # Who of them failed shows when each is alone.
+            # Running each alone shows which one failed.
             for subject in order:
                 self._alone(subject)
             return
@@ -169,7 +168,7 @@ class _Field:
             subject.samples_us.append(sample)
 
     def outcomes(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """What was found of each."""
+        """Returns the outcome of each."""
         return [
             (s.config, self.failures.get(s) or summarise(s.config, s.samples_us)) for s in subjects
         ]
@@ -188,13 +187,13 @@ def winner(
     cost: Callable[[Config], tuple[float, float]],
     policy: TimingPolicy,
 ) -> Measurement:
-    """The fastest finalist, or the cheapest of those that are as good as the fastest.
+    """Returns the fastest finalist, or the cheapest of those that are as good.
 
-    As good is who is within `near_tie` of the best median and not significantly slower
+    A finalist is as good if it is within `near_tie` of the best median and not significantly slower
     (one-sided Mann-Whitney at `significance`).
 
     Args:
-        finalists: of one final, so that their samples compare.
+        finalists: from one final, so that their samples compare.
         cost: registers a thread and shared memory in bytes of a config; less wins.
         policy: what counts as a tie.
 
@@ -211,10 +210,10 @@ def winner(
 
 
 def _level(subject: Subject) -> float:
-    """What a subject is ranked by during a trial."""
+    """Returns the time that ranks a subject during a trial."""
     return median(subject.samples_us)
 
 
 def _timed_for(subject: Subject, enough_us: float, samples: int) -> bool:
-    """Whether a subject has had its device time, and at least so many samples."""
+    """Returns whether a subject has had its device time, and at least so many samples."""
     return len(subject.samples_us) >= samples and sum(subject.samples_us) >= enough_us

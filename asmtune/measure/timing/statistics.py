@@ -1,4 +1,4 @@
-"""From samples to a measurement, and what two sets of samples say of each other."""
+"""Statistics: from samples to a measurement, and tests of two sets of samples."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement
 
 ENOUGH: Final = 5
-"""Samples of each side below which no test tells at one in a hundred: 4 against 4 can
-fall in 70 orders, 5 against 5 in 252."""
+"""Samples of each side below which no test is significant at one in a hundred: 4 against 4 have 70
+orders, 5 against 5 have 252."""
 
 
 def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
-    """Median and percentiles of the samples between Tukey's fences.
+    """Computes median and percentiles of the samples between Tukey's fences.
 
     A sample more than 1.5 interquartile ranges outside the quartiles is an
     outlier (Tukey, Exploratory Data Analysis, 1977): a clock change or
@@ -22,7 +22,7 @@ def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
 
     Args:
         config: what was timed.
-        samples_us: at least one, in microseconds, in the order taken.
+        samples_us: at least one sample in microseconds, in the order taken.
     """
     ordered = sorted(samples_us)
     low, high = quantile(ordered, 0.25), quantile(ordered, 0.75)
@@ -38,7 +38,7 @@ def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which `share` of the sorted samples lie, linearly interpolated."""
+    """Returns the value below which `share` of the sorted samples lie, interpolated linearly."""
     place = share * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -48,7 +48,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 def slower(
     rows: Sequence[Sequence[float]], reference: Sequence[float], significance: float
 ) -> list[bool]:
-    """Which rows of samples are significantly slower than the reference.
+    """Tests which rows of samples are significantly slower than the reference.
 
     The one-sided test of Mann and Whitney (1947): of ranks, so that how far an outlier
     lies out does not count, and exact where samples are few and distinct. Where
@@ -59,7 +59,7 @@ def slower(
         reference: samples of what they are compared with.
         significance: the probability below which a difference is not luck.
     """
-    found = [False] * len(rows)
+    is_slower = [False] * len(rows)
     alike: dict[tuple[int, bool], list[int]] = {}
     for place, row in enumerate(rows):
         if min(len(row), len(reference)) >= ENOUGH:
@@ -67,7 +67,7 @@ def slower(
             has_ties = len({*row, *reference}) < len(row) + len(reference)
             alike.setdefault((len(row), has_ties), []).append(place)
     if not alike:
-        return found
+        return is_slower
     # Takes half a second to import, and half a millisecond a call, whatever the rows.
     from scipy.stats import mannwhitneyu
 
@@ -75,17 +75,17 @@ def slower(
         sampled = [rows[place] for place in places]
         test = mannwhitneyu(sampled, [list(reference)], alternative="greater", axis=-1)
         for place, p_value in zip(places, test.pvalue, strict=True):
-            found[place] = bool(p_value < significance)
-    return found
+            is_slower[place] = bool(p_value < significance)
+    return is_slower
 
 
 def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
-    """How likely equal ones would show each first one as far above its second, by ranks alone.
+    """Returns the probability that equal sides show each first one so far above its second.
 
-    The one-sided test of Mann and Whitney (1947), exact. Timers tick, so that medians of short
-    kernels tie; of equal ones, those that may be greater are taken to be less. Were ties broken
-    by lot, the table without ties would hold; this order is the least favourable lot, so that
-    equal ones show a chance of p or less with a probability of p at most. It isn't the share of
+    The one-sided test of Mann and Whitney (1947), exact. Timers tick, so medians of short kernels
+    tie; samples of the side that may be greater are then taken to be less. If ties were broken at
+    random, the table without ties would hold. This order is the least favourable one, so equal
+    sides show a chance of p or less with a probability of at most p. It differs from the share of
     all orders that rank as high, which counts a tie as half.
 
     Args:
@@ -100,40 +100,40 @@ def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[fl
     alike: dict[tuple[int, int], list[int]] = {}
     for place, (above, below) in enumerate(pairs):
         alike.setdefault((len(above), len(below)), []).append(place)
-    found = [1.0] * len(pairs)
+    p_values = [1.0] * len(pairs)
     for places in alike.values():
         ranks = [_ranks(*pairs[place]) for place in places]
         sides = [[rank[side] for rank in ranks] for side in (0, 1)]
         test = mannwhitneyu(*sides, alternative="greater", method="exact", axis=-1)
         for place, value in zip(places, test.pvalue, strict=True):
-            found[place] = float(value)
-    return found
+            p_values[place] = float(value)
+    return p_values
 
 
 def _ranks(above: Sequence[float], below: Sequence[float]) -> tuple[list[int], list[int]]:
-    """Ranks of both sides among all; of equals, those that may be greater have the lower ones."""
+    """Ranks both sides together; among equal samples those of the greater side rank lower."""
     marked = sorted([*((value, 0) for value in above), *((value, 1) for value in below)])
     first, second = ([at for at, (_, own) in enumerate(marked) if own == side] for side in (0, 1))
     return first, second
 
 
 def holm(values: Sequence[float], level: float) -> list[bool]:
-    """Which of several tests are significant at a level that holds for all of them together.
+    """Returns which tests are significant at a level that holds for all of them together.
 
     Holm (1979), A simple sequentially rejective multiple test procedure: whatever holds
-    between the tests, one at least is found by mistake with a probability of `level` at most.
+    between the tests, at least one is reported by mistake with a probability of `level` at most.
 
     Args:
-        values: what each test gives, in [0, 1].
+        values: each test's p-value, in [0, 1].
         level: in (0, 1).
     """
-    found = [False] * len(values)
+    significant = [False] * len(values)
     order = sorted(range(len(values)), key=lambda place: values[place])
     for done, place in enumerate(order):
         if values[place] > level / (len(values) - done):
             break
-        found[place] = True
-    return found
+        significant[place] = True
+    return significant
 
 
 def prepare() -> None:

@@ -15,8 +15,8 @@ from typing import Any, TextIO
 
 import torch
 
+from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, InputError
-from asmtune.base.processes import die_with_parent, own_stdout
 from asmtune.base.settings import Settings
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from asmtune.base.child import Child, ChildGoneError
 from asmtune.base.errors import MeasureError
-from asmtune.measure.bench.process import Child, ChildGoneError, Started
 from asmtune.store.trace.json_codec import decoded
 from asmtune.studies.regression.rows import BenchRow, wanted_to_json
 from asmtune.studies.regression.run import BenchRun, Environment, Missed, Process, TimedSubject
@@ -173,14 +173,14 @@ class Processes:
 
     def _start(self) -> Child:
         # Compiles are one at a time, here and now.
-        child = Child(Started(self._command, {**os.environ, "ASMTUNE_JOBS": "1"}))
+        child = Child(self._command, {**os.environ, "ASMTUNE_JOBS": "1"})
         self._open.append(child)
         return child
 
     def _end(self, child: Child, patience_s: float = 0.0) -> str:
         with suppress(ValueError):
             self._open.remove(child)
-            return child.kill(patience_s)
+            return str(child.kill(patience_s))
         return ""
 
 

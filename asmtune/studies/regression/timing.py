@@ -15,7 +15,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
-from asmtune.measure.bench.base import BenchSetup, Entrant
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
@@ -59,5 +59,5 @@ def timed(
         policy=POLICY,
     )
     with closing(LocalBench(setup)) as bench:
-        ((_, outcome),) = bench.final([Entrant(config, artifact)])
+        ((_, outcome),) = bench.final([TimingCandidate(config, artifact)])
     return outcome

@@ -15,8 +15,8 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Verdict
-from asmtune.measure.bench.base import Bench, BenchSetup, Entrant
-from asmtune.measure.bench.opening import open_bench
+from asmtune.measure.bench.base import Bench, BenchSetup, TimingCandidate
+from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.nvml import device_name
@@ -65,7 +65,9 @@ class PairClock:
             checks=CheckOptions(),
             policy=self.policy,
         )
-        entrants = [Entrant(c, artifact) for c, artifact in found if isinstance(artifact, Artifact)]
+        entrants = [
+            TimingCandidate(c, artifact) for c, artifact in found if isinstance(artifact, Artifact)
+        ]
         with closing(self.opener(setup)) as bench:
             begun = bench.begin(entrants[0]) if entrants else None
             timed = dict(bench.final(entrants)) if begun else {}

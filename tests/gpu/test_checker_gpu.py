@@ -21,7 +21,7 @@ from tests.workload.workload_lowering import work
 Run = Callable[[], object]
 
 
-def rehearsal(
+def checker_of(
     kernel: Any, grid: tuple[int, ...], values: Mapping[str, Any], **options: Any
 ) -> OutputChecker:
     """A rehearsal of a launch, by the effects that its IR has."""
@@ -62,9 +62,9 @@ def test_every_tile_of_a_product_passes_and_a_wrong_one_does_not(dtype: torch.dt
         return launch(workload_kernels.gemm, grid, values, **tile)
 
     first = {"BM": 64, "BN": 64, "BK": 32}
-    with rehearsal(workload_kernels.gemm, (176,), {**values, **first}) as rehearsed:
-        assert rehearsed.set_reference(run(*TILES[0])) is None
-        failures = {tile: rehearsed.check(run(*tile)) for tile in TILES}
+    with checker_of(workload_kernels.gemm, (176,), {**values, **first}) as checker:
+        assert checker.set_reference(run(*TILES[0])) is None
+        failures = {tile: checker.check(run(*tile)) for tile in TILES}
         assert failures == dict.fromkeys(TILES)
         a, b = values["a_ptr"].float()[960:, :-640], values["b_ptr"].float()[:-640]
 
@@ -72,11 +72,11 @@ def test_every_tile_of_a_product_passes_and_a_wrong_one_does_not(dtype: torch.dt
             run(*TILES[0])()
             values["c_ptr"][960:] = (a @ b).to(before.dtype)
 
-        wrong = rehearsed.check(short)
+        wrong = checker.check(short)
         assert wrong is not None
         assert wrong.kind == "wrong_output"
         missing = launch(workload_kernels.gemm, (100,), values, **first)
-        unwritten = rehearsed.check(missing)
+        unwritten = checker.check(missing)
         assert unwritten is not None
         assert unwritten.kind == "unwritten"
     assert torch.equal(values["c_ptr"], before)
@@ -92,13 +92,13 @@ def test_every_tile_of_attention_passes(dtype: torch.dtype, causal: bool) -> Non
     v[..., 5] *= 50
     values = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "o_ptr": torch.zeros_like(q), "N": n}
     values |= {"scale": 0.18, "D": d, "CAUSAL": causal}
-    with rehearsal(
+    with checker_of(
         workload_kernels.attention, (8, heads), {**values, "BM": 128, "BN": 64}
-    ) as rehearsed:
+    ) as checker:
         for place, (bm, bn) in enumerate([(128, 64), (64, 32), (64, 128), (32, 64), (128, 128)]):
             run = launch(workload_kernels.attention, (n // bm, heads), values, BM=bm, BN=bn)
-            assert (rehearsed.check(run) if place else rehearsed.set_reference(run)) is None
-        assert rehearsed.notes == ()
+            assert (checker.check(run) if place else checker.set_reference(run)) is None
+        assert checker.notes == ()
 
 
 def test_split_sums_are_known_to_vary() -> None:
@@ -108,14 +108,14 @@ def test_split_sums_are_known_to_vary() -> None:
     values["c_ptr"] = torch.full((m, n), 3.0, device="cuda")
     tile = {"BM": 64, "BN": 64, "BK": 32}
     kernel = workload_kernels.split_k
-    with rehearsal(
+    with checker_of(
         kernel, (2, 2, 16), {**values, **tile, "SPLIT": 16}, reset_to_zero=("c_ptr",)
-    ) as rehearsed:
-        assert rehearsed.set_reference(launch(kernel, (2, 2, 16), values, **tile, SPLIT=16)) is None
+    ) as checker:
+        assert checker.set_reference(launch(kernel, (2, 2, 16), values, **tile, SPLIT=16)) is None
         for split in (1, 4, 16, 64):
             run = launch(kernel, (2, 2, split), values, **tile, SPLIT=split)
-            assert [rehearsed.check(run) for _ in range(3)] == [None] * 3
-        lost = rehearsed.check(launch(kernel, (2, 2, 15), values, **tile, SPLIT=16))
+            assert [checker.check(run) for _ in range(3)] == [None] * 3
+        lost = checker.check(launch(kernel, (2, 2, 15), values, **tile, SPLIT=16))
         assert lost is not None
         assert lost.kind == "wrong_output"
     assert bool((values["c_ptr"] == 3).all())
@@ -127,12 +127,12 @@ def test_in_place_runs_in_order_without_waiting() -> None:
     before = x.clone()
     values = {"x_ptr": x, "n": x.numel(), "BLOCK": 1024}
     run = launch(effect_kernels.scale_in_place, (1024,), values)
-    with rehearsal(effect_kernels.scale_in_place, (1024,), values) as rehearsed:
-        assert rehearsed.set_reference(run) is None
+    with checker_of(effect_kernels.scale_in_place, (1024,), values) as checker:
+        assert checker.set_reference(run) is None
         torch.cuda.set_sync_debug_mode("error")
         try:
             for _ in range(50):
-                rehearsed.prepare()
+                checker.prepare()
                 run()
         finally:
             torch.cuda.set_sync_debug_mode("default")
@@ -146,10 +146,10 @@ def test_pinned_host_memory_is_kept_and_checked() -> None:
     out = torch.zeros(5000).pin_memory()
     values = {"x_ptr": x, "y_ptr": x, "out_ptr": out, "n": 5000, "BLOCK": 256}
     right = launch(effect_kernels.add, (20,), values)
-    with rehearsal(effect_kernels.add, (20,), values) as rehearsed:
-        assert rehearsed.set_reference(right) is None
-        assert rehearsed.check(right) is None
-        failure = rehearsed.check(launch(effect_kernels.add_but_the_last, (20,), values))
+    with checker_of(effect_kernels.add, (20,), values) as checker:
+        assert checker.set_reference(right) is None
+        assert checker.check(right) is None
+        failure = checker.check(launch(effect_kernels.add_but_the_last, (20,), values))
         assert failure is not None
         assert failure.kind == "unwritten"
     assert not out.any()
@@ -162,18 +162,18 @@ def test_packed_views_on_the_device() -> None:
     x, y, out = packed[7].unbind(0)
     values = {"x_ptr": x, "y_ptr": y, "out_ptr": out, "n": 1000, "BLOCK": 256}
     right = launch(effect_kernels.add, (4,), values)
-    with rehearsal(effect_kernels.add, (4,), values) as rehearsed:
-        assert rehearsed.set_reference(right) is None
-        assert rehearsed.check(right) is None
-        failure = rehearsed.check(lambda: None)
+    with checker_of(effect_kernels.add, (4,), values) as checker:
+        assert checker.set_reference(right) is None
+        assert checker.check(right) is None
+        failure = checker.check(lambda: None)
         assert failure is not None
         assert failure.kind == "unwritten"
     rows = packed[:, 2]
     with OutputChecker(
         {"out": rows}, Effects(writes=frozenset({"out"})), CheckOptions()
-    ) as rehearsed:
-        assert rehearsed.set_reference(lambda: rows.fill_(1)) is None
-        failure = rehearsed.check(lambda: (rows.fill_(1), packed[1:, 1].fill_(1)))
+    ) as checker:
+        assert checker.set_reference(lambda: rows.fill_(1)) is None
+        failure = checker.check(lambda: (rows.fill_(1), packed[1:, 1].fill_(1)))
         assert failure is not None
         assert failure.kind == "stray_write"
     assert torch.equal(packed, before)
@@ -184,17 +184,15 @@ def test_a_large_output_takes_two_copies_and_little_more() -> None:
     out = torch.zeros(1 << 30, dtype=torch.float16, device="cuda")
     torch.cuda.reset_peak_memory_stats()
     held = torch.cuda.memory_allocated()
-    with OutputChecker(
-        {"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()
-    ) as rehearsed:
-        assert rehearsed.set_reference(lambda: out.fill_(2)) is None
-        assert rehearsed.check(lambda: out.fill_(2)) is None
+    with OutputChecker({"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()) as checker:
+        assert checker.set_reference(lambda: out.fill_(2)) is None
+        assert checker.check(lambda: out.fill_(2)) is None
 
         def wrong() -> None:
             out.fill_(2)
             out[-1] = 3
 
-        failure = rehearsed.check(wrong)
+        failure = checker.check(wrong)
         assert failure is not None
         assert f"1 of {out.numel():,} elements" in failure.detail
         assert f"most at [{out.numel() - 1}]: 3 instead of 2" in failure.detail
@@ -219,11 +217,11 @@ def test_a_full_device_keeps_copies_on_the_host() -> None:
     values = {"x_ptr": x, "n": x.numel(), "BLOCK": 1024}
     grid = (x.numel() // 1024,)
     run = launch(effect_kernels.scale_in_place, grid, values)
-    with rehearsal(effect_kernels.scale_in_place, grid, values) as rehearsed:
-        assert rehearsed.set_reference(run) is None
-        assert rehearsed.check(run) is None
-        assert rehearsed.check(lambda: None) is not None
-        assert rehearsed.notes[0].startswith("the GPU has no room for a copy of x_ptr")
+    with checker_of(effect_kernels.scale_in_place, grid, values) as checker:
+        assert checker.set_reference(run) is None
+        assert checker.check(run) is None
+        assert checker.check(lambda: None) is not None
+        assert checker.notes[0].startswith("the GPU has no room for a copy of x_ptr")
     assert bool((x == 1).all())
     del fillers
 
@@ -233,15 +231,13 @@ def test_every_type_is_compared_on_the_device(dtype: torch.dtype) -> None:
     """Types on which PyTorch computes little are poisoned, compared and restored there too."""
     source: Tensor = (torch.arange(10_000, device="cuda") % 2).to(dtype)
     out = torch.zeros_like(source)
-    with OutputChecker(
-        {"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()
-    ) as rehearsed:
-        assert rehearsed.set_reference(lambda: out.copy_(source)) is None
-        assert rehearsed.check(lambda: out.copy_(source)) is None
-        failure = rehearsed.check(lambda: out.copy_(source.flip(0)))
+    with OutputChecker({"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()) as checker:
+        assert checker.set_reference(lambda: out.copy_(source)) is None
+        assert checker.check(lambda: out.copy_(source)) is None
+        failure = checker.check(lambda: out.copy_(source.flip(0)))
         assert failure is not None
         assert failure.kind == "wrong_output"
-        failure = rehearsed.check(lambda: out[1:].copy_(source[1:]))
+        failure = checker.check(lambda: out[1:].copy_(source[1:]))
         assert failure is not None
         assert "1 of 10,000 elements of out stay unwritten" in failure.detail
     assert not out.to(torch.float32).any()

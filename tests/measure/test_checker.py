@@ -24,7 +24,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.checks import regions
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
@@ -39,7 +38,7 @@ def effects(reads: str = "", writes: str = "", atomics: str = "", unknown: str =
     return Effects(*sets)
 
 
-def rehearsal(arguments: Mapping[str, Any], found: Effects, **options: Any) -> OutputChecker:
+def checker_of(arguments: Mapping[str, Any], found: Effects, **options: Any) -> OutputChecker:
     return OutputChecker(arguments, found, CheckOptions(**options))
 
 
@@ -71,19 +70,19 @@ def test_a_right_config_passes_and_others_do_not() -> None:
         out.copy_(x + y)
         out[17] += 0.01
 
-    with rehearsal(tensors, ADD) as rehearsed:
-        assert rehearsed.set_reference(add(tensors)) is None
-        assert rehearsed.check(add(tensors)) is None
-        assert rehearsed.check(lambda: torch.add(x, y, out=out)) is None
-        assert kind(rehearsed.check(wrong)) == "wrong_output at check"
-        assert kind(rehearsed.check(lambda: out[:-1].copy_((x + y)[:-1]))) == "unwritten at check"
-        failure = rehearsed.check(lambda: None)
+    with checker_of(tensors, ADD) as checker:
+        assert checker.set_reference(add(tensors)) is None
+        assert checker.check(add(tensors)) is None
+        assert checker.check(lambda: torch.add(x, y, out=out)) is None
+        assert kind(checker.check(wrong)) == "wrong_output at check"
+        assert kind(checker.check(lambda: out[:-1].copy_((x + y)[:-1]))) == "unwritten at check"
+        failure = checker.check(lambda: None)
         assert failure == Failure(
             "check",
             "unwritten",
             "1,000 of 1,000 elements of out stay unwritten, unlike in the default config",
         )
-        assert rehearsed.notes == ()
+        assert checker.notes == ()
     assert all(torch.equal(tensors[name], before[name]) for name in before)
 
 
@@ -100,16 +99,16 @@ def test_what_comes_after_a_launch_comes_after_the_look() -> None:
     def fails() -> None:
         raise RuntimeError("no launch")
 
-    with rehearsal(tensors, ADD) as rehearsed:
-        assert rehearsed.set_reference(add(tensors), finish) is None
+    with checker_of(tensors, ADD) as checker:
+        assert checker.set_reference(add(tensors), finish) is None
         assert finished == 2
-        assert rehearsed.check(add(tensors), finish) is None
-        assert kind(rehearsed.check(lambda: None, finish)) == "unwritten at check"
+        assert checker.check(add(tensors), finish) is None
+        assert kind(checker.check(lambda: None, finish)) == "unwritten at check"
         assert finished == 4
-        assert kind(rehearsed.check(fails, finish)) == "compiler at launch"
+        assert kind(checker.check(fails, finish)) == "compiler at launch"
         assert finished == 4
-        assert kind(rehearsed.check(add(tensors), fails)) == "compiler at launch"
-    with rehearsal(tensors, ADD, check=False) as unchecked:
+        assert kind(checker.check(add(tensors), fails)) == "compiler at launch"
+    with checker_of(tensors, ADD, check=False) as unchecked:
         assert unchecked.set_reference(add(tensors), finish) is None
         assert unchecked.check(add(tensors), finish) is None
     assert finished == 6
@@ -130,16 +129,16 @@ def test_a_stray_write_to_an_input_is_found(told: bool) -> None:
         add(tensors)()
         tensors["idle"][3] = 9.0
 
-    with rehearsal(tensors, ADD.with_strays(tensors), **options) as rehearsed:
-        assert rehearsed.set_reference(add(tensors)) is None
-        assert rehearsed.check(add(tensors)) is None
-        failure = rehearsed.check(scribbles)
+    with checker_of(tensors, ADD.with_strays(tensors), **options) as checker:
+        assert checker.set_reference(add(tensors)) is None
+        assert checker.check(add(tensors)) is None
+        failure = checker.check(scribbles)
         assert kind(failure) == "wrong_output at check"
         assert "x" in str(failure)
-        assert rehearsed.check(add(tensors)) is None
-        failure = rehearsed.check(spoils_the_idle)
+        assert checker.check(add(tensors)) is None
+        failure = checker.check(spoils_the_idle)
         assert "idle" in str(failure)
-        assert rehearsed.notes == ()
+        assert checker.notes == ()
     assert torch.equal(tensors["x"], before)
     assert torch.equal(tensors["idle"], torch.ones(8))
 
@@ -149,20 +148,20 @@ def test_outputs_of_other_types_are_poisoned_too(dtype: torch.dtype) -> None:
     """Whatever the type, an output that is right already does not excuse writing nothing."""
     tensors = {"x": (torch.arange(64) % 2).to(dtype), "out": (torch.arange(64) % 2).to(dtype)}
     right = lambda: tensors["out"].copy_(tensors["x"])  # noqa: E731
-    with rehearsal(tensors, effects("x", "out")) as rehearsed:
-        assert rehearsed.set_reference(right) is None
-        assert rehearsed.check(right) is None
-        assert kind(rehearsed.check(lambda: None)) == "unwritten at check"
+    with checker_of(tensors, effects("x", "out")) as checker:
+        assert checker.set_reference(right) is None
+        assert checker.check(right) is None
+        assert kind(checker.check(lambda: None)) == "unwritten at check"
 
 
 def test_elements_that_nobody_writes_are_left_out() -> None:
     """A kernel that fills a part is right if it fills that part, and wrong if it fills more."""
     out = torch.zeros(100)
-    with rehearsal({"out": out}, effects(writes="out")) as rehearsed:
-        assert rehearsed.set_reference(lambda: out[:50].fill_(1)) is None
-        assert rehearsed.check(lambda: out[:50].fill_(1)) is None
-        assert kind(rehearsed.check(lambda: out.fill_(1))) == "wrong_output at check"
-        failure = rehearsed.check(lambda: out[:40].fill_(1))
+    with checker_of({"out": out}, effects(writes="out")) as checker:
+        assert checker.set_reference(lambda: out[:50].fill_(1)) is None
+        assert checker.check(lambda: out[:50].fill_(1)) is None
+        assert kind(checker.check(lambda: out.fill_(1))) == "wrong_output at check"
+        failure = checker.check(lambda: out[:40].fill_(1))
         assert failure is not None
         assert failure.detail.startswith("10 of 100 elements of out stay unwritten")
     assert out.tolist() == [0] * 100
@@ -172,12 +171,12 @@ def test_nan_everywhere_does_not_pass_for_anything() -> None:
     """Where the default's output is all NaN, NaN is right, and nothing or a number is not."""
     tensors = {"x": torch.full((50,), math.nan), "out": torch.zeros(50)}
     right = lambda: tensors["out"].copy_(tensors["x"])  # noqa: E731
-    with rehearsal(tensors, effects("x", "out")) as rehearsed:
-        assert rehearsed.set_reference(right) is None
-        assert rehearsed.check(right) is None
-        assert kind(rehearsed.check(lambda: None)) == "unwritten at check"
-        assert kind(rehearsed.check(lambda: tensors["out"].fill_(1))) == "wrong_output at check"
-        assert "out is 0, NaN or infinite everywhere" in rehearsed.notes[0]
+    with checker_of(tensors, effects("x", "out")) as checker:
+        assert checker.set_reference(right) is None
+        assert checker.check(right) is None
+        assert kind(checker.check(lambda: None)) == "unwritten at check"
+        assert kind(checker.check(lambda: tensors["out"].fill_(1))) == "wrong_output at check"
+        assert "out is 0, NaN or infinite everywhere" in checker.notes[0]
 
 
 def test_a_run_finds_what_the_first_one_found() -> None:
@@ -189,14 +188,14 @@ def test_a_run_finds_what_the_first_one_found() -> None:
         seen.append(x.tolist())
         x.mul_(2)
 
-    with rehearsal({"x": x}, effects("x", "x")) as rehearsed:
-        assert rehearsed.set_reference(double) is None
-        assert rehearsed.check(double) is None
+    with checker_of({"x": x}, effects("x", "x")) as checker:
+        assert checker.set_reference(double) is None
+        assert checker.check(double) is None
         for _ in range(3):
-            rehearsed.prepare()
+            checker.prepare()
             double()
-        assert kind(rehearsed.check(lambda: x.mul_(3))) == "wrong_output at check"
-        assert kind(rehearsed.check(lambda: None)) == "wrong_output at check"
+        assert kind(checker.check(lambda: x.mul_(3))) == "wrong_output at check"
+        assert kind(checker.check(lambda: None)) == "wrong_output at check"
     assert seen == [x.tolist()] * 6
     assert x.tolist() == list(range(10))
 
@@ -205,20 +204,20 @@ def test_a_run_finds_what_the_first_one_found() -> None:
 def test_atomics_and_unknown_uses_read_and_write(found: Effects) -> None:
     """An argument that is updated atomically, or may be anything, keeps its contents too."""
     x = torch.arange(10.0)
-    with rehearsal({"x": x}, found) as rehearsed:
-        assert rehearsed.set_reference(lambda: x.add_(1)) is None
-        assert rehearsed.check(lambda: x.add_(1)) is None
-        assert kind(rehearsed.check(lambda: x.add_(2))) == "wrong_output at check"
+    with checker_of({"x": x}, found) as checker:
+        assert checker.set_reference(lambda: x.add_(1)) is None
+        assert checker.check(lambda: x.add_(1)) is None
+        assert kind(checker.check(lambda: x.add_(2))) == "wrong_output at check"
     assert x.tolist() == list(range(10))
 
 
 def test_one_tensor_as_two_arguments_is_read_and_written() -> None:
     """What one argument writes another reads: contents come back, and no poison is read."""
     x = torch.arange(10.0)
-    with rehearsal({"x": x, "out": x}, effects("x", "out")) as rehearsed:
-        assert rehearsed.set_reference(lambda: x.mul_(2)) is None
-        assert rehearsed.check(lambda: x.mul_(2)) is None
-        rehearsed.prepare()
+    with checker_of({"x": x, "out": x}, effects("x", "out")) as checker:
+        assert checker.set_reference(lambda: x.mul_(2)) is None
+        assert checker.check(lambda: x.mul_(2)) is None
+        checker.prepare()
         assert x.tolist() == list(range(10))
     assert x.tolist() == list(range(10))
 
@@ -227,11 +226,11 @@ def test_views_that_share_elements_are_read_and_written() -> None:
     """Of a shifted copy in place, the second run finds what the first found."""
     memory = torch.arange(100.0)
     source, target = memory[:99], memory[1:]
-    with rehearsal({"x": source, "out": target}, effects("x", "out")) as rehearsed:
+    with checker_of({"x": source, "out": target}, effects("x", "out")) as checker:
         shift = lambda: target.copy_(source.clone())  # noqa: E731
-        assert rehearsed.set_reference(shift) is None
-        assert rehearsed.check(shift) is None
-        rehearsed.prepare()
+        assert checker.set_reference(shift) is None
+        assert checker.check(shift) is None
+        checker.prepare()
         assert memory.tolist() == list(range(100))
     assert memory.tolist() == list(range(100))
 
@@ -244,11 +243,11 @@ def test_views_that_alternate_are_no_obstacle_to_poison() -> None:
     out.copy_(q + k)
     filled = packed.clone()
     right = lambda: out.copy_(q + k)  # noqa: E731
-    with rehearsal({"q": q, "k": k, "out": out}, effects("q k", "out")) as rehearsed:
-        assert rehearsed.set_reference(right) is None
-        assert rehearsed.check(right) is None
+    with checker_of({"q": q, "k": k, "out": out}, effects("q k", "out")) as checker:
+        assert checker.set_reference(right) is None
+        assert checker.check(right) is None
         assert torch.equal(packed[:, :2], before[:, :2])
-        assert kind(rehearsed.check(lambda: None)) == "unwritten at check"
+        assert kind(checker.check(lambda: None)) == "unwritten at check"
     assert torch.equal(packed, filled)
 
 
@@ -261,16 +260,16 @@ def test_memory_between_rows_is_checked_and_given_back() -> None:
         out.fill_(1)
         memory[4, 13] = 5
 
-    with rehearsal({"out": out}, effects(writes="out")) as rehearsed:
-        assert rehearsed.set_reference(lambda: out.fill_(1)) is None
-        assert rehearsed.check(lambda: out.fill_(1)) is None
-        failure = rehearsed.check(too_far)
+    with checker_of({"out": out}, effects(writes="out")) as checker:
+        assert checker.set_reference(lambda: out.fill_(1)) is None
+        assert checker.check(lambda: out.fill_(1)) is None
+        failure = checker.check(too_far)
         assert kind(failure) == "stray_write at check"
         assert failure is not None
         assert "between the elements of out" in failure.detail
         assert memory[4, 13] == 0
         # Elements that differ within their tolerance are no stray writes.
-        assert rehearsed.check(lambda: out.fill_(1 + 1e-6)) is None
+        assert checker.check(lambda: out.fill_(1 + 1e-6)) is None
         assert memory[4, 13] == 0
     assert not memory.any()
 
@@ -286,12 +285,12 @@ def test_the_users_word_comes_first() -> None:
         x.add_(1)
 
     options = {"restore_value": ("x",), "reset_to_zero": ("total",)}
-    with rehearsal({"total": total, "x": x}, effects(writes="total x"), **options) as rehearsed:
-        assert rehearsed.set_reference(run) is None
-        assert rehearsed.check(run) is None
-        rehearsed.prepare()
+    with checker_of({"total": total, "x": x}, effects(writes="total x"), **options) as checker:
+        assert checker.set_reference(run) is None
+        assert checker.check(run) is None
+        checker.prepare()
         run()
-        assert kind(rehearsed.check(lambda: None)) == "wrong_output at check"
+        assert kind(checker.check(lambda: None)) == "wrong_output at check"
     assert seen == [(0, 5)] * 4
     assert total.tolist() == [[7] * 4] * 4
     assert x.tolist() == [1] * 5
@@ -300,10 +299,10 @@ def test_the_users_word_comes_first() -> None:
 def test_what_is_restored_is_checked_though_the_ir_shows_no_write() -> None:
     """An argument that the user names is kept and compared, whatever the IR says."""
     x = torch.ones(5)
-    with rehearsal({"x": x}, effects("x"), restore_value=("x",)) as rehearsed:
-        assert rehearsed.set_reference(lambda: None) is None
-        assert kind(rehearsed.check(lambda: x.fill_(2))) == "wrong_output at check"
-        rehearsed.prepare()
+    with checker_of({"x": x}, effects("x"), restore_value=("x",)) as checker:
+        assert checker.set_reference(lambda: None) is None
+        assert kind(checker.check(lambda: x.fill_(2))) == "wrong_output at check"
+        checker.prepare()
         assert x.tolist() == [1] * 5
 
 
@@ -313,10 +312,10 @@ def test_names_of_no_tensor_are_refused(option: str, name: str) -> None:
     """A name that is no argument, or none with a tensor, is an error that lists the tensors."""
     arguments = {"x": torch.ones(3), "n": 3, "pair": (torch.ones(2), 4, torch.ones(2))}
     good = name if name == "pair.2" else "pair"
-    rehearsal(arguments, effects(), **{option: (good, "x")}).close()
+    checker_of(arguments, effects(), **{option: (good, "x")}).close()
     if name != "pair.2":
         with pytest.raises(InputError, match=rf"{option}= names {name}.*x, pair.0, pair.2"):
-            rehearsal(arguments, effects(), **{option: ("x", name)})
+            checker_of(arguments, effects(), **{option: ("x", name)})
 
 
 def noisy(out: Tensor, scale: float) -> Run:
@@ -332,12 +331,12 @@ def noisy(out: Tensor, scale: float) -> Run:
 def test_what_differs_between_runs_widens_the_tolerance() -> None:
     """A default that is off by a hundredth each time lets others be so too, and no further."""
     out = torch.zeros(100)
-    with rehearsal({"out": out}, effects(atomics="out")) as rehearsed:
+    with checker_of({"out": out}, effects(atomics="out")) as checker:
         run = noisy(out, 0.01)
-        assert rehearsed.set_reference(run) is None
-        assert [rehearsed.check(run) for _ in range(20)] == [None] * 20
-        assert "out differs between runs of the default config by up to 0.00" in rehearsed.notes[0]
-        assert kind(rehearsed.check(noisy(out, 0.3))) == "wrong_output at check"
+        assert checker.set_reference(run) is None
+        assert [checker.check(run) for _ in range(20)] == [None] * 20
+        assert "out differs between runs of the default config by up to 0.00" in checker.notes[0]
+        assert kind(checker.check(noisy(out, 0.3))) == "wrong_output at check"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
@@ -350,21 +349,21 @@ def test_garbage_is_not_checked(dtype: torch.dtype) -> None:
         tensors["out"].fill_(3)
         tensors["junk"].copy_(1000 * torch.randn(100, generator=generator))
 
-    with rehearsal(tensors, effects(writes="out junk")) as rehearsed:
-        assert rehearsed.set_reference(run) is None
-        assert rehearsed.check(run) is None
-        assert ["junk is not checked" in note for note in rehearsed.notes] == [True]
-        assert kind(rehearsed.check(lambda: tensors["junk"].fill_(1))) == "unwritten at check"
+    with checker_of(tensors, effects(writes="out junk")) as checker:
+        assert checker.set_reference(run) is None
+        assert checker.check(run) is None
+        assert ["junk is not checked" in note for note in checker.notes] == [True]
+        assert kind(checker.check(lambda: tensors["junk"].fill_(1))) == "unwritten at check"
 
 
 def test_integers_may_differ_as_far_as_two_runs_do() -> None:
     """Counters that vary by one a run may vary by a few, and not by many."""
     out = torch.zeros(50, dtype=torch.int32)
     runs = iter(range(100))
-    with rehearsal({"out": out}, effects(atomics="out")) as rehearsed:
-        assert rehearsed.set_reference(lambda: out.fill_(100 + next(runs) % 2)) is None
-        assert rehearsed.check(lambda: out.fill_(102)) is None
-        assert kind(rehearsed.check(lambda: out.fill_(120))) == "wrong_output at check"
+    with checker_of({"out": out}, effects(atomics="out")) as checker:
+        assert checker.set_reference(lambda: out.fill_(100 + next(runs) % 2)) is None
+        assert checker.check(lambda: out.fill_(102)) is None
+        assert kind(checker.check(lambda: out.fill_(120))) == "wrong_output at check"
 
 
 def test_tolerance_is_the_users() -> None:
@@ -377,9 +376,9 @@ def test_tolerance_is_the_users() -> None:
         (torch.int32, 0.1, True),
     ]:
         out = torch.zeros(50, dtype=dtype)
-        with rehearsal({"out": out}, effects(writes="out"), tolerance=allowed) as rehearsed:
-            assert rehearsed.set_reference(lambda out=out: out.fill_(100)) is None
-            assert (rehearsed.check(lambda out=out: out.fill_(101)) is None) == passes
+        with checker_of({"out": out}, effects(writes="out"), tolerance=allowed) as checker:
+            assert checker.set_reference(lambda out=out: out.fill_(100)) is None
+            assert (checker.check(lambda out=out: out.fill_(101)) is None) == passes
 
 
 def test_a_reference_is_what_configs_are_held_to() -> None:
@@ -396,14 +395,14 @@ def test_a_reference_is_what_configs_are_held_to() -> None:
             tensor.zero_()
         return made
 
-    with rehearsal(tensors, ADD, reference=reference) as rehearsed:
-        failure = rehearsed.set_reference(lambda: out.copy_(x - y))
+    with checker_of(tensors, ADD, reference=reference) as checker:
+        failure = checker.set_reference(lambda: out.copy_(x - y))
         assert kind(failure) == "wrong_output at check"
         assert failure is not None
         assert "elements of out differ from reference=" in failure.detail
-        assert rehearsed.set_reference(add(tensors)) is None
-        assert rehearsed.check(add(tensors)) is None
-        failure = rehearsed.check(lambda: out.copy_(x - y))
+        assert checker.set_reference(add(tensors)) is None
+        assert checker.check(add(tensors)) is None
+        failure = checker.check(lambda: out.copy_(x - y))
         assert failure is not None
         assert "differ from reference=" in failure.detail
     assert len(given) == 2
@@ -421,11 +420,11 @@ def test_a_reference_may_leave_what_nobody_writes() -> None:
         made[:5] = 1
         return {"out": made}
 
-    with rehearsal({"out": out}, effects(writes="out"), reference=reference) as rehearsed:
-        assert rehearsed.set_reference(lambda: out[:5].fill_(1)) is None
-        assert rehearsed.check(lambda: out[:5].fill_(1)) is None
-        assert kind(rehearsed.check(lambda: out[:4].fill_(1))) == "unwritten at check"
-        assert kind(rehearsed.set_reference(lambda: out[:4].fill_(1))) == "unwritten at check"
+    with checker_of({"out": out}, effects(writes="out"), reference=reference) as checker:
+        assert checker.set_reference(lambda: out[:5].fill_(1)) is None
+        assert checker.check(lambda: out[:5].fill_(1)) is None
+        assert kind(checker.check(lambda: out[:4].fill_(1))) == "unwritten at check"
+        assert kind(checker.set_reference(lambda: out[:4].fill_(1))) == "unwritten at check"
 
 
 @pytest.mark.parametrize("array", [lambda t: t, lambda t: t.numpy(), lambda t: t.double()])
@@ -438,10 +437,10 @@ def test_a_reference_need_not_name_all_outputs(array: Any) -> None:
         tensors["b"].fill_(b)
 
     options = {"reference": lambda _: {"a": array(torch.full((8,), 1.0)), "n": 3}}
-    with rehearsal({**tensors, "n": 3}, effects(writes="a b"), **options) as rehearsed:
-        assert rehearsed.set_reference(run) is None
-        assert rehearsed.notes == ("b is not checked: reference= does not name it",)
-        found = [kind(rehearsed.check(lambda a=a, b=b: run(a, b))) for a, b in [(5, 2), (1, 2j)]]
+    with checker_of({**tensors, "n": 3}, effects(writes="a b"), **options) as checker:
+        assert checker.set_reference(run) is None
+        assert checker.notes == ("b is not checked: reference= does not name it",)
+        found = [kind(checker.check(lambda a=a, b=b: run(a, b))) for a, b in [(5, 2), (1, 2j)]]
     assert found == ["wrong_output at check", None]
 
 
@@ -455,10 +454,10 @@ def test_a_reference_in_parts_of_tuples_and_numbers() -> None:
         tensors[2].fill_(True)
 
     found = effects(writes="t.1 t.2")
-    with rehearsal({"t": tensors}, found, reference=lambda _: right) as rehearsed:
-        assert rehearsed.set_reference(run) is None
-        assert rehearsed.check(run) is None
-        failure = rehearsed.check(lambda: run(1 + 2j))
+    with checker_of({"t": tensors}, found, reference=lambda _: right) as checker:
+        assert checker.set_reference(run) is None
+        assert checker.check(run) is None
+        failure = checker.check(lambda: run(1 + 2j))
         assert failure is not None
         assert "12 elements of t.1 differ from reference=" in failure.detail
 
@@ -471,12 +470,12 @@ def test_scratch_that_the_default_does_not_use_is_left_alone() -> None:
         out.fill_(1)
         scratch.fill_(2)
 
-    with rehearsal({"out": out, "s": scratch}, effects(writes="out s")) as rehearsed:
-        assert rehearsed.set_reference(lambda: out.fill_(1)) is None
-        assert rehearsed.check(other) is None
-        assert rehearsed.notes == ("s is not checked: the default config writes nothing there",)
-        assert rehearsed.set_reference(lambda: None) is None
-        assert kind(rehearsed.check(other)) == "wrong_output at check"
+    with checker_of({"out": out, "s": scratch}, effects(writes="out s")) as checker:
+        assert checker.set_reference(lambda: out.fill_(1)) is None
+        assert checker.check(other) is None
+        assert checker.notes == ("s is not checked: the default config writes nothing there",)
+        assert checker.set_reference(lambda: None) is None
+        assert kind(checker.check(other)) == "wrong_output at check"
 
 
 def test_scratch_that_is_read_as_well_is_told_by_the_defaults_code() -> None:
@@ -488,15 +487,15 @@ def test_scratch_that_is_read_as_well_is_told_by_the_defaults_code() -> None:
         out.copy_(parts - 1)
 
     found = effects("p", "out p")
-    with rehearsal({"out": out, "p": parts}, found) as rehearsed:
-        assert rehearsed.set_reference(lambda: out.fill_(1)) is None
-        assert kind(rehearsed.check(other)) == "wrong_output at check"
+    with checker_of({"out": out, "p": parts}, found) as checker:
+        assert checker.set_reference(lambda: out.fill_(1)) is None
+        assert kind(checker.check(other)) == "wrong_output at check"
     told = replace(found, scratch=frozenset({"p"}))
-    with rehearsal({"out": out, "p": parts}, told) as rehearsed:
-        assert rehearsed.set_reference(lambda: out.fill_(1)) is None
-        assert rehearsed.check(other) is None
-        assert kind(rehearsed.check(lambda: out.fill_(2))) == "wrong_output at check"
-        assert rehearsed.notes == ("p is not checked: the default config writes nothing there",)
+    with checker_of({"out": out, "p": parts}, told) as checker:
+        assert checker.set_reference(lambda: out.fill_(1)) is None
+        assert checker.check(other) is None
+        assert kind(checker.check(lambda: out.fill_(2))) == "wrong_output at check"
+        assert checker.notes == ("p is not checked: the default config writes nothing there",)
     assert torch.equal(parts, torch.arange(5.0))
 
 
@@ -519,31 +518,31 @@ def test_references_that_do_not_fit_are_refused(reference: Any, message: str) ->
     """An error says what the reference did, and what it should."""
     tensors = {"x": torch.ones(3), "a": torch.ones(3), "b": torch.ones(3)}
     with (
-        rehearsal(tensors, effects("x", "a b"), reference=reference) as rehearsed,
+        checker_of(tensors, effects("x", "a b"), reference=reference) as checker,
         pytest.raises(InputError, match=message),
     ):
-        rehearsed.set_reference(lambda: None)
+        checker.set_reference(lambda: None)
 
 
 def test_without_checks_contents_are_kept_all_the_same() -> None:
     """With check off a wrong config passes, a broken one does not, and all is restored."""
     tensors = vectors()
     before = tensors["out"].clone()
-    with rehearsal(tensors, ADD, check=False) as rehearsed:
-        assert rehearsed.set_reference(add(tensors)) is None
-        assert rehearsed.check(lambda: tensors["out"].fill_(3)) is None
-        assert kind(rehearsed.check(lambda: fails({}))) == "compiler at launch"
+    with checker_of(tensors, ADD, check=False) as checker:
+        assert checker.set_reference(add(tensors)) is None
+        assert checker.check(lambda: tensors["out"].fill_(3)) is None
+        assert kind(checker.check(lambda: fails({}))) == "compiler at launch"
     assert torch.equal(tensors["out"], before)
 
 
 def test_a_default_that_cannot_run_is_a_failure() -> None:
     """A launch that raises is told as such; the next config may give the reference."""
     tensors = vectors()
-    with rehearsal(tensors, ADD) as rehearsed:
-        failure = rehearsed.set_reference(lambda: fails({}))
+    with checker_of(tensors, ADD) as checker:
+        failure = checker.set_reference(lambda: fails({}))
         assert failure == Failure("launch", "compiler", "RuntimeError: no such file")
-        assert rehearsed.set_reference(add(tensors)) is None
-        assert rehearsed.check(add(tensors)) is None
+        assert checker.set_reference(add(tensors)) is None
+        assert checker.check(add(tensors)) is None
 
 
 def test_contents_come_back_after_any_end() -> None:
@@ -554,25 +553,25 @@ def test_contents_come_back_after_any_end() -> None:
         x.fill_(5)
         raise KeyboardInterrupt
 
-    rehearsed = rehearsal({"x": x}, effects("x", "x"))
-    with pytest.raises(KeyboardInterrupt), rehearsed:
-        rehearsed.check(interrupted)
+    checker = checker_of({"x": x}, effects("x", "x"))
+    with pytest.raises(KeyboardInterrupt), checker:
+        checker.check(interrupted)
     assert x.tolist() == list(range(10))
     x.fill_(3)
-    rehearsed.close()
+    checker.close()
     assert x.tolist() == [3] * 10
 
 
 def test_a_gpu_that_takes_no_work_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where contents cannot be given back, an error says what to do."""
-    rehearsed = rehearsal({"x": torch.ones(3)}, effects("x", "x"))
+    checker = checker_of({"x": torch.ones(3)}, effects("x", "x"))
 
     def broken(_: object) -> NoReturn:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    monkeypatch.setattr("asmtune.measure.checks.checker.settle", broken)
+    monkeypatch.setattr("asmtune.measure.checks.checker.synchronize", broken)
     with pytest.raises(MeasureError, match=r"contents back \(.*illegal memory access.*make them"):
-        rehearsed.close()
+        checker.close()
 
 
 def test_autograd_sees_nothing() -> None:
@@ -586,7 +585,7 @@ def test_autograd_sees_nothing() -> None:
     for mode in (True, False):
         with (
             torch.inference_mode(mode),
-            rehearsal(arguments, effects(writes="weight inferred")) as r,
+            checker_of(arguments, effects(writes="weight inferred")) as r,
         ):
 
             def run() -> None:
@@ -627,11 +626,11 @@ def test_arguments_in_any_wrapping(wrap: Callable[[Tensor], tuple[Any, str]]) ->
         tensor.fill_(7)
         tensor[9, 9] = 8
 
-    with rehearsal({"n": 3, "out": argument}, effects(writes=name)) as rehearsed:
-        assert rehearsed.set_reference(lambda: tensor.fill_(7)) is None
-        assert rehearsed.check(lambda: tensor.fill_(7)) is None
-        assert kind(rehearsed.check(wrong)) == "wrong_output at check"
-        failure = rehearsed.check(lambda: tensor[:9].fill_(7))
+    with checker_of({"n": 3, "out": argument}, effects(writes=name)) as checker:
+        assert checker.set_reference(lambda: tensor.fill_(7)) is None
+        assert checker.check(lambda: tensor.fill_(7)) is None
+        assert kind(checker.check(wrong)) == "wrong_output at check"
+        failure = checker.check(lambda: tensor[:9].fill_(7))
         assert failure is not None
         assert f"112 of 256 elements of {name} stay unwritten" in failure.detail
     assert torch.equal(tensor, before)
@@ -645,9 +644,9 @@ def test_a_reinterpreted_tensor_is_compared_as_what_it_stands_for() -> None:
         (triton.reinterpret(memory, tl.float8e4nv), None),
         (memory, "wrong"),
     ]:
-        with rehearsal({"out": argument}, effects(writes="out")) as rehearsed:
-            assert rehearsed.set_reference(lambda: memory.copy_(made)) is None
-            failure = rehearsed.check(lambda: memory.copy_(made + 1))
+        with checker_of({"out": argument}, effects(writes="out")) as checker:
+            assert checker.set_reference(lambda: memory.copy_(made)) is None
+            failure = checker.check(lambda: memory.copy_(made + 1))
             assert (failure and failure.kind[:5]) == expected
 
 
@@ -662,10 +661,10 @@ def test_what_has_no_elements_or_is_no_tensor_is_passed_over() -> None:
 
     arguments = {"empty": torch.zeros(0, 5), "foreign": Foreign(), "out": torch.zeros(4)}
     found = effects(writes="empty foreign out")
-    with rehearsal(arguments, found, restore_value=("empty",)) as rehearsed:
-        assert rehearsed.set_reference(lambda: arguments["out"].fill_(1)) is None
-        assert rehearsed.check(lambda: arguments["out"].fill_(1)) is None
-        assert rehearsed.notes == ("foreign is no PyTorch tensor: neither saved nor checked",)
+    with checker_of(arguments, found, restore_value=("empty",)) as checker:
+        assert checker.set_reference(lambda: arguments["out"].fill_(1)) is None
+        assert checker.check(lambda: arguments["out"].fill_(1)) is None
+        assert checker.notes == ("foreign is no PyTorch tensor: neither saved nor checked",)
 
 
 def test_many_arguments() -> None:
@@ -678,10 +677,10 @@ def test_many_arguments() -> None:
         memory[:, :7] = 1
         memory[299, 3] = 2
 
-    with rehearsal(arguments, found) as rehearsed:
-        assert rehearsed.set_reference(lambda: memory[:, :7].fill_(1)) is None
-        assert rehearsed.check(lambda: memory[:, :7].fill_(1)) is None
-        failure = rehearsed.check(wrong)
+    with checker_of(arguments, found) as checker:
+        assert checker.set_reference(lambda: memory[:, :7].fill_(1)) is None
+        assert checker.check(lambda: memory[:, :7].fill_(1)) is None
+        failure = checker.check(wrong)
         assert failure is not None
         assert "1 of 7 elements of out299 differ" in failure.detail
     assert not memory.any()
@@ -690,13 +689,15 @@ def test_many_arguments() -> None:
 def test_a_full_gpu_keeps_copies_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a copy finds no room on the device it lies in host memory, and a note says so."""
     asked = []
-    monkeypatch.setattr(regions, "_has_room", lambda _, length: asked.append(length))
+    monkeypatch.setattr(
+        "asmtune.measure.checks.tensors._has_room", lambda _, length: asked.append(length)
+    )
     x = torch.arange(10.0)
-    with rehearsal({"x": x}, effects("x", "x")) as rehearsed:
-        assert rehearsed.set_reference(lambda: x.mul_(2)) is None
-        assert rehearsed.check(lambda: x.mul_(2)) is None
-        assert kind(rehearsed.check(lambda: x.mul_(3))) == "wrong_output at check"
-        assert rehearsed.notes[0].startswith("the GPU has no room for a copy of x")
+    with checker_of({"x": x}, effects("x", "x")) as checker:
+        assert checker.set_reference(lambda: x.mul_(2)) is None
+        assert checker.check(lambda: x.mul_(2)) is None
+        assert kind(checker.check(lambda: x.mul_(3))) == "wrong_output at check"
+        assert checker.notes[0].startswith("the GPU has no room for a copy of x")
     assert [length // 40 for length in asked] == [1, 1]
     assert x.tolist() == list(range(10))
 
@@ -706,9 +707,9 @@ def test_memory_of_no_argument_is_noted() -> None:
     found = Effects(
         reads=frozenset("x"), writes=frozenset("x"), unknown=frozenset("x"), foreign=True
     )
-    with rehearsal({"x": torch.ones(3)}, found) as rehearsed:
-        assert rehearsed.set_reference(lambda: None) is None
-        behind, unknown, unchanged = rehearsed.notes
+    with checker_of({"x": torch.ones(3)}, found) as checker:
+        assert checker.set_reference(lambda: None) is None
+        behind, unknown, unchanged = checker.notes
     assert "behind an address that is no tensor argument" in behind
     assert unknown == "the IR does not tell what becomes of x: taken as read and written"
     assert "leaves x as it was: a config that writes nothing passes" in unchanged
@@ -773,10 +774,10 @@ def test_any_views_are_kept_and_checked(found: list[Layout], data: st.DataObject
     expected = total()
     arguments = {f"t{number}": view(memory, layout) for number, layout in enumerate(found)}
     names = [frozenset(f"t{number}" for number in used) for used in (reads, writes)]
-    with OutputChecker(arguments, Effects(*names), CheckOptions()) as rehearsed:
-        assert rehearsed.set_reference(kernel) is None
-        assert rehearsed.check(kernel) is None
-        rehearsed.prepare()
+    with OutputChecker(arguments, Effects(*names), CheckOptions()) as checker:
+        assert checker.set_reference(kernel) is None
+        assert checker.check(kernel) is None
+        checker.prepare()
         if writes:
             spoilt = elements(memory, found[data.draw(st.sampled_from(writes))])
             place = tuple(data.draw(st.integers(0, size - 1)) for size in spoilt.shape)
@@ -785,10 +786,10 @@ def test_any_views_are_kept_and_checked(found: list[Layout], data: st.DataObject
                 kernel()
                 spoilt[place] = 0 if spoilt[place] == all_bits(spoilt) else all_bits(spoilt)
 
-            failure = rehearsed.check(wrong)
+            failure = checker.check(wrong)
             assert failure is not None
             assert failure.stage == "check"
-        assert rehearsed.check(kernel) is None
+        assert checker.check(kernel) is None
     assert torch.equal(memory, before)
 
 
@@ -808,7 +809,7 @@ def test_real_kernels_in_the_interpreter(tmp_path: Path) -> None:
         "scale": lowered(kernels.scale_in_place, x_ptr=p, n=100, BLOCK=64),
         "sum": lowered(kernels.sum_into, x_ptr=p, total_ptr=p, n=100, BLOCK=64, SPLIT=2),
     }
-    script = Path(__file__).with_name("interpreted_rehearsal.py")
+    script = Path(__file__).with_name("interpreted_checker.py")
     done = subprocess.run(
         [sys.executable, str(script), json.dumps(known)],
         env={**os.environ, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path)},

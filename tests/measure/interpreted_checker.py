@@ -29,12 +29,12 @@ def found(
     """What the check says of each run, the first being the default."""
     before = {name: tensor.clone() for name, tensor in arguments.items()}
     sets = {name: frozenset(names) for name, names in effects.items()}
-    with OutputChecker(arguments, Effects(**sets), CheckOptions()) as rehearsed:
-        failure = rehearsed.set_reference(next(iter(runs.values())))
+    with OutputChecker(arguments, Effects(**sets), CheckOptions()) as checker:
+        failure = checker.set_reference(next(iter(runs.values())))
         assert failure is None, failure
         kinds = {}
         for name, run in runs.items():
-            failure = rehearsed.check(run)
+            failure = checker.check(run)
             kinds[name] = failure.kind if failure else None
     kept = all(torch.equal(arguments[name], before[name]) for name in before)
     return {**kinds, "kept": kept}

@@ -18,9 +18,7 @@ from hypothesis import strategies as st
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.measure.bench import shared_arguments
-from asmtune.measure.bench.argument_codec import Opaque
-from asmtune.measure.bench.shared_arguments import SharedArguments, unpack
+from asmtune.measure.bench.argument_codec import Opaque, SharedArguments, unpack_arguments
 from tests.sample_kernels import scale
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int64, torch.bool]
@@ -28,11 +26,11 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int64,
 
 def sent(arguments: dict[str, Any], constexprs: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The arguments after a journey through JSON and the file."""
-    parcel = SharedArguments(arguments, constexprs)
+    shared = SharedArguments(arguments, constexprs)
     try:
-        return unpack(json.loads(json.dumps(parcel.to_json())))
+        return unpack_arguments(json.loads(json.dumps(shared.to_json())))
     finally:
-        parcel.close()
+        shared.close()
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -88,9 +86,9 @@ def test_views_share_memory_as_they_did(tensors: list[torch.Tensor]) -> None:
 def test_only_what_is_covered_travels() -> None:
     """Of a large storage, the bytes between its first and its last view are copied."""
     whole = torch.zeros(1 << 20)
-    parcel = SharedArguments({"a": whole[1000:1010], "b": whole[1020:1024]})
-    assert parcel.nbytes < 1024
-    parcel.close()
+    shared = SharedArguments({"a": whole[1000:1010], "b": whole[1020:1024]})
+    assert shared.nbytes < 1024
+    shared.close()
 
 
 SCALARS = [None, True, 0, -(2**63), 2**64 - 1, 1.5, float("-inf"), "relu", (1, (2.0, None)), [3]]
@@ -161,23 +159,23 @@ def test_a_constexpr_that_cannot_travel_is_replaced() -> None:
 
 
 def test_contents_come_back_where_code_of_the_users_ran() -> None:
-    """A touched parcel gives the tensors what they held, and nothing outside of them."""
+    """A touched copy gives the tensors what they held, and nothing outside of them."""
     whole = torch.arange(100.0)
-    parcel = SharedArguments({"x": whole[10:20]})
-    parcel.touched = True
+    shared = SharedArguments({"x": whole[10:20]})
+    shared.touched = True
     whole.zero_()
-    parcel.close()
+    shared.close()
     assert torch.equal(whole[10:20], torch.arange(10.0, 20.0))
     assert not whole[:10].any()
     assert not whole[20:].any()
 
 
-def test_an_untouched_parcel_changes_nothing() -> None:
+def test_an_untouched_copy_changes_nothing() -> None:
     """What the user writes meanwhile stays."""
     x = torch.zeros(4)
-    parcel = SharedArguments({"x": x})
+    shared = SharedArguments({"x": x})
     x += 1
-    parcel.close()
+    shared.close()
     assert torch.equal(x, torch.ones(4))
 
 
@@ -185,13 +183,13 @@ def test_no_file_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     """Neither in memory nor on the disk, which is taken where memory is scarce, is there a name."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(shared_arguments, "_available_bytes", lambda: 0)
+    monkeypatch.setattr("asmtune.measure.bench.argument_codec._available_bytes", lambda: 0)
     x = torch.arange(5.0)
-    parcel = SharedArguments({"x": x})
-    assert Path(f"/proc/self/fd/{parcel.file}").readlink().is_relative_to(tmp_path)
+    shared = SharedArguments({"x": x})
+    assert Path(f"/proc/self/fd/{shared.file}").readlink().is_relative_to(tmp_path)
     assert list(tmp_path.iterdir()) == []
-    assert torch.equal(unpack(parcel.to_json())["x"], x)
-    parcel.close()
+    assert torch.equal(unpack_arguments(shared.to_json())["x"], x)
+    shared.close()
 
 
 def test_no_room_is_an_error_not_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:

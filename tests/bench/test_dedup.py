@@ -16,10 +16,9 @@ from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import BenchSetup, Entrant, Outcome
-from asmtune.measure.bench.dedup import DedupBench, binary_digest
+from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
+from asmtune.measure.bench.dedup import DedupBench, binary_digest, open_bench
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.bench.opening import open_bench
 from tests.bench.bench_support import artifact, entrant, problem, setup
 from tests.bench.cpu_machine import CpuMachine
 
@@ -38,11 +37,11 @@ class Recorder:
         self.device = "a GPU"
         self.notes = ("a note",)
 
-    def begin(self, default: Entrant) -> Outcome:
+    def begin(self, default: TimingCandidate) -> Outcome:
         """Like a trial of one."""
         return self.trial([default])[0]
 
-    def trial(self, entrants: Sequence[Entrant]) -> list[Outcome]:
+    def trial(self, entrants: Sequence[TimingCandidate]) -> list[Outcome]:
         """Counts on from the last time given."""
         first = len(self.asked)
         self.asked += [e.config for e in entrants]
@@ -54,7 +53,7 @@ class Recorder:
 
     final = trial
 
-    def energy(self, entrant: Entrant) -> float | None:
+    def energy(self, entrant: TimingCandidate) -> float | None:
         """Of an entrant that was asked for."""
         self.asked.append(entrant.config)
         return 2.0
@@ -64,10 +63,10 @@ class Recorder:
         self.asked = []
 
 
-def twins(count: int, **options: Any) -> list[Entrant]:
+def twins(count: int, **options: Any) -> list[TimingCandidate]:
     """Configs that differ in their number of stages, and compile to the same."""
     return [
-        Entrant(
+        TimingCandidate(
             Config({"MODE": "good", "US": 1.0}, num_stages=stages, **options), artifact(b"code")
         )
         for stages in range(1, count + 1)
@@ -157,7 +156,7 @@ def test_an_axis_that_is_no_constexpr_counts() -> None:
     inner = Recorder()
     bench = DedupBench(Problem(split, {"x_ptr": torch.zeros(1)}, (1,)), inner)
     configs = [Config({"PARTS": parts, "BLOCK": 64}) for parts in (1, 2, 2)]
-    bench.trial([Entrant(config, artifact(b"code")) for config in configs])
+    bench.trial([TimingCandidate(config, artifact(b"code")) for config in configs])
     assert len(inner.asked) == 2
 
 

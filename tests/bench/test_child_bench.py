@@ -18,7 +18,7 @@ import torch
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.bench.base import BenchSetup, Entrant
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.child_supervisor import environment
 from tests.bench.bench_support import CHILD, entrant, setup
@@ -32,7 +32,7 @@ def bench() -> Iterator[ChildBench]:
     made.close()
 
 
-def begun(options: BenchSetup, default: Entrant | None = None) -> ChildBench:
+def begun(options: BenchSetup, default: TimingCandidate | None = None) -> ChildBench:
     """A bench that has begun with a default."""
     made = ChildBench(options, command=CHILD)
     made.begin(default or entrant("good"))
@@ -46,8 +46,8 @@ def told(outcomes: list[Any]) -> list[Any]:
 
 def child_of(bench: ChildBench) -> int:
     """The process id of the child."""
-    assert bench._children._talk is not None
-    return bench._children._talk._child._process.pid
+    assert bench._children._session is not None
+    return bench._children._session._child.pid
 
 
 def is_running(pid: int) -> bool:
@@ -101,10 +101,10 @@ def test_a_process_killed_between_trials_is_replaced(bench: ChildBench) -> None:
 def test_a_best_that_kills_does_not_stop_the_search(bench: ChildBench) -> None:
     """A process that dies of who was best before is replaced by one that does not time it."""
     bench.trial([entrant("print", 1.0)])
-    best = bench._children.known.best
+    best = bench._children.state.best
     assert best is not None
     # From now on its number stands for a launch that crashes.
-    bench._children.roster.entrants[best[1]] = entrant("segfault", 1.0)
+    bench._children.configs.candidates[best[1]] = entrant("segfault", 1.0)
     os.kill(child_of(bench), signal.SIGKILL)
     assert told(bench.trial([entrant("good", 4.0)])) == [4.0]
 
@@ -238,7 +238,7 @@ def test_the_child_dies_with_its_parent() -> None:
         "from tests.bench.bench_support import CHILD, entrant, setup\n"
         "bench = ChildBench(setup(run_timeout_s=600.0), command=CHILD)\n"
         "bench.begin(entrant('good'))\n"
-        "print(bench._children._talk._child._process.pid, flush=True)\n"
+        "print(bench._children._session._child.pid, flush=True)\n"
         "bench.trial([entrant('hang')])\n"
     )
     root = Path(__file__).parents[2]

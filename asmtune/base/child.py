@@ -1,0 +1,221 @@
+"""Child processes that exchange JSON lines with their parent and can always be killed.
+
+`Child` is the parent's side: it starts a process in a group of its own, sends and receives
+messages within a limit, and kills the whole group. `die_with_parent` and `own_stdout` are called
+by the child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import IO, Any, Final, TextIO
+
+from asmtune.base.errors import MeasureError
+
+_REAP_S: Final = 60.0  # the driver takes seconds to end a process whose GPU hangs
+_LAST_BYTES: Final = 1 << 16
+_LINE_CHARACTERS: Final = 300
+
+
+class ChildGoneError(Exception):
+    """The child ended or closed its pipes."""
+
+
+@dataclass(frozen=True)
+class ChildEnd:
+    """Says how a child ended.
+
+    Attributes:
+        code: its exit code, negative for a signal; None if it ran until it was killed here.
+        last_line: the last line it wrote on stderr, shortened; "" if there is none.
+    """
+
+    code: int | None
+    last_line: str
+
+    @property
+    def signal_name(self) -> str | None:
+        """Return the name of the signal it died of, or None."""
+        return signal.Signals(-self.code).name if self.code is not None and self.code < 0 else None
+
+    def __str__(self) -> str:
+        cause = "was ended" if self.code is None else f"ended with exit code {self.code}"
+        if self.signal_name is not None:
+            cause = f"died with {self.signal_name}"
+        return f"{cause}: {self.last_line}" if self.last_line else cause
+
+
+class Child:
+    """A process and everything it starts, in a process group of their own.
+
+    Its stdin and stdout carry the messages. Its stderr goes to a temporary file, so nothing
+    reaches the terminal. The child has to call `die_with_parent` itself.
+
+    Args:
+        command: program and arguments.
+        environment: all of its variables; this process's if None.
+        files: descriptors that it inherits under their numbers.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        files: Sequence[int] = (),
+    ) -> None:
+        self._log: IO[bytes] = tempfile.TemporaryFile(prefix="asmtune-")  # noqa: SIM115 - by kill
+        self._lines: deque[bytes] = deque()
+        self._partial_line = b""
+        self._process = _start(command, self._log, environment, files)
+
+    @property
+    def pid(self) -> int:
+        """Return its process id, which is its group's too."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether it has not ended yet."""
+        return self._process.poll() is None
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message; blocks until the child reads it.
+
+        Raises:
+            ChildGoneError: the child no longer reads.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise ChildGoneError from error
+
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        """Return the child's next message. After a `TimeoutError` it can be called again.
+
+        Raises:
+            TimeoutError: no message came in time.
+            ChildGoneError: no message will come.
+        """
+        end = time.monotonic() + timeout_s
+        while not self._lines:
+            self._read(max(0.0, end - time.monotonic()))
+        message: dict[str, Any] = json.loads(self._lines.popleft())
+        return message
+
+    def _read(self, timeout_s: float) -> None:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(timeout_s):
+                raise TimeoutError
+        chunk = os.read(self._process.stdout.fileno(), 1 << 20)
+        if not chunk:
+            raise ChildGoneError
+        *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
+        self._lines += lines
+
+    def stop(self) -> None:
+        """Send SIGKILL to the group and return; another thread may be waiting in `receive`."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def kill(self, patience_s: float = 0.0) -> ChildEnd:
+        """End the child and everything it started, and close its pipes.
+
+        Args:
+            patience_s: seconds to wait for a child that is about to end by itself.
+
+        Raises:
+            MeasureError: it does not end: its GPU needs to be reset.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience_s)
+        ended_itself = not self.is_running
+        self.stop()
+        try:
+            code = self._process.wait(_REAP_S)
+        except subprocess.TimeoutExpired as error:
+            raise MeasureError(
+                f"process {self.pid}, whose GPU hangs, did not end {_REAP_S:g} s after "
+                "it was killed: look at nvidia-smi, and reset the GPU"
+            ) from error
+        lines = self.log_lines(_LAST_BYTES)
+        last_line = lines[-1].strip()[:_LINE_CHARACTERS] if lines else ""
+        for pipe in (self._process.stdin, self._process.stdout, self._log):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        return ChildEnd(code if ended_itself else None, last_line)
+
+    def log_lines(self, last_bytes: int | None = None) -> list[str]:
+        """Return the lines it has written on stderr; none after `kill`.
+
+        Args:
+            last_bytes: read no more than this much of the log's end.
+        """
+        if self._log.closed:
+            return []
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(0 if last_bytes is None else max(0, size - last_bytes))
+        return self._log.read().decode(errors="replace").strip().splitlines()
+
+
+def _start(
+    command: Sequence[str],
+    log: IO[bytes],
+    environment: Mapping[str, str] | None,
+    files: Sequence[int],
+) -> subprocess.Popen[bytes]:
+    """Start a process in a group of its own, from a thread that lives as long as this process.
+
+    Linux ends a child that calls `die_with_parent` when the thread that started it ends, and the
+    calling thread may end before the process does.
+    """
+
+    def popen() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=None if environment is None else dict(environment),
+            pass_fds=tuple(files),
+            start_new_session=True,
+        )
+
+    return _starter(os.getpid()).submit(popen).result()
+
+
+@cache
+def _starter(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork has threads of its own
+    """Return the thread that starts children."""
+    return ThreadPoolExecutor(1, "asmtune-starter")
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when the thread that started it ends, however it ends."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def own_stdout() -> TextIO:
+    """Return this process's stdout for answers; whatever else prints there goes nowhere."""
+    out = os.fdopen(os.dup(1), "w")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    return out
