@@ -32,8 +32,8 @@ from asmtune.runtime.decorator import asm_autotune
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
 from asmtune.tuning import tuner
-from asmtune.tuning.identity import provenance
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.request import provenance
 from asmtune.tuning.session import Session
 
 AXES = {"BLOCK": [32, 64, 128], "num_warps": [4, 8]}

@@ -28,9 +28,8 @@ from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.timing.clock import Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.store.safe_store import SafeStore
-from asmtune.tuning.identity import key_of
-from asmtune.tuning.options import Choices, TuneJob, TuneOptions
-from asmtune.tuning.presets import EFFORTS
+from asmtune.tuning.options import EFFORTS, Choices, TuneJob, TuneOptions
+from asmtune.tuning.request import key_of
 from asmtune.tuning.tuner import Tuner
 
 DEVICE = "NVIDIA H200"

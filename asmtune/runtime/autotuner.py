@@ -16,21 +16,19 @@ from asmtune.core.config import Config
 from asmtune.core.problem import heuristic_rules
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.runtime.calls import KernelCall
+from asmtune.runtime.calls import KernelCall, as_triton, timings_ms
 from asmtune.runtime.checks import check_decorated
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.backends import Backend, Launcher, backend
-from asmtune.runtime.launch.kinds import kinds, machine
-from asmtune.runtime.launch.layout import ParameterLayout, layout_of
+from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of, machine
 from asmtune.runtime.launch.planning import TritonLaunch, plan_of, quiet_lists
-from asmtune.runtime.misses.answers import Choice
+from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.options import DecoratorOptions
-from asmtune.runtime.torch.dynamo_fixes import correct_dynamo
-from asmtune.runtime.triton_configs import as_triton, timings_ms
+from asmtune.runtime.torch_compile import correct_dynamo
 
 if TYPE_CHECKING:
-    from asmtune.runtime.torch.compile_hook import PruneHook
+    from asmtune.runtime.torch_compile import PruneHook
 
 # Triton's interpreter changes `triton.language` while a kernel runs: one thread at a time.
 _INTERPRETER: Final = threading.RLock()
@@ -129,7 +127,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @functools.cached_property
     def _prune_hook(self) -> PruneHook:
-        from asmtune.runtime.torch.compile_hook import TracedLaunches, prune_hook
+        from asmtune.runtime.torch_compile import TracedLaunches, prune_hook
 
         # A program of `triton.autotune`'s expects Inductor to time its list; PyTorch drops what
         # would put arguments right between two timings.

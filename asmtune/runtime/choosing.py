@@ -18,15 +18,26 @@ from asmtune.core.keys.reading import values
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.runtime.calls import ConfigCache, KernelCall, is_capturing, is_usual_grid, memory_key
-from asmtune.runtime.checks import by_place, check_launch, check_space, has_programs, launch_options
-from asmtune.runtime.device_checks import check_places
+from asmtune.runtime.calls import (
+    ConfigCache,
+    KernelCall,
+    as_triton,
+    is_capturing,
+    is_usual_grid,
+    memory_key,
+)
+from asmtune.runtime.checks import (
+    by_place,
+    check_launch,
+    check_places,
+    check_space,
+    has_programs,
+    launch_options,
+)
 from asmtune.runtime.events import KeyResolved, Notices, announce, emit
-from asmtune.runtime.misses.answers import Choice, Miss
-from asmtune.runtime.misses.resolver import Resolver
+from asmtune.runtime.misses.lookups import Choice, Miss
+from asmtune.runtime.misses.resolver import Resolver, current_job, resolve
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
-from asmtune.runtime.ranks.resolving import current_job, resolve
-from asmtune.runtime.triton_configs import as_triton
 
 
 class Chooser:
@@ -161,7 +172,7 @@ class Chooser:
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """As `AsmAutotuner.identity`."""
-        from asmtune.tuning.identity import expected_of
+        from asmtune.tuning.request import expected_of
 
         call = KernelCall((1,), (), named, self._kernel.arg_names)
         miss = self._miss(call, self._values(call), self.searched(call), device)

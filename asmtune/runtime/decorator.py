@@ -1,8 +1,10 @@
-"""The decorator and its options."""
+"""`asm_autotune` and `reconfigure`: options are checked and become a `DecoratorOptions`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from asmtune.base.did_you_mean import did_you_mean
@@ -11,8 +13,7 @@ from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
 from asmtune.core.space.space import Space
 from asmtune.runtime.checks import check_configs
-from asmtune.runtime.options import Arguments, DecoratorOptions, OnMiss, Small, SpaceSource
-from asmtune.runtime.pruning import Pruning
+from asmtune.runtime.options import Arguments, DecoratorOptions, OnMiss, Pruning, Small, SpaceSource
 
 if TYPE_CHECKING:
     from asmtune.runtime.autotuner import AsmAutotuner
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
         strict: bool
 
 
-_OF_LAUNCHES: Final = ("small", "heuristic", "on_miss", "nearest", "strict")
+_OF_LAUNCHES: Final = ("small", "heuristic", "on_miss", "nearest")
+CHANGEABLE: Final = (*_OF_LAUNCHES, "effort", "force")
+"""Options that `reconfigure` may change: they leave the key and the provenance as they are."""
 
 
 def asm_autotune(
@@ -94,7 +97,7 @@ def decorator_options(
     source: SpaceSource = (
         Space.from_configs(list(configs or ()) or [Config({})]) if space is None else space
     )
-    of_launches = {name: rest.pop(name) for name in _OF_LAUNCHES if name in rest}
+    of_launches = {name: rest.pop(name) for name in (*_OF_LAUNCHES, "strict") if name in rest}
     choices = checked_choices(rest)
     return DecoratorOptions(
         space=source, key=key, prune=Pruning.of(prune_configs_by), choices=choices, **of_launches
@@ -114,7 +117,59 @@ def checked_choices(choices: Mapping[str, Any]) -> Mapping[str, Any]:
     known = Choices.__annotations__
     for name in choices:
         if name not in known:
-            hint = did_you_mean(name, [*known, "space", *_OF_LAUNCHES])
+            hint = did_you_mean(name, [*known, "space", *_OF_LAUNCHES, "strict"])
             raise InputError(f"asm_autotune: unknown option {name!r}{hint}")
     TuneOptions.of(Choices(**choices))  # type: ignore[typeddict-item]
     return choices
+
+
+def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
+    """Changes options of a decorated kernel, or of all kernels of a module, from now on.
+
+        from asmtune.kernels import softmax
+
+        reconfigure(softmax, on_miss="predict", nearest=True)
+
+    Args:
+        kernel: what `@asm_autotune` made, or a module with such kernels.
+        changes: of `small`, `heuristic`, `on_miss`, `nearest`, `effort` and `force`; see
+            `asm_autotune`.
+
+    Raises:
+        InputError: the module has no such kernel, an option is none of these, or of another form.
+    """
+    found = autotuners(kernel) if isinstance(kernel, ModuleType) else [kernel]
+    if not found:
+        raise InputError(
+            f"reconfigure: module {getattr(kernel, '__name__', kernel)} has no kernel decorated "
+            "with @asm_autotune; give the decorated kernel itself"
+        )
+    revised = [_revised(tuner.options, changes) for tuner in found]
+    for tuner, options in zip(found, revised, strict=True):
+        tuner.reconfigure(options)
+
+
+def autotuners(module: ModuleType) -> list[AsmAutotuner]:
+    """List the decorated kernels among a module's names, and in its dicts, lists and tuples."""
+    from asmtune.runtime.autotuner import AsmAutotuner
+
+    found: dict[int, AsmAutotuner] = {}
+    for value in vars(module).values():
+        inner = value.values() if isinstance(value, Mapping) else value
+        items = inner if isinstance(value, Mapping | list | tuple) else (value,)
+        found |= {id(item): item for item in items if isinstance(item, AsmAutotuner)}
+    return list(found.values())
+
+
+def _revised(options: DecoratorOptions, changes: Mapping[str, Any]) -> DecoratorOptions:
+    for name in changes:
+        if name not in CHANGEABLE:
+            hint = did_you_mean(name, CHANGEABLE)
+            raise InputError(
+                f"reconfigure: option {name!r} cannot be changed, only "
+                f"{', '.join(CHANGEABLE)}{hint}"
+            )
+    of_launches = {name: changes[name] for name in _OF_LAUNCHES if name in changes}
+    rest = {name: value for name, value in changes.items() if name not in of_launches}
+    choices = {**options.choices, **checked_choices(rest)}
+    return replace(options, choices=choices, **of_launches)

@@ -12,8 +12,8 @@ from typing import Any, Final
 from asmtune.base.stacklevel import frames_inside
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.runtime.misses.answers import Choice, Miss
-from asmtune.runtime.triton_configs import as_triton, timings_ms
+from asmtune.runtime.calls import as_triton, timings_ms
+from asmtune.runtime.misses.lookups import Choice, Miss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def _record(miss: Miss, choices: Mapping[str, Any]) -> TuneRecord | None:
     from asmtune.base.settings import Settings
     from asmtune.store.safe_store import open_user_store
     from asmtune.store.shipped import find_tuned
-    from asmtune.tuning.identity import expected_of
+    from asmtune.tuning.request import expected_of
 
     shelf = open_user_store(Settings.from_environment())
     return find_tuned(miss.key, expected_of(miss.problem, miss.space, choices), shelf).record

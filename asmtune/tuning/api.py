@@ -10,8 +10,8 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import device_name
-from asmtune.tuning.identity import key_of
 from asmtune.tuning.options import Choices, TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.request import key_of
 from asmtune.tuning.tuner import Tuner
 
 

@@ -26,12 +26,11 @@ from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import StragglerTimer
 from asmtune.tuning.finals import FinalDecision
-from asmtune.tuning.initial_state import initial_verdicts, known_to, with_edited
+from asmtune.tuning.initial_state import Experience, initial_verdicts, known_to, with_edited
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.run_log import RunListener, RunWatch, SilentListener
 from asmtune.tuning.search.state import State
 from asmtune.tuning.stages import BenchTimer, Stages
-from asmtune.tuning.transfer import Experience
 
 Opener = Callable[[BenchSetup], Bench]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -16,16 +17,20 @@ from asmtune.compile.load import launch_values
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.records.tuned import Provenance, TuneRecord
+from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
+from asmtune.measure.checks.preserve import preserved
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.predict.score.scorers import make_scorer
+from asmtune.store.lookup import StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.shipped import find_tuned
-from asmtune.tuning.identity import provenance, with_files
+from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.request import provenance, with_files
 from asmtune.tuning.run_log import RunListener, SilentListener
 from asmtune.tuning.session import Opener, Session
-from asmtune.tuning.transfer import experience
 
 
 @dataclass
@@ -132,3 +137,51 @@ class Tuner:
             audience=self.audience,
             opener=self.opener,
         )
+
+
+def predict(workshop: Tuner, job: TuneJob, space: Space) -> StoredPrediction:
+    """The config that ranks first for a job, with nothing timed; kept in the store.
+
+    What is sketched and compiled for it serves a later tuning in the same workshop.
+
+    Raises:
+        InputError: space, problem and kernel do not fit.
+        CompileError: none of the best-ranked configs compiles.
+        StoreError: the artifacts' folder cannot be written.
+    """
+    with _untouched(job, space):
+        pick = first_pick(workshop.funnel, job.problem, space)
+    return _kept(workshop, job, space, pick)
+
+
+def predict_small(
+    workshop: Tuner, job: TuneJob, space: Space, limit_us: float | None
+) -> StoredPrediction | None:
+    """As `predict`, of a job that is predicted to run for less time than a limit; else None.
+
+    Args:
+        workshop: whose device the job is for.
+        job: the launch.
+        space: the configs.
+        limit_us: microseconds; None for a job that is small whatever is predicted.
+
+    Raises:
+        InputError: as `predict`.
+        CompileError: as `predict`.
+        StoreError: as `predict`.
+    """
+    with _untouched(job, space):
+        pick = small_pick(workshop.funnel, job.problem, space, limit_us)
+    return None if pick is None else _kept(workshop, job, space, pick)
+
+
+def _untouched(job: TuneJob, space: Space) -> AbstractContextManager[None]:
+    """Within it the front end may run configs' hooks: afterwards arguments are as before."""
+    hooked = any(config.pre_hook for config in space.configs(**job.problem.shape))
+    return preserved(job.problem.arguments.values() if hooked else ())
+
+
+def _kept(workshop: Tuner, job: TuneJob, space: Space, pick: Verdict) -> StoredPrediction:
+    made = StoredPrediction(job.key, pick.config, pick.predicted_us, workshop.expected(job, space))
+    workshop.shelf.predict(made)
+    return made

@@ -11,9 +11,8 @@ from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.tuning.identity import key_of
-from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.presets import Effort
+from asmtune.tuning.options import Effort, TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.request import key_of
 from asmtune.tuning.session import Opener
 from asmtune.tuning.tuner import Tuner
 from benchmarks.aibench8.tasks import Task

@@ -11,7 +11,7 @@ import pytest
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.runtime.misses.answers import Choice, Miss
+from asmtune.runtime.misses.lookups import Choice, Miss
 from asmtune.runtime.misses.resolver import Resolver
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.tuning.options import TuneOptions

@@ -14,9 +14,10 @@ import pytest
 import torch
 
 from asmtune.base.errors import MeasureError
-from asmtune.runtime.misses import background, copies
-from asmtune.runtime.misses.answers import Choice, Miss
+from asmtune.runtime.misses import background
+from asmtune.runtime.misses import background as copies
 from asmtune.runtime.misses.background import BackgroundQueue, BackgroundWarning, line_of
+from asmtune.runtime.misses.lookups import Choice, Miss
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.tuning.session import Session
 from asmtune.tuning.tuner import Tuner
@@ -186,7 +187,7 @@ def test_a_neighbour_serves_meanwhile(host: Host, told: Told) -> None:
 def test_busy_is_asked_again(host: Host, told: Told) -> None:
     """A key that another process tunes is asked for again, and tuned when that lets it go."""
     from asmtune.store.safe_store import SafeStore
-    from asmtune.tuning.identity import provenance
+    from asmtune.tuning.request import provenance
 
     at = miss()
     resolver = later(host, told, choices={"on_busy": "heuristic"})

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.runtime.misses.copies import copied
+from asmtune.runtime.misses.background import copied
 from tests import tuning_support as support
 
 DTYPES = (torch.float32, torch.float16, torch.int8, torch.int64, torch.bool)

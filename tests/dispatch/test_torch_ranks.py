@@ -15,15 +15,17 @@ import torch.distributed as dist
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.runtime.ranks.agreement import (
+from asmtune.runtime.misses.resolver import current_job
+from asmtune.runtime.rank_agreement import (
     AgreementKey,
     RankGroup,
     RankPace,
     RankWarning,
     Resolvers,
+    Words,
+    read_config,
+    written,
 )
-from asmtune.runtime.ranks.group_store import Words, read_config, written
-from asmtune.runtime.ranks.resolving import current_job
 
 ROOT = Path(__file__).parents[2]
 MATTER = AgreementKey(

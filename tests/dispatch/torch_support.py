@@ -17,7 +17,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime import autotuner
-from asmtune.runtime.launch.kinds import CurrentStream
+from asmtune.runtime.launch.layout import CurrentStream
 from asmtune.tuning import tuner
 from asmtune.tuning.options import TuneJob, TuneResult
 from asmtune.tuning.session import Session

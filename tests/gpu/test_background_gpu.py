@@ -12,7 +12,7 @@ import torch
 import triton
 
 from asmtune import Space, asm_autotune
-from asmtune.runtime.misses.copies import copied
+from asmtune.runtime.misses.background import copied
 from asmtune.store.database import Store
 from tests.gpu import gpu_kernels
 

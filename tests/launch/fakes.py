@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.runtime.launch.backends import Launcher
-from asmtune.runtime.launch.kinds import CurrentStream, kinds
+from asmtune.runtime.launch.layout import CurrentStream, kinds
 
 SOURCE = Path(__file__).with_name("fake_driver.c")
 

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.backends import Launcher
-from asmtune.runtime.launch.kinds import CurrentStream, machine
-from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, RUNTIME, ParameterLayout
+from asmtune.runtime.launch.layout import (
+    CONSTEXPR,
+    KEYED,
+    RUNTIME,
+    CurrentStream,
+    ParameterLayout,
+    machine,
+)
 from tests.launch.fakes import FakeDriver, Slow, launcher
 
 NAMES = ("x", "n", "scale", "BLOCK")

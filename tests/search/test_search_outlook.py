@@ -18,7 +18,7 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
-from asmtune.tuning.search.points import ConfigPoints
+from asmtune.tuning.search.model import ConfigPoints
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
 

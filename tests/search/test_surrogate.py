@@ -8,8 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.tuning.search import surrogate
-from asmtune.tuning.search.gain import batch_gain, improvement, spread_out
-from asmtune.tuning.search.surrogate import Points, Posterior, Surrogate
+from asmtune.tuning.search.surrogate import (
+    Points,
+    Posterior,
+    Surrogate,
+    batch_gain,
+    improvement,
+    spread_out,
+)
 
 
 def points(predicted: list[float], places: list[list[float]], *, compiled: bool = True) -> Points:

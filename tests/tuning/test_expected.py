@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from asmtune.tuning.identity import expected_of
 from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.request import expected_of
 from tests.tuning_support import HostMachine, job, problem, space, workshop
 
 

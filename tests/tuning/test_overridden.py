@@ -22,7 +22,7 @@ from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.store.database import Store
 from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_trace
-from asmtune.tuning.identity import space_digest, with_files
+from asmtune.tuning.request import space_digest, with_files
 from tests.tuning_support import DEVICE, HostMachine, job, problem, usual_us, workshop
 
 PLAIN = Config({"BLOCK": 256, "FLAW": 0}, num_warps=4)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from asmtune.store.trace.folder import run_files
-from asmtune.tuning.identity import provenance
+from asmtune.tuning.request import provenance
 from asmtune.tuning.run_log import SilentListener
 from tests.store.children import finish, memory_folder, say, start
 from tests.tuning_support import BEST, HostMachine, job, space, usual_us, workshop

@@ -11,8 +11,8 @@ from typing import Any
 
 from asmtune.predict.prune.flow import Funnel
 from asmtune.store.database import Store
-from asmtune.tuning.identity import provenance
-from asmtune.tuning.presets import EFFORTS
+from asmtune.tuning.options import EFFORTS
+from asmtune.tuning.request import provenance
 from asmtune.tuning.search.base import BatchSizes
 from asmtune.tuning.tuner import Tuner
 from tests.store.children import finish, killed, memory_folder, say, start

@@ -13,8 +13,7 @@ from asmtune.base.errors import AsmtuneError
 from asmtune.core.failures import guarded
 from asmtune.core.problem import GRID_LIMITS
 from asmtune.core.records.artifacts import Failure
-from asmtune.runtime.launch.kinds import CurrentStream, Kinds
-from asmtune.runtime.launch.layout import CONSTEXPR, KEYED
+from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, CurrentStream, Kinds
 
 GIVEN: Final = object()
 """Stands for "the launch gives it" and "not there"."""

@@ -6,16 +6,117 @@ What loads SQLAlchemy does so only where one look at the store's file cannot tel
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Provenance
-from asmtune.core.space.space import own_config
-from asmtune.runtime.misses.answers import Choice, Miss
-from asmtune.runtime.misses.nearest import nearest
+from asmtune.core.problem import Problem
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
+from asmtune.core.space.space import Space, own_config
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
+from asmtune.store.lookup import reusable
 from asmtune.store.shipped import find_tuned, shipped_lookup, shipped_of
+
+
+def nearest(records: Iterable[TuneRecord], miss: Miss, now: Provenance) -> Config | None:
+    """The winner of the nearest record whose winner is a config of the miss's space; else None.
+
+    A space whose constraints name sizes differs from shape to shape, so that the config
+    decides and not the space.
+
+    Args:
+        records: of any keys; those of another kernel, device or dtypes, made with another
+            source or Triton, or of a shape that does not compare are left out.
+        miss: the launch.
+        now: how it would be tuned.
+    """
+    key = miss.key
+    placed = [
+        (away, record)
+        for record in records
+        if _related(record.key, key)
+        and record.winner.ir_override is None  # nothing checks a neighbour's config here
+        and reusable(record.provenance.source, record.provenance.triton, now)
+        and (away := distance(record.key.shape, key.shape)) is not None
+    ]
+    for _, record in sorted(placed, key=lambda pair: pair[0]):
+        config = own_config(record.winner, miss.space, miss.problem.shape)
+        if config is not None:
+            return config
+    return None
+
+
+def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
+    """The sum of |log2| of the ratios of two shapes' numbers; None where they do not compare.
+
+    They do not where names differ, where other values differ, and where of two different
+    numbers one is not above 0.
+    """
+    if one.keys() != other.keys():
+        return None
+    total = 0.0
+    for name, a in one.items():
+        b = other[name]
+        if type(a) is type(b) and a == b:
+            continue
+        if not (_is_size(a) and _is_size(b)):
+            return None
+        total += abs(math.log2(a) - math.log2(b))
+    return total
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _related(one: TuneKey, other: TuneKey) -> bool:
+    same = (one.kernel, one.device, dict(one.dtypes))
+    return same == (other.kernel, other.device, dict(other.dtypes))
+
+
+How = Literal["tuned", "known", "predicted", "nearest", "heuristic", "busy"]
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A launch whose key is not in memory.
+
+    Attributes:
+        problem: the launch; its `shape` holds every number among the arguments.
+        key: what its config is kept by.
+        space: the configs, already pruned by the user's function.
+    """
+
+    problem: Problem
+    key: TuneKey
+    space: Space
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The config to launch.
+
+    Attributes:
+        config: of the space where it is of it, with its `pre_hook`.
+        final: whether it stands for the rest of the process; else the next launch asks again.
+        how: "tuned" now, "known" to a store, "predicted" by the model, of the "nearest" stored
+            neighbour, the "heuristic", or a pick while another process is "busy" tuning it.
+        record: with every timing, of what was tuned now; of what was known, only where it
+            had to be read whole.
+        compiled, timed: configs, where it was tuned now.
+        seconds: that finding it took.
+    """
+
+    config: Config
+    final: bool
+    how: How
+    record: TuneRecord | None = None
+    compiled: int = 0
+    timed: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

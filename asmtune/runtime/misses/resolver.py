@@ -9,28 +9,72 @@ file: a process that finds its key starts nearly as fast as one without a tuner.
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import AsmtuneError, CompileError, MissError
 from asmtune.base.settings import Settings
+from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Provenance
 from asmtune.runtime.events import spoken_key
-from asmtune.runtime.misses.answers import Choice, How, Miss
-from asmtune.runtime.misses.lookups import MissLookup
-from asmtune.runtime.misses.tuners import TunersByDevice
+from asmtune.runtime.misses.lookups import Choice, How, Miss, MissLookup
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
 from asmtune.store.fast_lookup import StoredConfig
 
 if TYPE_CHECKING:
+    from asmtune.runtime.rank_agreement import RankGroup
     from asmtune.tuning.options import TuneJob
+    from asmtune.tuning.tuner import Tuner
+
+
+class TunersByDevice:
+    """Workshops by device, each opened when it is first needed: that loads all that tunes.
+
+    Args:
+        choices: of how to tune, as `TuneOptions.of` takes them.
+    """
+
+    def __init__(self, choices: Mapping[str, Any]) -> None:
+        self._choices: Any = choices
+        self._opened: dict[tuple[str, bool], Tuner] = {}
+        self._lock = threading.Lock()
+
+    def of(self, device: str, *, later: bool = False) -> Tuner:
+        """The workshop of a device.
+
+        Args:
+            device: its name, as the driver gives it.
+            later: whether for the background: then what is timed runs in a process of its
+                own, and what is done ends with the program.
+
+        Raises:
+            InputError: no target describes the device, or a choice is none of its forms.
+        """
+        with self._lock:
+            if (device, later) not in self._opened:
+                self._opened[device, later] = self._open(device, later)
+            return self._opened[device, later]
+
+    def _open(self, device: str, later: bool) -> Tuner:
+        from asmtune.tuning.options import TuneOptions
+        from asmtune.tuning.tuner import Tuner
+
+        options = TuneOptions.of(self._choices)
+        if not later:
+            return Tuner.open(device, options)
+        from asmtune.runtime.misses.background import line_of
+
+        leaving = line_of(device).leaving
+        made = Tuner.open(device, replace(options, isolate=True))
+        return replace(made, audience=leaving, funnel=replace(made.funnel, progress=leaving))
 
 
 HOST_LAUNCH_US: Final = 6.8
@@ -149,7 +193,7 @@ class Resolver:
     def _small_pick(
         self, miss: Miss, limit_us: float | None, *, later: bool = False
     ) -> Choice | None:
-        from asmtune.tuning.predicting import predict_small
+        from asmtune.tuning.tuner import predict_small
 
         try:
             workshop = self._workshops.of(miss.key.device, later=later)
@@ -164,7 +208,7 @@ class Resolver:
 
     def _predicted(self, lookup: MissLookup) -> Choice:
         """The nearest neighbour's config where it may be, or the model's first pick."""
-        from asmtune.tuning.predicting import predict
+        from asmtune.tuning.tuner import predict
 
         near = self._nearest(lookup)
         if near is not None:
@@ -252,7 +296,7 @@ class Resolver:
         return str(made) if isinstance(made, Failure) else made
 
     def _expected(self, miss: Miss) -> Provenance:
-        from asmtune.tuning.identity import expected_of
+        from asmtune.tuning.request import expected_of
 
         return expected_of(miss.problem, miss.space, self.options.choices)
 
@@ -273,3 +317,55 @@ def _how_to_fill(miss: Miss) -> str:
         f"`{command}` tunes it where the file is a kernel module, "
         "and so does one launch with on_miss='tune'"
     )
+
+
+def current_job() -> RankGroup | None:
+    """The job that this process is a rank of; None without one, or where it is the only rank.
+
+    Imports no PyTorch: who has not loaded `torch.distributed` is no rank.
+    """
+    group: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if group is None or not group.is_initialized() or group.get_world_size() < 2:
+        return None
+    from asmtune.runtime.rank_agreement import RankGroup
+
+    store = group._get_default_store()
+    return None if store is None else RankGroup(store, group.get_rank())
+
+
+def resolve(resolver: Resolver, miss: Miss, *, capturing: bool = False) -> Choice:
+    """As `Resolver.resolve`, but for a config that all ranks of this process's job use.
+
+    Where a launch is recorded (`capturing`), what it is recorded with counts for all ranks.
+    Nothing is switched later: a config that was agreed on is final.
+    """
+    job = current_job()
+    if job is None:
+        return resolver.resolve(miss, capturing=capturing)
+    from asmtune.runtime.rank_agreement import AgreementKey, RankPace, Resolvers
+    from asmtune.tuning.request import expected_of
+
+    made: list[Choice] = []
+
+    def chosen(choice: Choice) -> Config:
+        made.append(choice)
+        return choice.config
+
+    def known() -> Config | None:
+        choice = resolver.resolve(miss, capturing=True)
+        return chosen(choice) if choice.final else None
+
+    def pick() -> Config:
+        return chosen(resolver.resolve(miss, capturing=True))
+
+    expected = expected_of(miss.problem, miss.space, resolver.options.choices)
+    matter = AgreementKey(miss.key, expected, lambda: miss.space.configs(**miss.problem.shape))
+    if capturing:
+        config = job.offered(matter, pick())
+    else:
+        ways = Resolvers(known=known, resolve=lambda: chosen(resolver.resolve(miss)), fallback=pick)
+        config = job.agreed(matter, ways, RankPace(wait_s=Settings.from_environment().wait_s))
+    own = next((choice for choice in made if choice.config is config), None)
+    if own is None:
+        return Choice(config, True, "known")
+    return replace(own, final=own.final or not capturing)

@@ -13,13 +13,60 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from asmtune.runtime.patching.options import check_options
+from asmtune.base.did_you_mean import did_you_mean
+from asmtune.base.errors import InputError
 
 if TYPE_CHECKING:
-    from asmtune.runtime.patching.options import PatchOptions
+    from asmtune.runtime.options import OnMiss, Small
     from asmtune.runtime.patching.patched_autotuner import PatchedAutotuner
+    from asmtune.tuning.objective import Objective
+    from asmtune.tuning.options import Effort
+
+
+class PatchOptions(TypedDict, total=False):
+    """Keywords of `patch`; `TuneOptions` and `DecoratorOptions` say what each is for."""
+
+    effort: str | Effort
+    isolate: bool
+    devices: tuple[int, ...] | None
+    objective: str | Objective
+    seed: int
+    tiles: bool
+    force: bool
+    on_busy: str
+    check: bool
+    on_miss: OnMiss
+    small: Small
+    nearest: bool
+
+
+_OF_LAUNCHES: Final = ("on_miss", "small", "nearest")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Checks what `patch` would be given.
+
+    Raises:
+        InputError: as `patch`.
+    """
+    known = tuple(PatchOptions.__annotations__)
+    for name in options:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise InputError(
+                f"patch: {name!r} is no option for all kernels: they are {', '.join(known)}{hint}"
+            )
+    from asmtune.runtime.options import DecoratorOptions
+
+    DecoratorOptions(space={}, **{name: options[name] for name in _OF_LAUNCHES if name in options})
+    choices: Any = {name: options[name] for name in options if name not in _OF_LAUNCHES}
+    if choices:
+        from asmtune.tuning.options import TuneOptions
+
+        TuneOptions.of(choices)
+
 
 _TWIN: Final = "_asmtune_twin"
 
@@ -115,9 +162,9 @@ class _Redirect:
 
     def _twin(self, instance: Any) -> PatchedAutotuner | None:
         """The one of the innermost patch; None where Triton itself launches."""
-        from asmtune.runtime.patching.converting import convert
         from asmtune.runtime.patching.patched_autotuner import (
             PatchedAutotuner,
+            convert,
             has_own_parts,
             pinned_before,
         )
@@ -166,7 +213,7 @@ class _Redirect:
                 return decorate
 
             def decorator(fn: Any) -> Any:
-                from asmtune.runtime.patching.converting import convert
+                from asmtune.runtime.patching.patched_autotuner import convert
 
                 made, patches = decorate(fn), _patches
                 return convert(made, patches[-1].options) if patches else made

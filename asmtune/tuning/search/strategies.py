@@ -19,19 +19,19 @@ def _model(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:
 
 
 def _exhaustive(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.tuning.search.exhaustive import Exhaustive
+    from asmtune.tuning.search.unmodelled import Exhaustive
 
     return Exhaustive(pace)
 
 
 def _random(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.tuning.search.exhaustive import Sampling
+    from asmtune.tuning.search.unmodelled import Sampling
 
     return Sampling(pace, seed)
 
 
 def _hierarchical(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.tuning.search.hierarchical import Hierarchical
+    from asmtune.tuning.search.unmodelled import Hierarchical
 
     return Hierarchical(pace)
 

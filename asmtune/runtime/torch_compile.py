@@ -16,6 +16,7 @@ Read in PyTorch 2.11 and 2.13: `torch/_higher_order_ops/triton_kernel_wrap.py`.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.runtime.events import Notices
-from asmtune.runtime.misses.answers import Choice
+from asmtune.runtime.misses.lookups import Choice
 from asmtune.store.codec import key_digest
 
 Arguments = Mapping[str, Any]
@@ -212,3 +213,43 @@ def _triton_config(config: Config) -> Any:
 
     options = (config.num_warps, config.num_stages, config.num_ctas, config.maxnreg)
     return triton.Config(config.kwargs, *options, config.pre_hook)
+
+
+_MODULE: Final = "torch._dynamo.variables.functions"
+_MARK: Final = "corrected_by_asmtune"
+
+
+def correct_dynamo() -> None:
+    """Makes the corrections that the loaded Dynamo lacks; does nothing where it is not loaded."""
+    functions = sys.modules.get(_MODULE)
+    hopifier: Any = getattr(functions, "DynamoTritonHOPifier", None)
+    if hopifier is None or hasattr(hopifier, _MARK):
+        return
+    setattr(hopifier, _MARK, True)
+    for name in ("TMADescriptorStableVariable", "TMADescriptorExperimentalVariable"):
+        descriptor = getattr(functions, name, None)
+        if descriptor is not None and "python_type" not in vars(descriptor):
+            descriptor.python_type = lambda _: object
+    if not hasattr(hopifier, "recreate_variable"):
+        _keep_sources(hopifier)
+
+
+def _keep_sources(hopifier: Any) -> None:
+    """Makes what wraps a kernel anew hand its source on."""
+    current = threading.local()
+    plain = {name: getattr(hopifier, name) for name in ("call_run", "call_triton_kernel")}
+
+    def handing_on(name: str) -> Any:
+        def call(self: Any, variable: Any, *rest: Any) -> Any:
+            outer = getattr(current, "source", None)
+            variable.kernel_source = variable.kernel_source or variable.source or outer
+            current.source = variable.kernel_source
+            try:
+                return plain[name](self, variable, *rest)
+            finally:
+                current.source = outer
+
+        return call
+
+    for name in plain:
+        setattr(hopifier, name, handing_on(name))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from asmtune.core.config import Config
+from asmtune.tuning.search.axes import Axes, steps
 from asmtune.tuning.search.base import BatchSizes, Proposal
 from asmtune.tuning.search.state import State
 
@@ -62,3 +64,48 @@ class Sampling:
     def select(self, state: State) -> Sequence[Config]:
         """All that is compiled, as many as a trial takes."""
         return state.ready()[: self.pace.trial]
+
+
+CENTRES: Final = 3
+"""Of the fastest configs so far, how many have their neighbours tried."""
+
+MOST_STEPS: Final = 2
+"""Axes on which a neighbour differs, by one value each."""
+
+
+@dataclass(frozen=True)
+class Hierarchical:
+    """Coarse to fine; ends where no neighbour of the best is left.
+
+    Attributes:
+        pace: in which steps.
+    """
+
+    pace: BatchSizes = field(default_factory=BatchSizes)
+
+    name = "hierarchical"
+
+    def propose(self, state: State) -> Proposal:
+        """What is left of the coarse grid, and then neighbours, the nearest first."""
+        left = state.open()
+        axes = Axes(state.configs)
+        coarse = [c for c in left if all(place % 2 == 0 for place in axes.places[c])]
+        if not coarse and not state.timings and state.ready():
+            return Proposal(reason="none of the coarse grid is timed yet")
+        if coarse or not state.timings:
+            return next_of(coarse or left, state, self.pace)
+        centres = [axes.places[config] for config in state.fastest(CENTRES)]
+        away = {c: min(_away(axes.places[c], centre) for centre in centres) for c in left}
+        near = sorted((c for c in left if away[c] <= MOST_STEPS), key=lambda c: away[c])
+        if left and not near:
+            return Proposal(reason=f"all neighbours of the {len(centres)} fastest tried")
+        return next_of(near, state, self.pace)
+
+    def select(self, state: State) -> Sequence[Config]:
+        """All that is compiled, as many as a trial takes."""
+        return state.ready()[: self.pace.trial]
+
+
+def _away(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    count = steps(one, other)
+    return MOST_STEPS + 1 if count is None else count
