@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.cells import dtype_words, number, one_line, words
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.run import Ending, Header
@@ -78,12 +79,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-class TuningProgress:
+class TuningProgress(ProgressListener):
     """A line of progress, and a line for each problem that is done.
 
     Where stderr is no terminal only the latter is shown. Use as a context manager, within which
-    warnings take one line each; it is an `asmtune.tuning.run_log.RunListener` and an
-    `asmtune.predict.prune.Progress`.
+    warnings take one line each.
 
     Args:
         problems: how many there are.

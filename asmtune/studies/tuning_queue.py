@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from asmtune.core.failures import guarded, required
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.studies.stored import StoredLaunch, tuner_of
 from asmtune.tuning.api import gpu_of
@@ -35,7 +35,7 @@ class TuningGpu:
     workshop: Tuner
 
 
-def open_machine(options: TuneOptions, progress: Any) -> TuningGpu:
+def open_machine(options: TuneOptions, progress: ProgressListener) -> TuningGpu:
     """This machine's GPU, or the first of those asked for.
 
     Raises:

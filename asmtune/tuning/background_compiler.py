@@ -11,7 +11,7 @@ from typing import Final, Self
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.predict.prune.front import Front, Outcomes, Progress
+from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
 
 MOST: Final = 0.75
 """Share of a batch after which those that are left may be stragglers."""
@@ -25,10 +25,10 @@ LEAST_S: Final = 2.0
 _LOOK_S: Final = 0.05
 
 
-class StragglerTimer:
+class StragglerTimer(ProgressListener):
     """How a batch gets on, by the clock; a funnel's progress that passes on what it is told."""
 
-    def __init__(self, inner: Progress) -> None:
+    def __init__(self, inner: ProgressListener) -> None:
         self._inner = inner
         self._total, self._done = 0, 0
         self._began = self._most_s = 0.0

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from asmtune.base.settings import Settings
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.rows import CostRow
 from asmtune.store.trace.run import Ending, Header
@@ -22,45 +23,7 @@ from asmtune.tuning.objective import pareto_front
 from asmtune.tuning.search.state import State
 
 
-class RunListener(Protocol):
-    """Told of runs as they go on, for a user who waits."""
-
-    def begin(self, header: Header) -> None:
-        """A run begins."""
-
-    def waiting(self, holder: str) -> None:
-        """Another process, of that name, tunes the key, and is waited for."""
-
-    def stage(self, name: str) -> None:
-        """A stage begins."""
-
-    def progress(self, state: State) -> None:
-        """More is compiled or timed."""
-
-    def end(self, ending: Ending) -> None:
-        """The run has ended."""
-
-
-class SilentListener:
-    """Listens to nothing."""
-
-    def begin(self, header: Header) -> None:
-        """Ignores it."""
-
-    def waiting(self, holder: str) -> None:
-        """Ignores it."""
-
-    def stage(self, name: str) -> None:
-        """Ignores it."""
-
-    def progress(self, state: State) -> None:
-        """Ignores it."""
-
-    def end(self, ending: Ending) -> None:
-        """Ignores it."""
-
-
-class RunWatch:
+class RunWatch(ProgressListener):
     """Told of everything that one run does; an observer of its search, and a context.
 
     Left by an exception, the trace says that the run failed or was interrupted.
@@ -79,7 +42,7 @@ class RunWatch:
     def __init__(
         self,
         writer: TraceWriter,
-        audience: RunListener,
+        audience: ProgressListener,
         shelf: SafeStore,
         key: TuneKey,
         expected: Provenance,
@@ -93,11 +56,11 @@ class RunWatch:
         self._since = time.perf_counter()
 
     @classmethod
-    def begin(
+    def open(
         cls,
         settings: Settings,
         header: Header,
-        audience: RunListener,
+        audience: ProgressListener,
         shelf: SafeStore,
         expected: Provenance,
     ) -> Self:
@@ -112,8 +75,8 @@ class RunWatch:
         return self._writer.run
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Times a stage, and tells of it."""
+    def timed_stage(self, name: str) -> Iterator[None]:
+        """Time a stage and report it."""
         self._audience.stage(name)
         start = time.perf_counter()
         try:
@@ -133,7 +96,7 @@ class RunWatch:
         if outcomes:
             self._shelf.remember(self._key, self.expected, timed, failed)
 
-    def foreseen(self, state: State) -> None:
+    def search_started(self, state: State) -> None:
         """The search begins."""
         self._state = state
         self._writer.foreseen(list(state.foreseen.values()), state.default)
@@ -152,9 +115,6 @@ class RunWatch:
         best_us = self._state.best_us if self._state is not None else None
         self._writer.trial(self._trials, seconds, outcomes, best_us=best_us, expected_gain=gain)
         self._told()
-
-    def ended(self, reason: str) -> None:
-        """The search is over."""
 
     def decided(self, decision: FinalDecision) -> None:
         """The last rounds are over."""

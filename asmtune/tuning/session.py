@@ -19,7 +19,7 @@ from asmtune.measure.bench.opening import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.preserve import preserved
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.predict.score.base import for_dtypes
 from asmtune.store.lookup import Remembered
 from asmtune.store.safe_store import SafeStore
@@ -28,7 +28,7 @@ from asmtune.tuning.background_compiler import StragglerTimer
 from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.initial_state import Experience, initial_verdicts, known_to, with_edited
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.run_log import RunListener, RunWatch, SilentListener
+from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.state import State
 from asmtune.tuning.stages import BenchTimer, Stages
 
@@ -52,7 +52,7 @@ class Session:
     options: TuneOptions
     shelf: SafeStore
     experience: Experience = field(default_factory=Experience)
-    audience: RunListener = field(default_factory=SilentListener)
+    audience: ProgressListener = field(default_factory=ProgressListener)
     opener: Opener | None = None
 
     def run(self, job: TuneJob, space: Space, expected: Provenance) -> TuneResult:
@@ -72,16 +72,16 @@ class Session:
         default = space.first(**job.problem.shape)
         with ExitStack() as stack:
             header = self._header(job, default)
-            watch = RunWatch.begin(funnel.settings, header, self.audience, self.shelf, expected)
+            watch = RunWatch.open(funnel.settings, header, self.audience, self.shelf, expected)
             stack.enter_context(watch)
             hooked = any(config.pre_hook for config in space.configs(**job.problem.shape))
             touched = job.problem.arguments.values() if hooked else ()
             # The front end runs hooks, before the bench keeps the arguments whole and after.
             stack.enter_context(preserved(touched))
-            with preserved(touched), watch.stage("foresee"):
+            with preserved(touched), watch.timed_stage("foresee"):
                 state, known = self._state(job, space, funnel, front, watch)
                 effects = _effects(front, state.configs, default)
-            with watch.stage("open"):
+            with watch.timed_stage("open"):
                 bench = stack.enter_context(closing(self._bench(front, effects)))
             cache = ArtifactCache.of(funnel.settings)
             timer = BenchTimer(bench, cache, default, watch.measured)

@@ -127,7 +127,7 @@ class Stages:
         insight = Predictor(self.funnel.scorer, self.funnel.target)
         strategy = make_strategy(effort.strategy, self.options.seed, insight, effort.pace)
         compiler = BackgroundCompiler(self.front, self.funnel.known, pulse, prepare)
-        with self.watch.stage("search"), compiler:
+        with self.watch.timed_stage("search"), compiler:
             ended = run(strategy, self.state, compiler, self.timer, effort.limits, self.watch)
         if not ended.finalists:
             raise self._nothing(ended)
@@ -140,7 +140,7 @@ class Stages:
         derived = caps_for(parents, self.funnel.cap_source(), effort.caps)
         if not derived:
             return
-        with self.watch.stage("caps"):
+        with self.watch.timed_stage("caps"):
             verdicts = self.front.verdicts(list(derived), "assembly", self.funnel.known)
             self.state.add_verdicts(verdicts)
             self.watch.batch(verdicts, 0.0)
@@ -156,7 +156,7 @@ class Stages:
         """
         effort = self.options.effort
         finals = Finals(self.timer.final, self.timer.energy, effort.policy, self.options.objective)
-        with self.watch.stage("finals"):
+        with self.watch.timed_stage("finals"):
             decision = finals.decide(self._finalists(), self.state.default)
         self.watch.decided(decision)
         return decision

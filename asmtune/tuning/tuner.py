@@ -21,6 +21,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.preserve import preserved
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.lookup import StoredPrediction
@@ -29,7 +30,6 @@ from asmtune.store.shipped import find_tuned
 from asmtune.tuning.initial_state import experience
 from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
 from asmtune.tuning.request import provenance, with_files
-from asmtune.tuning.run_log import RunListener, SilentListener
 from asmtune.tuning.session import Opener, Session
 
 
@@ -49,7 +49,7 @@ class Tuner:
     funnel: Funnel
     options: TuneOptions
     shelf: SafeStore
-    audience: RunListener = field(default_factory=SilentListener)
+    audience: ProgressListener = field(default_factory=ProgressListener)
     opener: Opener | None = None
     done: list[TuneRecord] = field(default_factory=list)
 

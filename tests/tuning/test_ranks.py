@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.store.trace.folder import run_files
 from asmtune.tuning.request import provenance
-from asmtune.tuning.run_log import SilentListener
 from tests.store.children import finish, memory_folder, say, start
 from tests.tuning_support import BEST, HostMachine, job, space, usual_us, workshop
 
@@ -51,7 +51,7 @@ def test_who_does_not_wait_goes_on(tmp_path: Path) -> None:
 def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
     """A process that waits says which one it waits for, and then launches what that one found."""
 
-    class Listener(SilentListener):
+    class Listener(ProgressListener):
         """Hears for whom is waited, and lets that one end."""
 
         def waiting(self, holder: str) -> None:

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.measure.bench.argument_codec import Packing, SharedRegion, StorageRange, restore
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.runtime.misses.lookups import Miss
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
@@ -87,8 +88,8 @@ class StoppedError(BaseException):
     """The program ends, and what is tuned in the background with it; no `Exception`."""
 
 
-class ShutdownSignal:
-    """Audience and progress of what runs in the background: ends it where the program ends."""
+class ShutdownSignal(ProgressListener):
+    """Listener that ends what runs in the background when the program ends."""
 
     def __init__(self) -> None:
         self._left = threading.Event()
@@ -106,7 +107,7 @@ class ShutdownSignal:
         if self._left.is_set():
             raise StoppedError
 
-    begin = waiting = stage = progress = end = start = advance = check
+    start = advance = waiting = begin = stage = progress = end = check
 
 
 class BackgroundQueue:

@@ -18,10 +18,11 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.base import Scorer, for_dtypes, without_kernel
 from asmtune.studies.replay.judging import Judged, judged_moments
 from asmtune.studies.replay.plans import PlanResult, Replayed, ReplayPlan, SearchPoint
-from asmtune.tuning.search.base import NoObserver, Predictor
+from asmtune.tuning.search.base import Predictor
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
@@ -120,7 +121,7 @@ class RecordedTimer:
         return Measurement(config, us, us, us, (us,))
 
 
-class _Marks(NoObserver):
+class _Marks(ProgressListener):
     """Notes how far a search is after each trial."""
 
     def __init__(self, state: State, rows: Mapping[Config, Row], finalists: int) -> None:

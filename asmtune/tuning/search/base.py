@@ -130,35 +130,3 @@ class Timer(Protocol):
     def trial(self, verdicts: Sequence[Verdict]) -> Sequence[Outcome]:
         """A timing or a failure of each; the default config comes first, in the first trial."""
         ...
-
-
-class Observer(Protocol):
-    """Told of each stage as it ends."""
-
-    def foreseen(self, state: State) -> None:
-        """The search begins, with what is known before anything is compiled."""
-
-    def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
-        """A batch is compiled; the loop waited so long for it."""
-
-    def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
-        """Configs are timed; the batch compiled meanwhile is expected to gain so much."""
-
-    def ended(self, reason: str) -> None:
-        """The search is over."""
-
-
-class NoObserver:
-    """Listens to nothing."""
-
-    def foreseen(self, state: State) -> None:
-        """Ignores it."""
-
-    def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
-        """Ignores it."""
-
-    def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
-        """Ignores it."""
-
-    def ended(self, reason: str) -> None:
-        """Ignores it."""

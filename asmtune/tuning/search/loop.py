@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.core.config import Config
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.tuning.search.base import (
     Compiler,
     Ended,
     Limits,
-    NoObserver,
-    Observer,
     Proposal,
     Strategy,
     Timer,
@@ -31,7 +30,7 @@ def run(
     compiler: Compiler,
     timer: Timer,
     limits: Limits,
-    observer: Observer | None = None,
+    observer: ProgressListener | None = None,
 ) -> Ended:
     """Compiles and times until the strategy sees no gain, or a limit is reached.
 
@@ -47,10 +46,10 @@ def run(
         limits: what may be spent.
         observer: told of each stage.
     """
-    observer = observer or NoObserver()
-    observer.foreseen(state)
+    observer = observer or ProgressListener()
+    observer.search_started(state)
     reason = _Search(strategy, state, compiler, timer, limits, observer).until()
-    observer.ended(reason)
+    observer.search_ended(reason)
     return Ended(reason, state.finalists(limits.finalists))
 
 
@@ -63,7 +62,7 @@ class _Search:
     compiler: Compiler
     timer: Timer
     limits: Limits
-    observer: Observer
+    observer: ProgressListener
     proposal: Proposal = field(default_factory=Proposal)
 
     def until(self) -> str:
