@@ -20,7 +20,7 @@ from asmtune.report.tuning import result_line
 from asmtune.store.trace.run import Ending, Header
 
 if TYPE_CHECKING:
-    from asmtune.tuning.options import TuneResult
+    from asmtune.tuning.request import TuningResult
     from asmtune.tuning.search.state import State
 
 
@@ -168,7 +168,7 @@ class TuningProgress(ProgressListener):
         """The run has ended."""
         self._progress.update(self._task, status=one_line(ending.reason))
 
-    def finished(self, result: TuneResult) -> None:
+    def finished(self, result: TuningResult) -> None:
         """A problem is done, whether it was tuned or not."""
         self._clock.end(counts=result.outcome == "tuned")
         self._progress.advance(self._task)

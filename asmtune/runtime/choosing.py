@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
@@ -35,9 +35,12 @@ from asmtune.runtime.checks import (
     launch_options,
 )
 from asmtune.runtime.events import KeyResolved, Notices, announce, emit
-from asmtune.runtime.misses.lookups import Choice, Miss
+from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import Resolver, current_job, resolve
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
+
+if TYPE_CHECKING:
+    from asmtune.tuning.request import TuningRequest
 
 
 class Chooser:
@@ -102,12 +105,12 @@ class Chooser:
             known = self.memory.get(key)
             if known is not None:
                 return Choice(Config.of(known), True, "known")
-            miss, choice = self._missed(call, values)
+            request, choice = self._missed(call, values)
             if choice.final:
                 self.memory.learn(key, choice.config)
-        if choice.final and miss is not None:
+        if choice.final and request is not None:
             # Without the lock: a listener may wait for a thread that tunes another key.
-            announce(miss, choice, key, self.options.choices)
+            announce(request, choice, key)
         return choice
 
     def checked_grid(self, grid: Any, config: Config) -> Any:
@@ -164,27 +167,27 @@ class Chooser:
         """
         call = KernelCall((1,), (*placed.values(),), named, self._kernel.arg_names)
         values = self._values(call)
-        miss = self._miss(call, values, self.searched(call))
+        request = self._request(call, values, self.searched(call))
         known = self.memory.get(memory_key(call, values))
         if known is not None:  # a program may have put it there, or ranks agreed on it
-            return miss.key, Choice(Config.of(known), True, "known")
-        return miss.key, resolve(self._resolver, miss, capturing=True)
+            return request.key, Choice(Config.of(known), True, "known")
+        return request.key, resolve(self._resolver, request, capturing=True)
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """As `AsmAutotuner.identity`."""
-        from asmtune.tuning.request import expected_of
-
         call = KernelCall((1,), (), named, self._kernel.arg_names)
-        miss = self._miss(call, self._values(call), self.searched(call), device)
-        return miss.key, expected_of(miss.problem, miss.space, self.options.choices)
+        request = self._request(call, self._values(call), self.searched(call), device)
+        return request.key, request.expected
 
-    def _missed(self, call: KernelCall, values: Mapping[str, Any]) -> tuple[Miss | None, Choice]:
+    def _missed(
+        self, call: KernelCall, values: Mapping[str, Any]
+    ) -> tuple[TuningRequest | None, Choice]:
         """The config of a key that is not in memory, and what was looked up for it."""
         if not hasattr(self._function, "params"):  # the interpreter's: it has no assembly to read
             return None, self._heuristic(self._pruned(call), call, final=False)
         start = time.perf_counter()
         space = self.searched(call)
-        miss, capturing = self._miss(call, values, space), is_capturing()
+        request, capturing = self._request(call, values, space), is_capturing()
         name, arg_names = self._function.__name__, self._kernel.arg_names
         given = {**by_place(name, arg_names, call.args, call.kwargs), **call.kwargs}
         strict = self.options.strict
@@ -192,13 +195,13 @@ class Chooser:
             return None, self._heuristic(space, call, final=False)  # a grid of no programs
         if space.is_listed and space.size == 1:
             return None, self._heuristic(space, call, final=True)
-        choice = resolve(self._resolver, miss, capturing=capturing)
+        choice = resolve(self._resolver, request, capturing=capturing)
         if capturing and not choice.final:
-            self._notices.untuned(miss.key, choice.config, "capture")
+            self._notices.untuned(request.key, choice.config, "capture")
         if choice.final:
             choice = replace(choice, seconds=time.perf_counter() - start)
             self._tell(choice)
-        return miss, choice
+        return request, choice
 
     def _heuristic(self, space: Space, call: KernelCall, *, final: bool) -> Choice:
         config = self.options.heuristic_config(space, call.arguments)
@@ -208,22 +211,25 @@ class Chooser:
         spent = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)
         emit(replace(spent, compiled=choice.compiled, timed=choice.timed))
 
-    def _miss(
+    def _request(
         self, call: KernelCall, values: Mapping[str, Any], space: Space, device: str | None = None
-    ) -> Miss:
+    ) -> TuningRequest:
         from asmtune.measure.timing.nvml import device_name
+        from asmtune.tuning.request import TuningRequest
 
         shape = numbers(call.arguments)
         given = {**call.placed, **call.kwargs}
         options = launch_options(self._function, given, space)
         problem = Problem(self._kernel, given, call.grid, shape, self.name, options)
         key = TuneKey(self.name, dict(values), problem.dtypes, device or device_name())
-        return Miss(problem, key, space)
+        return TuningRequest(problem, key, space, self.options.choices)
 
-    def _tuned_later(self, miss: Miss, choice: Choice) -> None:
+    def _tuned_later(self, request: TuningRequest, choice: Choice) -> None:
         """A key was tuned in the background; its next launch looks it up again."""
         if current_job() is not None:
             return  # ranks keep what they agreed on: they would not switch at one launch
-        call = KernelCall(miss.problem.grid, (), miss.problem.arguments, self._kernel.arg_names)
-        self.memory[memory_key(call, miss.key.shape)] = choice.config
+        call = KernelCall(
+            request.problem.grid, (), request.problem.arguments, self._kernel.arg_names
+        )
+        self.memory[memory_key(call, request.key.shape)] = choice.config
         self._tell(choice)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.stacklevel import frames_inside
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.runtime.calls import as_triton, timings_ms
-from asmtune.runtime.misses.lookups import Choice, Miss
+from asmtune.runtime.misses.lookups import Choice
+
+if TYPE_CHECKING:
+    from asmtune.tuning.request import TuningRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +63,13 @@ def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
             _listeners = tuple(held)
 
 
-def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[str, Any]) -> None:
+def announce(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
     """Tells of a key that was tuned, or found in a store, as Triton's autotuner would.
 
     Args:
-        miss: the launch.
+        request: the launch.
         choice: its config.
         key: as `kernel.cache` has it.
-        choices: of how to tune, by keyword.
     """
     from triton import knobs
 
@@ -75,15 +77,15 @@ def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[
         return
     tuned = choice.how == "tuned"
     if knobs.autotuning.print and tuned:
-        kernel = miss.problem.name
+        kernel = request.problem.name
         print(f"asmtune: {kernel} at {key}: {choice.config}, tuned in {choice.seconds:.2f} s")  # noqa: T201
     listener = getattr(knobs.autotuning, "listener", None)  # newer than Triton 3.6
     if listener is None:
         return
-    record = choice.record or _record(miss, choices)
+    record = choice.record or _record(request)
     if record is not None:
         listener(
-            fn=_function(miss),
+            fn=_function(request),
             key=key,
             best_config=as_triton(choice.config),
             configs_timings=timings_ms(record),
@@ -92,21 +94,20 @@ def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[
         )
 
 
-def _record(miss: Miss, choices: Mapping[str, Any]) -> TuneRecord | None:
+def _record(request: TuningRequest) -> TuneRecord | None:
     """The whole record of a key whose config alone was read."""
     from asmtune.base.settings import Settings
     from asmtune.store.safe_store import open_user_store
     from asmtune.store.shipped import find_tuned
-    from asmtune.tuning.request import expected_of
 
-    shelf = open_user_store(Settings.from_environment())
-    return find_tuned(miss.key, expected_of(miss.problem, miss.space, choices), shelf).record
+    store = open_user_store(Settings.from_environment())
+    return find_tuned(request.key, request.expected, store).record
 
 
-def _function(miss: Miss) -> Any:
+def _function(request: TuningRequest) -> Any:
     from asmtune.core.problem import jit_function
 
-    return jit_function(miss.problem.kernel)
+    return jit_function(request.problem.kernel)
 
 
 _ADVICE: Final = {

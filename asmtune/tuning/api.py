@@ -10,8 +10,8 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import device_name
-from asmtune.tuning.options import Choices, TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.request import key_of
+from asmtune.tuning.options import Choices, TuneOptions
+from asmtune.tuning.request import TuningResult, key_of
 from asmtune.tuning.tuner import Tuner
 
 
@@ -22,7 +22,7 @@ def tune(problem: Problem, space: Any, **choices: Unpack[Choices]) -> TuneRecord
 @overload
 def tune(
     *, problems: Sequence[Problem], space: Any, **choices: Unpack[Choices]
-) -> list[TuneResult]: ...
+) -> list[TuningResult]: ...
 
 
 def tune(
@@ -31,7 +31,7 @@ def tune(
     *,
     problems: Sequence[Problem] | None = None,
     **choices: Unpack[Choices],
-) -> TuneRecord | list[TuneResult]:
+) -> TuneRecord | list[TuningResult]:
     """Finds the fastest config of a space for one problem, or for each of many.
 
     What the store knows already is taken from it; what is found is kept there. A run that is
@@ -57,12 +57,12 @@ def tune(
         raise InputError("tune: give either a problem or problems=, and not both")
     options = TuneOptions.of(choices)
     device = gpu_of(options)
-    workshop = Tuner.open(device, options)
+    tuner = Tuner.open(device, options)
     searched = Space.of(space)
     if problem is None:
-        jobs = [TuneJob(one, key_of(one, device)) for one in problems or ()]
-        return list(workshop.results(jobs, searched))
-    result = workshop.resolve(TuneJob(problem, key_of(problem, device)), searched)
+        requests = [tuner.request(one, key_of(one, device), searched) for one in problems or ()]
+        return list(tuner.results(requests))
+    result = tuner.resolve(tuner.request(problem, key_of(problem, device), searched))
     if result.record is None:
         raise MeasureError(
             f"{problem.name} is being tuned by another process; "

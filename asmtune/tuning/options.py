@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
-from asmtune.core.problem import Problem
-from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.tuning.objective import Costs, Objective
+from asmtune.tuning.objective import Objective
 from asmtune.tuning.search.base import BatchSizes, Limits
 
 if TYPE_CHECKING:
@@ -293,49 +291,3 @@ class TuneOptions:
             hooks=hooks_of(choices),
             do_bench=do_bench_of(choices),
         )
-
-
-@dataclass(frozen=True)
-class TuneJob:
-    """One problem to tune.
-
-    Attributes:
-        problem: the launch.
-        key: what its config is kept by.
-        reference: the kernel module's name or file, for the trace; None where there is none.
-    """
-
-    problem: Problem
-    key: TuneKey
-    reference: str | None = None
-
-
-Result = Literal["tuned", "known", "busy", "failed"]
-
-
-@dataclass(frozen=True)
-class TuneResult:
-    """What became of a job.
-
-    Attributes:
-        job: the job.
-        outcome: "tuned" now, "known" before, "busy" (another process tunes it), or "failed".
-        record: of what was tuned or known.
-        run: id of the trace, where there is one.
-        seconds: wall clock.
-        default_us: the default config's time, where it was measured.
-        compiled, timed: configs.
-        costs: of the finalists, where more than time counts.
-        error: why it failed, in one line.
-    """
-
-    job: TuneJob
-    outcome: Result
-    record: TuneRecord | None = None
-    run: str | None = None
-    seconds: float = 0.0
-    default_us: float | None = None
-    compiled: int = 0
-    timed: int = 0
-    costs: tuple[Costs, ...] = ()
-    error: str = ""

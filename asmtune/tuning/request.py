@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
@@ -16,10 +17,76 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import driver_version
-from asmtune.tuning.objective import Objective
+from asmtune.tuning.objective import Costs, Objective
 
 if TYPE_CHECKING:
     from asmtune.tuning.options import Choices
+
+
+TuningOutcome = Literal["tuned", "known", "busy", "failed"]
+
+
+@dataclass(frozen=True)
+class TuningRequest:
+    """A launch whose config is to be looked up or tuned.
+
+    Attributes:
+        problem: the launch.
+        key: what its config is stored under.
+        space: the configs; files that they name are copied, see `pinned_space`.
+        choices: how to tune, by keyword, as `TuneOptions.of` takes them; those count that a
+            config depends on.
+        reference: the kernel module's name or file, for the trace; None where there is none.
+    """
+
+    problem: Problem
+    key: TuneKey
+    space: Space
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    reference: str | None = None
+
+    @cached_property
+    def expected(self) -> Provenance:
+        """The provenance that a config tuned here and now would have; it takes milliseconds."""
+        return expected_of(self.problem, self.space, self.choices)
+
+    def configs(self) -> Iterator[Config]:
+        """Iterate over the configs that the constraints allow for this problem."""
+        return self.space.configs(**self.problem.shape)
+
+    def with_arguments_of(self, problem: Problem) -> TuningRequest:
+        """Make the same request for other tensors of the same shape; provenance is handed on."""
+        other = replace(self, problem=problem)
+        vars(other)["expected"] = self.expected
+        return other
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """The answer to a request.
+
+    Attributes:
+        request: the request.
+        outcome: "tuned" now, "known" before, "busy" (another process tunes it), or "failed".
+        record: of what was tuned or known.
+        run: id of the trace, where there is one.
+        seconds: wall clock.
+        default_us: the default config's time, where it was measured.
+        compiled, timed: number of configs.
+        costs: of the finalists, where more than time counts.
+        error: why it failed, in one line.
+    """
+
+    request: TuningRequest
+    outcome: TuningOutcome
+    record: TuneRecord | None = None
+    run: str | None = None
+    seconds: float = 0.0
+    default_us: float | None = None
+    compiled: int = 0
+    timed: int = 0
+    costs: tuple[Costs, ...] = ()
+    error: str = ""
 
 
 def key_of(problem: Problem, device: str) -> TuneKey:

@@ -30,8 +30,8 @@ class RunWatch(ProgressListener):
 
     Args:
         writer: of the trace.
-        audience: told as well.
-        shelf: keeps single outcomes, so that a run that is killed can go on.
+        listener: told as well.
+        store: keeps single outcomes, so that a run that is killed can go on.
         key: what they are kept by.
         expected: what they were made with.
 
@@ -42,14 +42,14 @@ class RunWatch(ProgressListener):
     def __init__(
         self,
         writer: TraceWriter,
-        audience: ProgressListener,
-        shelf: SafeStore,
+        listener: ProgressListener,
+        store: SafeStore,
         key: TuneKey,
         expected: Provenance,
     ) -> None:
         self.expected = expected
         self.seconds: dict[str, float] = {}
-        self._writer, self._audience, self._shelf, self._key = writer, audience, shelf, key
+        self._writer, self._listener, self._store, self._key = writer, listener, store, key
         self._state: State | None = None
         self._batches = self._trials = 0
         self._ended = False
@@ -60,14 +60,14 @@ class RunWatch(ProgressListener):
         cls,
         settings: Settings,
         header: Header,
-        audience: ProgressListener,
-        shelf: SafeStore,
+        listener: ProgressListener,
+        store: SafeStore,
         expected: Provenance,
     ) -> Self:
         """Opens the trace of a run, and tells of it."""
-        audience.begin(header)
+        listener.begin(header)
         writer = TraceWriter(settings.runs_dir, header)
-        return cls(writer, audience, shelf, header.key, expected)
+        return cls(writer, listener, store, header.key, expected)
 
     @property
     def run(self) -> str:
@@ -77,7 +77,7 @@ class RunWatch(ProgressListener):
     @contextmanager
     def timed_stage(self, name: str) -> Iterator[None]:
         """Time a stage and report it."""
-        self._audience.stage(name)
+        self._listener.stage(name)
         start = time.perf_counter()
         try:
             yield
@@ -94,7 +94,7 @@ class RunWatch(ProgressListener):
         timed = [o for _, o in outcomes if isinstance(o, Measurement)]
         failed = [(config, o) for config, o in outcomes if isinstance(o, Failure)]
         if outcomes:
-            self._shelf.remember(self._key, self.expected, timed, failed)
+            self._store.remember(self._key, self.expected, timed, failed)
 
     def search_started(self, state: State) -> None:
         """The search begins."""
@@ -130,7 +130,7 @@ class RunWatch(ProgressListener):
         """The run has ended well."""
         self._ended = True
         self._writer.end(ending)
-        self._audience.end(ending)
+        self._listener.end(ending)
 
     def __enter__(self) -> Self:
         return self
@@ -154,4 +154,4 @@ class RunWatch(ProgressListener):
     def _told(self) -> None:
         self._since = time.perf_counter()
         if self._state is not None:
-            self._audience.progress(self._state)
+            self._listener.progress(self._state)

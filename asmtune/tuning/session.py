@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Measurement, Provenance, TuneRecord
-from asmtune.core.space.space import Space
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.opening import open_bench
 from asmtune.measure.checks.effects import Effects
@@ -27,7 +26,8 @@ from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import StragglerTimer
 from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.initial_state import Experience, initial_verdicts, known_to, with_edited
-from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.state import State
 from asmtune.tuning.stages import BenchTimer, Stages
@@ -42,20 +42,20 @@ class Session:
     Attributes:
         funnel: for this GPU; what it has compiled serves all problems of equal specialisation.
         options: how to tune.
-        shelf: keeps single timings as they come, and has those of runs that were cut off.
+        store: stores single timings as they come, and has those of runs that were cut off.
         experience: what other shapes taught.
-        audience: told of the run as it goes on.
+        listener: told of the run as it goes on.
         opener: opens the bench; `open_bench` as the options say where it is None.
     """
 
     funnel: Funnel
     options: TuneOptions
-    shelf: SafeStore
+    store: SafeStore
     experience: Experience = field(default_factory=Experience)
-    audience: ProgressListener = field(default_factory=ProgressListener)
+    listener: ProgressListener = field(default_factory=ProgressListener)
     opener: Opener | None = None
 
-    def run(self, job: TuneJob, space: Space, expected: Provenance) -> TuneResult:
+    def run(self, request: TuningRequest) -> TuningResult:
         """Searches, times the finalists afresh, and names the winner.
 
         The problem's tensors hold what they held before.
@@ -66,20 +66,22 @@ class Session:
             MeasureError: no config that compiled can be launched.
         """
         pulse = StragglerTimer(self.funnel.progress)
-        scorer = for_dtypes(self.funnel.scorer, job.problem.dtypes.values())
+        scorer = for_dtypes(self.funnel.scorer, request.problem.dtypes.values())
         funnel = replace(self.funnel, scorer=scorer, progress=pulse)
-        front = funnel.front(job.problem)
-        default = space.first(**job.problem.shape)
+        front = funnel.front(request.problem)
+        default = request.space.first(**request.problem.shape)
         with ExitStack() as stack:
-            header = self._header(job, default)
-            watch = RunWatch.open(funnel.settings, header, self.audience, self.shelf, expected)
+            header = self._header(request, default)
+            watch = RunWatch.open(
+                funnel.settings, header, self.listener, self.store, request.expected
+            )
             stack.enter_context(watch)
-            hooked = any(config.pre_hook for config in space.configs(**job.problem.shape))
-            touched = job.problem.arguments.values() if hooked else ()
+            hooked = any(config.pre_hook for config in request.configs())
+            touched = request.problem.arguments.values() if hooked else ()
             # The front end runs hooks, before the bench keeps the arguments whole and after.
             stack.enter_context(preserved(touched))
             with preserved(touched), watch.timed_stage("foresee"):
-                state, known = self._state(job, space, funnel, front, watch)
+                state, known = self._state(request, funnel, front, watch)
                 effects = _effects(front, state.configs, default)
             with watch.timed_stage("open"):
                 bench = stack.enter_context(closing(self._bench(front, effects)))
@@ -88,27 +90,27 @@ class Session:
             timer.measurements.update(known)
             stages = Stages(funnel, front, state, timer, self.options, watch)
             reason = stages.search(pulse)
-            if "maxnreg" not in space.axes:
+            if "maxnreg" not in request.space.axes:
                 stages.caps()
             decision = stages.finals()
             for note in bench.notes:
                 watch.note(note)
-            return self._result(job, stages, decision, reason)
+            return self._result(request, stages, decision, reason)
 
     def _state(
-        self, job: TuneJob, space: Space, funnel: Funnel, front: Front, watch: RunWatch
+        self, request: TuningRequest, funnel: Funnel, front: Front, watch: RunWatch
     ) -> tuple[State, dict[Config, Measurement]]:
         """What the search begins with, and timings of earlier runs."""
         front.warm()
-        found = funnel.searched(job.problem, space)
+        found = funnel.searched(request.problem, request.space)
         for note in found.notes:
             watch.note(note)
-        default = space.first(**job.problem.shape)
-        configs = found.configs(default, job.problem.shape)
+        default = request.space.first(**request.problem.shape)
+        configs = found.configs(default, request.problem.shape)
         verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
         remembered = Remembered()
         if not self.options.force:
-            remembered = self.shelf.remembered(job.key, watch.expected)
+            remembered = self.store.remembered(request.key, watch.expected)
         known, measured = known_to(configs, remembered, self.experience)
         if measured:
             watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
@@ -130,29 +132,29 @@ class Session:
             return self.opener(setup)
         return open_bench(setup, isolate=options.isolate, devices=options.devices)
 
-    def _header(self, job: TuneJob, default: Config) -> Header:
+    def _header(self, request: TuningRequest, default: Config) -> Header:
         effort = self.options.effort
         return Header(
-            kernel=job.problem.name,
-            key=job.key,
-            reference=job.reference,
+            kernel=request.problem.name,
+            key=request.key,
+            reference=request.reference,
             target=self.funnel.target.name,
             effort=asdict(effort),
             strategy=effort.strategy,
             seed=self.options.seed,
             default=default,
-            sizes=None if job.reference is None else dict(job.problem.shape),
+            sizes=None if request.reference is None else dict(request.problem.shape),
         )
 
     def _result(
-        self, job: TuneJob, stages: Stages, decision: FinalDecision, reason: str
-    ) -> TuneResult:
+        self, request: TuningRequest, stages: Stages, decision: FinalDecision, reason: str
+    ) -> TuningResult:
         state, watch = stages.state, stages.watch
         finals = {config: o for config, o in decision.outcomes if isinstance(o, Measurement)}
         measured = {**stages.timer.measurements, **finals}
         failures = tuple(state.failures.items())
         record = TuneRecord(
-            job.key, decision.winner.config, (*measured.values(),), watch.expected, failures
+            request.key, decision.winner.config, (*measured.values(),), watch.expected, failures
         )
         default = finals.get(state.default)
         ending = Ending(
@@ -165,8 +167,8 @@ class Session:
             timed=state.trials,
         )
         watch.end(ending)
-        return TuneResult(
-            job,
+        return TuningResult(
+            request,
             "tuned",
             record,
             run=watch.run,

@@ -17,8 +17,9 @@ from asmtune.base.errors import MeasureError
 from asmtune.runtime.misses import background
 from asmtune.runtime.misses import background as copies
 from asmtune.runtime.misses.background import BackgroundQueue, BackgroundWarning, line_of
-from asmtune.runtime.misses.lookups import Choice, Miss
+from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
+from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.session import Session
 from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
@@ -31,10 +32,10 @@ class Told:
     """What a resolver tells of keys that were tuned in the background."""
 
     def __init__(self) -> None:
-        self.choices: list[tuple[Miss, Choice]] = []
+        self.choices: list[tuple[TuningRequest, Choice]] = []
         self._some = threading.Semaphore(0)
 
-    def __call__(self, at: Miss, choice: Choice) -> None:
+    def __call__(self, at: TuningRequest, choice: Choice) -> None:
         """Takes note."""
         self.choices.append((at, choice))
         self._some.release()
@@ -261,10 +262,10 @@ def test_the_program_ends_all_the_same() -> None:
     assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
 
 
-def test_workshops_are_not_shared(host: Host, told: Told) -> None:
+def test_tuners_are_not_shared(host: Host, told: Told) -> None:
     """What tunes in the background ends with the program; what tunes at once does not."""
     resolver = later(host, told)
-    at_once = resolver._workshops.of(support.DEVICE)
-    background_own: Tuner = resolver._workshops.of(support.DEVICE, later=True)
-    assert background_own.audience is line_of(support.DEVICE).leaving
-    assert at_once.audience is not background_own.audience
+    at_once = resolver._tuners.of(support.DEVICE)
+    background_own: Tuner = resolver._tuners.of(support.DEVICE, later=True)
+    assert background_own.listener is line_of(support.DEVICE).leaving
+    assert at_once.listener is not background_own.listener

@@ -185,3 +185,8 @@ class PythonLauncher:
             if type(size) is not int or not 1 <= size <= most:
                 return None
         return (*grid, 1, 1)[:3]
+
+
+# A backend is this module or the C module: the C part names its classes so.
+Launcher = PythonLauncher
+Plan = LaunchPlan

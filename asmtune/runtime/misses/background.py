@@ -22,12 +22,14 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.measure.bench.argument_codec import Packing, SharedRegion, StorageRange, restore
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.runtime.misses.lookups import Miss
+
+if TYPE_CHECKING:
+    from asmtune.tuning.request import TuningRequest
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
 _MEMORY: Final = frozenset({"tensor", "wrapper", "descriptor"})
@@ -98,7 +100,7 @@ class ShutdownSignal(ProgressListener):
         """From now on the next step raises `StoppedError`."""
         self._left.set()
 
-    def check(self, *_: Any) -> None:
+    def check(self, *_: Any, **__: Any) -> None:
         """A step.
 
         Raises:
@@ -184,14 +186,14 @@ def _line(device: str, pid: int) -> BackgroundQueue:  # noqa: ARG001 - a fork ha
     return line
 
 
-def tune_later(miss: Miss, work: Callable[[Miss], None]) -> bool:
-    """Has a miss worked on in the background, with copies of its tensors as they are now.
+def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) -> bool:
+    """Queue a request for the background, with copies of its tensors as they are now.
 
     The copies are made on the current stream, before whatever is launched next.
 
     Args:
-        miss: the launch.
-        work: called in the device's thread with the miss that has the copies.
+        request: the launch.
+        work: called in the device's thread with the request that has the copies.
 
     Returns:
         False where there is no memory for the copies; a warning says so.
@@ -199,24 +201,24 @@ def tune_later(miss: Miss, work: Callable[[Miss], None]) -> bool:
     import torch
 
     try:
-        arguments = copied(miss.problem.arguments)
+        arguments = copied(request.problem.arguments)
     except torch.OutOfMemoryError as error:
         first = str(error).splitlines()[0]
         warnings.warn(
-            f"kernel {miss.key.kernel}: not tuned in the background, its arguments cannot be "
+            f"kernel {request.key.kernel}: not tuned in the background, its arguments cannot be "
             f"copied: {first}; free memory of the GPU, or tune it before with `asmtune tune`",
             BackgroundWarning,
             stacklevel=2,
         )
         return False
-    made = replace(miss, problem=replace(miss.problem, arguments=arguments))
+    made = request.with_arguments_of(replace(request.problem, arguments=arguments))
     ready = _marked()
 
     def begin() -> None:
         ready()
         work(made)
 
-    line_of(miss.key.device).put(begin)
+    line_of(request.key.device).put(begin)
     return True
 
 

@@ -9,19 +9,21 @@ import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.core.space.space import Space, own_config
+from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.core.space.space import own_config
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
 from asmtune.store.lookup import reusable
 from asmtune.store.shipped import find_tuned, shipped_lookup, shipped_of
 
+if TYPE_CHECKING:
+    from asmtune.tuning.request import TuningRequest
 
-def nearest(records: Iterable[TuneRecord], miss: Miss, now: Provenance) -> Config | None:
+
+def nearest(records: Iterable[TuneRecord], request: TuningRequest) -> Config | None:
     """The winner of the nearest record whose winner is a config of the miss's space; else None.
 
     A space whose constraints name sizes differs from shape to shape, so that the config
@@ -30,20 +32,19 @@ def nearest(records: Iterable[TuneRecord], miss: Miss, now: Provenance) -> Confi
     Args:
         records: of any keys; those of another kernel, device or dtypes, made with another
             source or Triton, or of a shape that does not compare are left out.
-        miss: the launch.
-        now: how it would be tuned.
+        request: the launch.
     """
-    key = miss.key
+    key = request.key
     placed = [
         (away, record)
         for record in records
         if _related(record.key, key)
         and record.winner.ir_override is None  # nothing checks a neighbour's config here
-        and reusable(record.provenance.source, record.provenance.triton, now)
+        and reusable(record.provenance.source, record.provenance.triton, request.expected)
         and (away := distance(record.key.shape, key.shape)) is not None
     ]
     for _, record in sorted(placed, key=lambda pair: pair[0]):
-        config = own_config(record.winner, miss.space, miss.problem.shape)
+        config = own_config(record.winner, request.space, request.problem.shape)
         if config is not None:
             return config
     return None
@@ -81,21 +82,6 @@ How = Literal["tuned", "known", "predicted", "nearest", "heuristic", "busy"]
 
 
 @dataclass(frozen=True)
-class Miss:
-    """A launch whose key is not in memory.
-
-    Attributes:
-        problem: the launch; its `shape` holds every number among the arguments.
-        key: what its config is kept by.
-        space: the configs, already pruned by the user's function.
-    """
-
-    problem: Problem
-    key: TuneKey
-    space: Space
-
-
-@dataclass(frozen=True)
 class Choice:
     """The config to launch.
 
@@ -124,26 +110,24 @@ class MissLookup:
     """Answers of the stores for one miss.
 
     Attributes:
-        miss: the launch.
-        expected: how it would be tuned now.
+        request: the launch.
         settings: where the user's store is.
     """
 
-    miss: Miss
-    expected: Provenance
+    request: TuningRequest
     settings: Settings
 
     def tuned(self) -> Choice | None:
         """What the user's store, or else the shipped configs, have for the key."""
-        key, seen = self.miss.key, self._glimpse.seen
+        key, seen = self.request.key, self._glimpse.seen
         if seen is not None and seen.how == "tuned":
             return Choice(self.own(seen.config), True, "known")
         if self._glimpse.sure:
-            found = shipped_lookup(key, self.expected)
+            found = shipped_lookup(key, self.request.expected)
         else:
             from asmtune.store.safe_store import open_user_store
 
-            found = find_tuned(key, self.expected, open_user_store(self.settings))
+            found = find_tuned(key, self.request.expected, open_user_store(self.settings))
         if found.outcome != "hit" or found.record is None:
             return None
         return Choice(self.own(found.record.winner), True, "known", found.record)
@@ -155,7 +139,7 @@ class MissLookup:
         if not self._glimpse.sure:
             from asmtune.store.safe_store import open_user_store
 
-            made = open_user_store(self.settings).predicted(self.miss.key, self.expected)
+            made = open_user_store(self.settings).predicted(self.request.key, self.request.expected)
             seen = (
                 None if made is None else StoredConfig(made.config, "predicted", made.predicted_us)
             )
@@ -167,15 +151,15 @@ class MissLookup:
         """The config of the nearest neighbour, of the user's store or among what is shipped."""
         from asmtune.store.safe_store import open_user_store
 
-        key = self.miss.key
+        key = self.request.key
         own = open_user_store(self.settings).records(key.kernel, key.device)
-        return nearest([*own, *shipped_of(key.kernel)], self.miss, self.expected)
+        return nearest([*own, *shipped_of(key.kernel)], self.request)
 
     def own(self, config: Config) -> Config:
         """The space's own config for a stored one; itself where it is none of the space."""
-        miss = self.miss
-        return own_config(config, miss.space, miss.problem.shape) or config
+        request = self.request
+        return own_config(config, request.space, request.problem.shape) or config
 
     @functools.cached_property
     def _glimpse(self) -> FastAnswer:
-        return fast_lookup(self.settings.store_where, self.miss.key, self.expected)
+        return fast_lookup(self.settings.store_where, self.request.key, self.request.expected)

@@ -22,16 +22,15 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Provenance
 from asmtune.runtime.events import spoken_key
-from asmtune.runtime.misses.lookups import Choice, How, Miss, MissLookup
+from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
 from asmtune.store.fast_lookup import StoredConfig
 
 if TYPE_CHECKING:
     from asmtune.runtime.rank_agreement import RankGroup
-    from asmtune.tuning.options import TuneJob
+    from asmtune.tuning.request import TuningRequest
     from asmtune.tuning.tuner import Tuner
 
 
@@ -74,7 +73,7 @@ class TunersByDevice:
 
         leaving = line_of(device).leaving
         made = Tuner.open(device, replace(options, isolate=True))
-        return replace(made, audience=leaving, funnel=replace(made.funnel, progress=leaving))
+        return replace(made, listener=leaving, funnel=replace(made.funnel, progress=leaving))
 
 
 HOST_LAUNCH_US: Final = 6.8
@@ -83,16 +82,16 @@ HOST_LAUNCH_US: Final = 6.8
 less time waits for the host, whatever its config, unless a CUDA graph launches it."""
 
 
-def is_small(options: DecoratorOptions, miss: Miss, seen: StoredConfig) -> bool:
+def is_small(options: DecoratorOptions, request: TuningRequest, seen: StoredConfig) -> bool:
     """Whether a launch is small, by what was predicted for its key."""
     if options.small == "auto":
         return seen.predicted_us is not None and seen.predicted_us < HOST_LAUNCH_US
-    return called_small(options, miss)
+    return called_small(options, request)
 
 
-def called_small(options: DecoratorOptions, miss: Miss) -> bool:
+def called_small(options: DecoratorOptions, request: TuningRequest) -> bool:
     """Whether the user calls a launch small, by its size or by a function of the user's."""
-    small, arguments = options.small, miss.problem.arguments
+    small, arguments = options.small, request.problem.arguments
     if small is None or isinstance(small, str):
         return False
     if callable(small):
@@ -101,7 +100,7 @@ def called_small(options: DecoratorOptions, miss: Miss) -> bool:
     return max(sizes, default=0) <= small
 
 
-__all__ = ["HOST_LAUNCH_US", "Choice", "How", "Miss", "MissWarning", "Resolver"]
+__all__ = ["HOST_LAUNCH_US", "Choice", "How", "MissWarning", "Resolver"]
 
 
 class MissWarning(UserWarning):
@@ -120,19 +119,19 @@ class Resolver:
     def __init__(
         self,
         options: DecoratorOptions,
-        on_tuned: Callable[[Miss, Choice], None] = lambda _miss, _choice: None,
+        on_tuned: Callable[[TuningRequest, Choice], None] = lambda _request, _choice: None,
     ) -> None:
         self.options = options
         self._on_tuned = on_tuned
-        self._workshops = TunersByDevice(options.choices)
+        self._tuners = TunersByDevice(options.choices)
         self._later: dict[str, Choice] = {}
         self._lock = threading.Lock()
 
-    def resolve(self, miss: Miss, *, capturing: bool = False) -> Choice:
+    def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
         """The config for a launch.
 
         Args:
-            miss: the launch.
+            request: the launch.
             capturing: whether a CUDA graph is being captured: then nothing is compiled
                 and nothing tuned.
 
@@ -143,10 +142,10 @@ class Resolver:
             InputError: space, problem and kernel do not fit, or no target describes the device.
         """
         if self._later and not capturing:
-            begun = self._later.get(key_digest(miss.key))
+            begun = self._later.get(key_digest(request.key))
             if begun is not None:  # before all that takes milliseconds, at each launch meanwhile
                 return begun
-        lookup = MissLookup(miss, self._expected(miss), Settings.from_environment())
+        lookup = MissLookup(request, Settings.from_environment())
         known = lookup.tuned() if capturing or not self.options.choices.get("force") else None
         if known is not None:
             return known
@@ -155,12 +154,12 @@ class Resolver:
             return stored
         if capturing:
             return self._provisional(lookup)
-        return self._small(miss) or self._missed(lookup)
+        return self._small(request) or self._missed(lookup)
 
     def _missed(self, lookup: MissLookup) -> Choice:
         on_miss = self.options.on_miss
         if on_miss == "raise":
-            raise MissError(_how_to_fill(lookup.miss))
+            raise MissError(_how_to_fill(lookup.request))
         if on_miss == "predict":
             return self._predicted(lookup)
         if on_miss == "background":
@@ -173,55 +172,51 @@ class Resolver:
         if not predicts and self.options.small is None:
             return None
         seen = lookup.predicted
-        if seen is None or not (predicts or is_small(self.options, lookup.miss, seen)):
+        if seen is None or not (predicts or is_small(self.options, lookup.request, seen)):
             return None
         if not predicts and self.options.heuristic is not None:
-            return self._heuristic(lookup.miss)
+            return self._heuristic(lookup.request)
         return Choice(seen.config, True, "predicted")
 
-    def _small(self, miss: Miss) -> Choice | None:
+    def _small(self, request: TuningRequest) -> Choice | None:
         """The config of a small problem, which is not worth timing; None of any other."""
-        called = called_small(self.options, miss)
+        called = called_small(self.options, request)
         if called and self.options.heuristic is not None:
-            return self._heuristic(miss)
+            return self._heuristic(request)
         # The prediction is what "predict" gives anyway; the background thread looks itself.
         looks = self.options.small == "auto" and self.options.on_miss in ("tune", "raise")
         if not called and not looks:
             return None
-        return self._small_pick(miss, None if called else HOST_LAUNCH_US)
+        return self._small_pick(request, None if called else HOST_LAUNCH_US)
 
     def _small_pick(
-        self, miss: Miss, limit_us: float | None, *, later: bool = False
+        self, request: TuningRequest, limit_us: float | None, *, later: bool = False
     ) -> Choice | None:
-        from asmtune.tuning.tuner import predict_small
-
         try:
-            workshop = self._workshops.of(miss.key.device, later=later)
-            made = predict_small(workshop, _job(miss), miss.space, limit_us)
+            tuner = self._tuners.of(request.key.device, later=later)
+            prediction = tuner.predict_small(request, limit_us)
         except CompileError:
             return None  # of a sample; whether any other compiles is for tuning to say
-        if made is None:
+        if prediction is None:
             return None
         if self.options.heuristic is not None:
-            return self._heuristic(miss)
-        return Choice(made.config, True, "predicted")
+            return self._heuristic(request)
+        return Choice(prediction.config, True, "predicted")
 
     def _predicted(self, lookup: MissLookup) -> Choice:
         """The nearest neighbour's config where it may be, or the model's first pick."""
-        from asmtune.tuning.tuner import predict
-
         near = self._nearest(lookup)
         if near is not None:
             return replace(near, final=True)
-        miss = lookup.miss
+        request = lookup.request
         try:
-            made = predict(self._workshops.of(miss.key.device), _job(miss), miss.space)
+            prediction = self._tuners.of(request.key.device).predict(request)
         except CompileError as error:
-            choice = self._heuristic(miss)
-            text = f"{spoken_key(miss.key)}: nothing can be predicted, {error}"
+            choice = self._heuristic(request)
+            text = f"{spoken_key(request.key)}: nothing can be predicted, {error}"
             warnings.warn(f"{text}; goes on with {choice.config}", MissWarning, stacklevel=2)
             return choice
-        return Choice(made.config, True, "predicted")
+        return Choice(prediction.config, True, "predicted")
 
     def _provisional(self, lookup: MissLookup) -> Choice:
         """The best that is known at once: of the nearest, of a prediction, or the heuristic."""
@@ -230,19 +225,20 @@ class Resolver:
             return near
         if lookup.predicted is not None:
             return Choice(lookup.predicted.config, False, "predicted")
-        return replace(self._heuristic(lookup.miss), final=False)
+        return replace(self._heuristic(lookup.request), final=False)
 
     def _nearest(self, lookup: MissLookup) -> Choice | None:
         config = lookup.nearest() if self.options.nearest else None
         return None if config is None else Choice(config, False, "nearest")
 
-    def _heuristic(self, miss: Miss) -> Choice:
-        config = self.options.heuristic_config(miss.space, miss.problem.arguments)
+    def _heuristic(self, request: TuningRequest) -> Choice:
+        config = self.options.heuristic_config(request.space, request.problem.arguments)
         return Choice(config, True, "heuristic")
 
     def _tuned(self, lookup: MissLookup, *, later: bool = False) -> Choice:
-        miss = lookup.miss
-        result = self._workshops.of(miss.key.device, later=later).resolve(_job(miss), miss.space)
+        request = lookup.request
+        tuner = self._tuners.of(request.key.device, later=later)
+        result = tuner.resolve(request, looked_up=True)
         if result.record is None:  # another process tunes it
             return replace(self._provisional(lookup), how="busy")
         how: How = "tuned" if result.outcome == "tuned" else "known"
@@ -252,18 +248,18 @@ class Resolver:
     def _in_background(self, lookup: MissLookup) -> Choice:
         from asmtune.runtime.misses.background import tune_later
 
-        digest = key_digest(lookup.miss.key)
+        digest = key_digest(lookup.request.key)
         with self._lock:
             if digest in self._later:
                 return self._later[digest]
             pick = self._later[digest] = self._provisional(lookup)
             # Not `lookup`, which would keep the caller's tensors alive until then.
-            expected, settings = lookup.expected, lookup.settings
+            settings = lookup.settings
 
-            def settle(copy: Miss) -> None:
-                self._settle(MissLookup(copy, expected, settings), pick)
+            def settle(copy: TuningRequest) -> None:
+                self._settle(MissLookup(copy, settings), pick)
 
-            if not tune_later(lookup.miss, settle):
+            if not tune_later(lookup.request, settle):
                 self._later[digest] = replace(pick, final=True)
             return self._later[digest]
 
@@ -271,22 +267,22 @@ class Resolver:
         """Finds the final choice of a key, in the background; what goes wrong is a warning."""
         made = self._tried(lookup)
         if isinstance(made, str):
-            text = f"{spoken_key(lookup.miss.key)}: not tuned in the background, {made}"
+            text = f"{spoken_key(lookup.request.key)}: not tuned in the background, {made}"
             warnings.warn(f"{text}; goes on with {pick.config}", MissWarning, stacklevel=2)
             made = replace(pick, final=True)
         with self._lock:
             if not made.final:  # another process tunes it, and is taking long: asked again
-                del self._later[key_digest(lookup.miss.key)]
+                del self._later[key_digest(lookup.request.key)]
                 return
-            self._later[key_digest(lookup.miss.key)] = made
-        self._on_tuned(lookup.miss, made)
+            self._later[key_digest(lookup.request.key)] = made
+        self._on_tuned(lookup.request, made)
 
     def _tried(self, lookup: MissLookup) -> Choice | str:
         """The choice of a tuning, or why there is none."""
 
         def work() -> Choice:
             asked = self.options.small == "auto"
-            small = self._small_pick(lookup.miss, HOST_LAUNCH_US, later=True) if asked else None
+            small = self._small_pick(lookup.request, HOST_LAUNCH_US, later=True) if asked else None
             return small or self._tuned(lookup, later=True)
 
         try:
@@ -295,25 +291,14 @@ class Resolver:
             return str(error)
         return str(made) if isinstance(made, Failure) else made
 
-    def _expected(self, miss: Miss) -> Provenance:
-        from asmtune.tuning.request import expected_of
 
-        return expected_of(miss.problem, miss.space, self.options.choices)
-
-
-def _job(miss: Miss) -> TuneJob:
-    from asmtune.tuning.options import TuneJob
-
-    return TuneJob(miss.problem, miss.key)
-
-
-def _how_to_fill(miss: Miss) -> str:
-    function = jit_function(miss.problem.kernel)
+def _how_to_fill(request: TuningRequest) -> str:
+    function = jit_function(request.problem.kernel)
     file = inspect.getsourcefile(function.fn) or function.__module__
-    shape = ",".join(f"{name}={value}" for name, value in miss.key.shape.items())
+    shape = ",".join(f"{name}={value}" for name, value in request.key.shape.items())
     command = " ".join(["asmtune tune", file, *(["--shape", shape] if shape else [])])
     return (
-        f"{spoken_key(miss.key)}: no store knows a config, and on_miss='raise'; "
+        f"{spoken_key(request.key)}: no store knows a config, and on_miss='raise'; "
         f"`{command}` tunes it where the file is a kernel module, "
         "and so does one launch with on_miss='tune'"
     )
@@ -333,7 +318,7 @@ def current_job() -> RankGroup | None:
     return None if store is None else RankGroup(store, group.get_rank())
 
 
-def resolve(resolver: Resolver, miss: Miss, *, capturing: bool = False) -> Choice:
+def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:
     """As `Resolver.resolve`, but for a config that all ranks of this process's job use.
 
     Where a launch is recorded (`capturing`), what it is recorded with counts for all ranks.
@@ -341,9 +326,8 @@ def resolve(resolver: Resolver, miss: Miss, *, capturing: bool = False) -> Choic
     """
     job = current_job()
     if job is None:
-        return resolver.resolve(miss, capturing=capturing)
+        return resolver.resolve(request, capturing=capturing)
     from asmtune.runtime.rank_agreement import AgreementKey, RankPace, Resolvers
-    from asmtune.tuning.request import expected_of
 
     made: list[Choice] = []
 
@@ -352,19 +336,20 @@ def resolve(resolver: Resolver, miss: Miss, *, capturing: bool = False) -> Choic
         return choice.config
 
     def known() -> Config | None:
-        choice = resolver.resolve(miss, capturing=True)
+        choice = resolver.resolve(request, capturing=True)
         return chosen(choice) if choice.final else None
 
     def pick() -> Config:
-        return chosen(resolver.resolve(miss, capturing=True))
+        return chosen(resolver.resolve(request, capturing=True))
 
-    expected = expected_of(miss.problem, miss.space, resolver.options.choices)
-    matter = AgreementKey(miss.key, expected, lambda: miss.space.configs(**miss.problem.shape))
+    agreement = AgreementKey(request.key, request.expected, request.configs)
     if capturing:
-        config = job.offered(matter, pick())
+        config = job.offered(agreement, pick())
     else:
-        ways = Resolvers(known=known, resolve=lambda: chosen(resolver.resolve(miss)), fallback=pick)
-        config = job.agreed(matter, ways, RankPace(wait_s=Settings.from_environment().wait_s))
+        ways = Resolvers(
+            known=known, resolve=lambda: chosen(resolver.resolve(request)), fallback=pick
+        )
+        config = job.agreed(agreement, ways, RankPace(wait_s=Settings.from_environment().wait_s))
     own = next((choice for choice in made if choice.config is config), None)
     if own is None:
         return Choice(config, True, "known")
