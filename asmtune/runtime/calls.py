@@ -18,11 +18,11 @@ class KernelCall:
 
     Attributes:
         grid, args, kwargs: as they were given.
-        placed: what was given by position, by name.
+        positional: what was given by position, by name.
         arguments: what was given for the kernel's parameters, by name.
     """
 
-    __slots__ = ("args", "arguments", "grid", "kwargs", "placed")
+    __slots__ = ("args", "arguments", "grid", "kwargs", "positional")
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class KernelCall:
         arg_names: Sequence[str],
     ) -> None:
         self.grid, self.args, self.kwargs = grid, args, kwargs
-        self.placed = dict(zip(arg_names, args, strict=False))
+        self.positional = dict(zip(arg_names, args, strict=False))
         named = {name: value for name, value in kwargs.items() if name in arg_names}
-        self.arguments = {**self.placed, **named}
+        self.arguments = {**self.positional, **named}
 
 
 def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:

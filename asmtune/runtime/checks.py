@@ -1,7 +1,7 @@
 """Bad use is told before anything is launched: what, its value, what was expected.
 
 `check_configs` and `check_decorated` look at what the decorator was given, `check_space`
-at a space as soon as it is made, `by_place` and `check_launch` at the first launch of a
+at a space as soon as it is made, `positional_arguments` and `check_launch` at the first launch of a
 key; the values of the key itself are looked at by `keys.values`. For programs written
 for `triton.autotune` (`strict` is False) what Triton allows is let pass.
 """
@@ -23,7 +23,7 @@ from asmtune.core.space.space import Space
 from asmtune.runtime.options import DecoratorOptions, numbers
 
 
-def check_places(kernel: str, arguments: Mapping[str, Any], *, strict: bool) -> None:
+def check_devices(kernel: str, arguments: Mapping[str, Any], *, strict: bool) -> None:
     """That the GPU can reach every tensor; where strict, that all are on the current one.
 
     Raises:
@@ -170,7 +170,7 @@ def launch_options(function: Any, arguments: Mapping[str, Any], space: Space) ->
     return frozenset((*arguments, *space.axes)).difference(function.arg_names)
 
 
-def by_place(
+def positional_arguments(
     kernel: str, arg_names: Sequence[str], args: Sequence[Any], keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A launch's arguments that were given by position, by name.
@@ -223,7 +223,7 @@ def check_launch(
         if name not in _option_names():
             raise unknown_parameter(problem.name, name, function.arg_names, _option_names())
     values = problem.bind(config)
-    check_places(problem.name, arguments, strict=strict)
+    check_devices(problem.name, arguments, strict=strict)
     # As Triton has it: parameters alone, without the options that `bind` gives.
     seen = {name: value for name, value in values.items() if name in function.arg_names}
     return has_programs(problem, config, problem.grid_at(config, seen), strict=strict)

@@ -27,14 +27,14 @@ from asmtune.runtime.calls import (
     memory_key,
 )
 from asmtune.runtime.checks import (
-    by_place,
+    check_devices,
     check_launch,
-    check_places,
     check_space,
     has_programs,
     launch_options,
+    positional_arguments,
 )
-from asmtune.runtime.events import KeyResolved, Notices, announce, emit
+from asmtune.runtime.events import KeyResolved, Notices, emit, notify_triton
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import Resolver, current_job, resolve
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
@@ -70,17 +70,17 @@ class Chooser:
         self._kernel = kernel
         self._function = function
         self._lock = threading.RLock()
-        self._resolver = Resolver(options, self._tuned_later)
+        self._resolver = Resolver(options, self._on_background_tuned)
         self._notices = Notices()
 
     @functools.cached_property
     def space(self) -> Space:
         """The space of configs, made when first needed."""
         source = self.options.space
-        made = Space.of(source() if callable(source) else source)
+        source_space = Space.of(source() if callable(source) else source)
         parts = self.parts if self.options.strict else ()
-        check_space(self._function, made, parts)
-        return made
+        check_space(self._function, source_space, parts)
+        return source_space
 
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:
@@ -99,18 +99,18 @@ class Chooser:
         key = memory_key(call, values)
         known = self.memory.get(key)
         if known is not None:
-            check_places(self._function.__name__, call.arguments, strict=self.options.strict)
+            check_devices(self._function.__name__, call.arguments, strict=self.options.strict)
             return Choice(Config.of(known), True, "known")
         with self._lock:
             known = self.memory.get(key)
             if known is not None:
                 return Choice(Config.of(known), True, "known")
-            request, choice = self._missed(call, values)
+            request, choice = self._resolve_miss(call, values)
             if choice.final:
                 self.memory.learn(key, choice.config)
         if choice.final and request is not None:
             # Without the lock: a listener may wait for a thread that tunes another key.
-            announce(request, choice, key)
+            notify_triton(request, choice, key)
         return choice
 
     def checked_grid(self, grid: Any, config: Config) -> Any:
@@ -118,15 +118,15 @@ class Chooser:
         if not hasattr(self._function, "params"):
             return grid
 
-        def check(made: Any) -> Any:
-            if not is_usual_grid(made):
+        def check(source_space: Any) -> Any:
+            if not is_usual_grid(source_space):
                 problem = Problem(self._kernel, {}, grid, name=self._function.__name__)
-                has_programs(problem, config, made, strict=self.options.strict)
-            return made
+                has_programs(problem, config, source_space, strict=self.options.strict)
+            return source_space
 
         return (lambda values: check(grid(values))) if callable(grid) else check(grid)
 
-    def searched(self, call: KernelCall) -> Space:
+    def searched_space(self, call: KernelCall) -> Space:
         """The space as the user's functions prune it for a launch, with copies of its files."""
         return pinned_space(self._pruned(call), Settings.from_environment().overrides_dir)
 
@@ -135,7 +135,7 @@ class Chooser:
         if self.options.prune is None or only_one:  # of one, Triton asks no function either
             return self.space
         configs = [as_triton(config) for config in self.space.configs(**numbers(call.arguments))]
-        return Space.from_configs(self.options.prune.kept(configs, call.placed, call.kwargs))
+        return Space.from_configs(self.options.prune.apply(configs, call.positional, call.kwargs))
 
     def _values(self, call: KernelCall) -> dict[str, Any]:
         return values(
@@ -151,23 +151,23 @@ class Chooser:
         known = self.memory.get(memory_key(call, self._values(call)))
         if known is not None:
             return [Config.of(known)]
-        return list(self.searched(call).configs(**numbers(call.arguments)))
+        return list(self.searched_space(call).configs(**numbers(call.arguments)))
 
-    def listed(self, placed: Arguments, named: Arguments) -> list[Config]:
+    def listed(self, positional: Arguments, named: Arguments) -> list[Config]:
         """The configs to search for a launch that is only described; see `look_up`."""
-        call = KernelCall((1,), (*placed.values(),), named, self._kernel.arg_names)
-        return list(self.searched(call).configs(**numbers(call.arguments)))
+        call = KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
+        return list(self.searched_space(call).configs(**numbers(call.arguments)))
 
-    def look_up(self, placed: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
+    def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
         """The key and the config of a launch that is only described; tunes and compiles nothing.
 
         Args:
-            placed: arguments given by position, by their names; meta tensors serve.
+            positional: arguments given by position, by their names; meta tensors serve.
             named: arguments given by name.
         """
-        call = KernelCall((1,), (*placed.values(),), named, self._kernel.arg_names)
+        call = KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
         values = self._values(call)
-        request = self._request(call, values, self.searched(call))
+        request = self._request(call, values, self.searched_space(call))
         known = self.memory.get(memory_key(call, values))
         if known is not None:  # a program may have put it there, or ranks agreed on it
             return request.key, Choice(Config.of(known), True, "known")
@@ -176,20 +176,20 @@ class Chooser:
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """As `AsmAutotuner.identity`."""
         call = KernelCall((1,), (), named, self._kernel.arg_names)
-        request = self._request(call, self._values(call), self.searched(call), device)
+        request = self._request(call, self._values(call), self.searched_space(call), device)
         return request.key, request.expected
 
-    def _missed(
+    def _resolve_miss(
         self, call: KernelCall, values: Mapping[str, Any]
     ) -> tuple[TuningRequest | None, Choice]:
         """The config of a key that is not in memory, and what was looked up for it."""
         if not hasattr(self._function, "params"):  # the interpreter's: it has no assembly to read
             return None, self._heuristic(self._pruned(call), call, final=False)
         start = time.perf_counter()
-        space = self.searched(call)
+        space = self.searched_space(call)
         request, capturing = self._request(call, values, space), is_capturing()
         name, arg_names = self._function.__name__, self._kernel.arg_names
-        given = {**by_place(name, arg_names, call.args, call.kwargs), **call.kwargs}
+        given = {**positional_arguments(name, arg_names, call.args, call.kwargs), **call.kwargs}
         strict = self.options.strict
         if not check_launch(self._kernel, given, call.grid, space, strict=strict):
             return None, self._heuristic(space, call, final=False)  # a grid of no programs
@@ -200,14 +200,14 @@ class Chooser:
             self._notices.untuned(request.key, choice.config, "capture")
         if choice.final:
             choice = replace(choice, seconds=time.perf_counter() - start)
-            self._tell(choice)
+            self._emit_resolved(choice)
         return request, choice
 
     def _heuristic(self, space: Space, call: KernelCall, *, final: bool) -> Choice:
         config = self.options.heuristic_config(space, call.arguments)
         return Choice(config, final, "heuristic")
 
-    def _tell(self, choice: Choice) -> None:
+    def _emit_resolved(self, choice: Choice) -> None:
         spent = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)
         emit(replace(spent, compiled=choice.compiled, timed=choice.timed))
 
@@ -218,13 +218,13 @@ class Chooser:
         from asmtune.tuning.request import TuningRequest
 
         shape = numbers(call.arguments)
-        given = {**call.placed, **call.kwargs}
+        given = {**call.positional, **call.kwargs}
         options = launch_options(self._function, given, space)
         problem = Problem(self._kernel, given, call.grid, shape, self.name, options)
         key = TuneKey(self.name, dict(values), problem.dtypes, device or device_name())
         return TuningRequest(problem, key, space, self.options.choices)
 
-    def _tuned_later(self, request: TuningRequest, choice: Choice) -> None:
+    def _on_background_tuned(self, request: TuningRequest, choice: Choice) -> None:
         """A key was tuned in the background; its next launch looks it up again."""
         if current_job() is not None:
             return  # ranks keep what they agreed on: they would not switch at one launch
@@ -232,4 +232,4 @@ class Chooser:
             request.problem.grid, (), request.problem.arguments, self._kernel.arg_names
         )
         self.memory[memory_key(call, request.key.shape)] = choice.config
-        self._tell(choice)
+        self._emit_resolved(choice)

@@ -42,10 +42,10 @@ _listeners: tuple[Callable[[KeyResolved], None], ...] = ()
 _lock = threading.Lock()
 
 
-def emit(met: KeyResolved) -> None:
+def emit(event: KeyResolved) -> None:
     """Tells all listeners; called in the thread that launches or tunes."""
     for listener in _listeners:
-        listener(met)
+        listener(event)
 
 
 @contextlib.contextmanager
@@ -63,7 +63,7 @@ def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
             _listeners = tuple(held)
 
 
-def announce(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
+def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
     """Tells of a key that was tuned, or found in a store, as Triton's autotuner would.
 
     Args:
@@ -117,7 +117,7 @@ _ADVICE: Final = {
     "compiles, under torch.compiler.set_stance('force_eager')",
 }
 
-THROUGH: Final = ("torch.", "contextlib", "threading")
+LAUNCHING_MODULES: Final = ("torch.", "contextlib", "threading")
 """Modules that launch for a program."""
 
 
@@ -129,7 +129,7 @@ class Notices:
     """Tells of each kernel and key once, from whichever thread comes first."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     def untuned(self, key: TuneKey, config: Config, moment: str) -> None:
@@ -140,16 +140,16 @@ class Notices:
             config: that it goes on with.
             moment: "capture" or "compile": why it was not tuned.
         """
-        spoken = spoken_key(key)
+        text = key_text(key)
         with self._lock:
-            first = (moment, spoken) not in self._told
-            self._told.add((moment, spoken))
+            first = (moment, text) not in self._warned
+            self._warned.add((moment, text))
         if first:
-            message = f"{spoken}: not tuned; {_ADVICE[moment]}; goes on with {config}"
-            warnings.warn(message, UntunedWarning, stacklevel=frames_inside(*THROUGH))
+            message = f"{text}: not tuned; {_ADVICE[moment]}; goes on with {config}"
+            warnings.warn(message, UntunedWarning, stacklevel=frames_inside(*LAUNCHING_MODULES))
 
 
-def spoken_key(key: TuneKey) -> str:
+def key_text(key: TuneKey) -> str:
     """A key in one line: `module.add at n=8, x_ptr fp16 on NVIDIA H200`."""
     values = [f"{name}={value}" for name, value in key.shape.items()]
     values += [f"{name} {dtype}" for name, dtype in key.dtypes.items()]

@@ -54,38 +54,38 @@ class Pruning:
             )
         return cls(given.get("early_config_prune"), given.get("perf_model"), top_k)
 
-    def kept(
-        self, configs: Sequence[Any], by_place: Mapping[str, Any], by_name: Mapping[str, Any]
+    def apply(
+        self, configs: Sequence[Any], positional: Mapping[str, Any], named: Mapping[str, Any]
     ) -> list[Any]:
         """The configs to search for one launch.
 
         Args:
             configs: `triton.Config`s.
-            by_place: arguments given by position, by their names.
-            by_name: arguments given by name.
+            positional: arguments given by position, by their names.
+            named: arguments given by name.
 
         Raises:
             InputError: none is left.
         """
-        kept = list(configs)
+        apply = list(configs)
         if self.early_config_prune is not None:
-            kept = list(self.early_config_prune(kept, by_place, **by_name))
-            if not kept:
+            apply = list(self.early_config_prune(apply, positional, **named))
+            if not apply:
                 raise InputError(
                     "asm_autotune: early_config_prune kept none of "
                     f"{len(configs)} configs; it must return at least one"
                 )
         if self.perf_model is None:
-            return kept
+            return apply
         most = self.top_k
         if isinstance(most, float):  # one at least, as in the newest Triton
-            most = max(1, int(len(kept) * most))
-        if len(kept) <= most:
-            return kept
+            most = max(1, int(len(apply) * most))
+        if len(apply) <= most:
+            return apply
         model = self.perf_model
-        times = [model(**by_place, **by_name, **config.all_kwargs()) for config in kept]
-        order = sorted(range(len(kept)), key=times.__getitem__)
-        return [kept[index] for index in order[:most]]
+        times = [model(**positional, **named, **config.all_kwargs()) for config in apply]
+        order = sorted(range(len(apply)), key=times.__getitem__)
+        return [apply[index] for index in order[:most]]
 
 
 Arguments = Mapping[str, Any]

@@ -33,7 +33,7 @@ from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.stacklevel import frames_inside
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.runtime.events import THROUGH, spoken_key
+from asmtune.runtime.events import LAUNCHING_MODULES, key_text
 
 _T = TypeVar("_T")
 
@@ -58,7 +58,7 @@ class GroupStore(Protocol):
         ...
 
 
-class Words:
+class GroupStoreEntries:
     """The entries of one key. No call waits for another rank.
 
     Args:
@@ -69,49 +69,49 @@ class Words:
         GroupStoreError: by every method, where the store fails.
     """
 
-    def __init__(self, store: GroupStore, place: str) -> None:
-        self._store, self._place = store, place
+    def __init__(self, store: GroupStore, prefix: str) -> None:
+        self._store, self._prefix = store, prefix
 
-    def told(self) -> str | None:
+    def announced(self) -> str | None:
         """The config that counts; None before there is one."""
-        name = f"{self._place}/told"
-        if not _asked(lambda: self._store.check([name])):
+        name = f"{self._prefix}/told"
+        if not _store_call(lambda: self._store.check([name])):
             return None
-        return _asked(lambda: self._store.get(name)).decode()
+        return _store_call(lambda: self._store.get(name)).decode()
 
-    def tell(self, text: str) -> str:
+    def announce(self, text: str) -> str:
         """Tells a config, and gives back the one that was told first."""
-        return self._first(f"{self._place}/told", text)
+        return self._first(f"{self._prefix}/told", text)
 
     def claim(self, turn: int, name: str) -> str:
         """Whose a try is: `name`'s where it was nobody's."""
-        return self._first(f"{self._place}/claim/{turn}", name)
+        return self._first(f"{self._prefix}/claim/{turn}", name)
 
     def beat(self, turn: int) -> None:
         """Shows that this rank is at work."""
-        _asked(lambda: self._store.add(f"{self._place}/beat/{turn}", 1))
+        _store_call(lambda: self._store.add(f"{self._prefix}/beat/{turn}", 1))
 
     def beats(self, turn: int) -> int:
         """How often the rank whose try it is has beaten."""
-        return _asked(lambda: self._store.add(f"{self._place}/beat/{turn}", 0))
+        return _store_call(lambda: self._store.add(f"{self._prefix}/beat/{turn}", 0))
 
     def fail(self, turn: int) -> None:
         """Tells that this rank has given up."""
-        _asked(lambda: self._store.add(f"{self._place}/failed/{turn}", 1))
+        _store_call(lambda: self._store.add(f"{self._prefix}/failed/{turn}", 1))
 
     def failed(self, turn: int) -> bool:
         """Whether the rank whose try it is has given up."""
-        return _asked(lambda: self._store.add(f"{self._place}/failed/{turn}", 0)) > 0
+        return _store_call(lambda: self._store.add(f"{self._prefix}/failed/{turn}", 0)) > 0
 
     def _first(self, name: str, text: str) -> str:
-        return _asked(lambda: self._store.compare_set(name, "", text)).decode()
+        return _store_call(lambda: self._store.compare_set(name, "", text)).decode()
 
 
 class Turn:
     """The time in which this rank resolves a key: it beats, and tells if it gives up."""
 
-    def __init__(self, words: Words, turn: int, beat_s: float) -> None:
-        self._words, self._turn, self._beat_s = words, turn, beat_s
+    def __init__(self, entries: GroupStoreEntries, turn: int, beat_s: float) -> None:
+        self._entries, self._turn, self._beat_s = entries, turn, beat_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="asmtune-rank", daemon=True)
 
@@ -124,24 +124,24 @@ class Turn:
         self._thread.join()
         if kind is not None:
             try:
-                self._words.fail(self._turn)
+                self._entries.fail(self._turn)
             except GroupStoreError:
                 return  # without a beat the others will know
 
     def _run(self) -> None:
         while not self._over.wait(self._beat_s):
             try:
-                self._words.beat(self._turn)
+                self._entries.beat(self._turn)
             except GroupStoreError:
                 return
 
 
-def written(config: Config) -> str:
+def encode_config(config: Config) -> str:
     """A config as ranks tell it; two that do the same read the same."""
     return canonical(config.to_dict())
 
 
-def read_config(text: str, configs: Iterable[Config]) -> Config:
+def decode_config(text: str, configs: Iterable[Config]) -> Config:
     """The config that was told: one of the space's own where it has it, with its `pre_hook`.
 
     One with a derived cap is not of the space: the hook is that of the one without.
@@ -151,14 +151,14 @@ def read_config(text: str, configs: Iterable[Config]) -> Config:
     bare = canonical({name: value for name, value in values.items() if name != "maxnreg"})
     capped: Config | None = None
     for own in configs:
-        if written(own) == text:
+        if encode_config(own) == text:
             return own
-        if capped is None and own.maxnreg is None and written(own) == bare:
+        if capped is None and own.maxnreg is None and encode_config(own) == bare:
             capped = own.with_cap(cap)
     return Config.from_dict(values) if capped is None else capped
 
 
-def _asked(question: Callable[[], _T]) -> _T:
+def _store_call(question: Callable[[], _T]) -> _T:
     """What the store answers.
 
     Raises:
@@ -224,7 +224,7 @@ class AgreementKey:
     configs: Callable[[], Iterable[Config]]
 
     @property
-    def place(self) -> str:
+    def prefix(self) -> str:
         """Where ranks talk about it."""
         key, made = self.key, self.expected
         # Not by versions: ranks with different builds of PyTorch are ranks of one job.
@@ -244,48 +244,55 @@ class RankGroup:
     store: GroupStore
     rank: int
 
-    def agreed(self, matter: AgreementKey, ways: Resolvers, pace: RankPace) -> Config:
+    def agree(self, agreement: AgreementKey, resolvers: Resolvers, pace: RankPace) -> Config:
         """The config that all ranks of the job use.
 
         Raises:
-            AsmtuneError: `ways.resolve` failed in this rank; another one tries then.
+            AsmtuneError: `resolvers.resolve` failed in this rank; another one tries then.
         """
-        talk = _Negotiation(self, matter, pace)
+        negotiation = _Negotiation(self, agreement, pace)
         try:
-            config = talk.listen(ways)
+            config = negotiation.wait_for_config(resolvers)
             if config is not None:
                 return config
-            if not talk.mine:
-                return self._untuned(matter, ways, talk)
+            if not negotiation.mine:
+                return self._publish_fallback(agreement, resolvers, negotiation)
         except GroupStoreError as error:
-            return self._alone(matter, error, ways.resolve())
-        with talk.turn():
-            found = ways.resolve()
-        return self.offered(matter, found)
+            return self._agree_alone(agreement, error, resolvers.resolve())
+        with negotiation.turn():
+            found = resolvers.resolve()
+        return self.publish(agreement, found)
 
-    def offered(self, matter: AgreementKey, config: Config) -> Config:
+    def publish(self, agreement: AgreementKey, config: Config) -> Config:
         """The config that all ranks of the job use: this one where none was told; never waits."""
-        words = Words(self.store, matter.place)
+        entries = GroupStoreEntries(self.store, agreement.prefix)
         try:
-            first = words.tell(written(config))
+            first = entries.announce(encode_config(config))
         except GroupStoreError as error:
-            return self._alone(matter, error, config)
-        return config if first == written(config) else read_config(first, matter.configs())
+            return self._agree_alone(agreement, error, config)
+        return (
+            config if first == encode_config(config) else decode_config(first, agreement.configs())
+        )
 
-    def _untuned(self, matter: AgreementKey, ways: Resolvers, talk: _Negotiation) -> Config:
-        fallback = ways.fallback()
-        config = self.offered(matter, fallback)
+    def _publish_fallback(
+        self, agreement: AgreementKey, resolvers: Resolvers, negotiation: _Negotiation
+    ) -> Config:
+        fallback = resolvers.fallback()
+        config = self.publish(agreement, fallback)
         if config is fallback:
+            waited = f"{negotiation.pace.wait_s:g}"
             _warn(
-                f"rank {self.rank}: {spoken_key(matter.key)}: waited {talk.pace.wait_s:g} s for "
-                f"{talk.holder} to tune it; all ranks of this job go on with {config}, untuned; "
-                "tune it before the job, or set ASMTUNE_WAIT_S higher"
+                f"rank {self.rank}: {key_text(agreement.key)}: waited {waited} s for "
+                f"{negotiation.holder} to tune it; all ranks of this job go on with {config}, "
+                "untuned; tune it before the job, or set ASMTUNE_WAIT_S higher"
             )
         return config
 
-    def _alone(self, matter: AgreementKey, error: GroupStoreError, config: Config) -> Config:
+    def _agree_alone(
+        self, agreement: AgreementKey, error: GroupStoreError, config: Config
+    ) -> Config:
         _warn(
-            f"rank {self.rank}: {spoken_key(matter.key)}: the default process group's store "
+            f"rank {self.rank}: {key_text(agreement.key)}: the default process group's store "
             f"failed ({error}); this rank goes on with {config}, and others may have another "
             "config; tune it before the job"
         )
@@ -301,9 +308,9 @@ class _Negotiation:
         holder: who resolves it otherwise, for messages.
     """
 
-    def __init__(self, job: RankGroup, matter: AgreementKey, pace: RankPace) -> None:
-        self._job, self._matter = job, matter
-        self._words = Words(job.store, matter.place)
+    def __init__(self, job: RankGroup, agreement: AgreementKey, pace: RankPace) -> None:
+        self._group, self._agreement = job, agreement
+        self._entries = GroupStoreEntries(job.store, agreement.prefix)
         # One process may meet a key in two threads, on two GPUs of one kind.
         self._name = f"rank {job.rank} ({secrets.token_hex(4)})"
         self._try = 0
@@ -313,46 +320,46 @@ class _Negotiation:
         self.mine = False
         self.holder = "another rank"
 
-    def listen(self, ways: Resolvers) -> Config | None:
+    def wait_for_config(self, resolvers: Resolvers) -> Config | None:
         """The config that was told, or None: then it is this rank's turn, or time is over."""
-        told = self._told()
-        if told is not None:
-            return told
-        known = ways.known()
+        announced = self._announced()
+        if announced is not None:
+            return announced
+        known = resolvers.known()
         if known is not None:
-            return self._job.offered(self._matter, known)
+            return self._group.publish(self._agreement, known)
         end, pause_s = time.monotonic() + self.pace.wait_s, self.pace.poll_s
         while True:
             self._claim()
             # Asked after the claim: who had it may have told its config just before it ended.
-            told = self._told()
+            announced = self._announced()
             left_s = end - time.monotonic()
-            if told is not None or self.mine or left_s <= 0:
-                return told
+            if announced is not None or self.mine or left_s <= 0:
+                return announced
             time.sleep(min(left_s, pause_s))
             pause_s = min(1.5 * pause_s, self.pace.poll_most_s)
 
     def turn(self) -> Turn:
         """The time in which this rank resolves the key; a context."""
-        return Turn(self._words, self._try, self.pace.beat_s)
+        return Turn(self._entries, self._try, self.pace.beat_s)
 
-    def _told(self) -> Config | None:
-        text = self._words.told()
-        return None if text is None else read_config(text, self._matter.configs())
+    def _announced(self) -> Config | None:
+        text = self._entries.announced()
+        return None if text is None else decode_config(text, self._agreement.configs())
 
     def _claim(self) -> None:
         """Claims the try that is open, or looks how the rank that has it is."""
-        holder = self._words.claim(self._try, self._name)
+        holder = self._entries.claim(self._try, self._name)
         self.mine = holder == self._name
         if self.mine:
             return
         self.holder = holder.partition(" (")[0]
-        beats, now = self._words.beats(self._try), time.monotonic()
+        beats, now = self._entries.beats(self._try), time.monotonic()
         if beats != self._beats:
             self._beats, self._since = beats, now
-        if self._words.failed(self._try) or now - self._since >= self.pace.stale_s:
+        if self._entries.failed(self._try) or now - self._since >= self.pace.stale_s:
             self._try, self._beats, self._since = self._try + 1, -1, now
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, RankWarning, stacklevel=frames_inside(*THROUGH))
+    warnings.warn(message, RankWarning, stacklevel=frames_inside(*LAUNCHING_MODULES))

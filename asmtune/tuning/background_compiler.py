@@ -71,10 +71,10 @@ class BackgroundCompiler:
         self,
         front: Front,
         known: Outcomes,
-        pulse: StragglerTimer,
+        stragglers: StragglerTimer,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        self._front, self._known, self._pulse = front, known, pulse
+        self._front, self._known, self._stragglers = front, known, stragglers
         self._meanwhile: Callable[[], None] | None = meanwhile
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="asmtune-compile")
         self._batch: tuple[Config, ...] = ()
@@ -115,7 +115,7 @@ class BackgroundCompiler:
             return []
         overdue_s = 0.0
         while not wait([made], _LOOK_S).done:
-            if not overdue_s and (overdue_s := self._pulse.overdue_s()):
+            if not overdue_s and (overdue_s := self._stragglers.overdue_s()):
                 self._front.stop()
         found = {verdict.config: verdict for verdict in made.result()}
         return [found.get(config) or _given_up(config, overdue_s) for config in self._batch]

@@ -99,7 +99,7 @@ class RunWatch(ProgressListener):
     def search_started(self, state: State) -> None:
         """The search begins."""
         self._state = state
-        self._writer.foreseen(list(state.foreseen.values()), state.default)
+        self._writer.foreseen(list(state.initial.values()), state.default)
         self._told()
 
     def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:

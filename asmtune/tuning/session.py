@@ -65,9 +65,9 @@ class Session:
             CompileError: no config can run.
             MeasureError: no config that compiled can be launched.
         """
-        pulse = StragglerTimer(self.funnel.progress)
+        stragglers = StragglerTimer(self.funnel.progress)
         scorer = for_dtypes(self.funnel.scorer, request.problem.dtypes.values())
-        funnel = replace(self.funnel, scorer=scorer, progress=pulse)
+        funnel = replace(self.funnel, scorer=scorer, progress=stragglers)
         front = funnel.front(request.problem)
         default = request.space.first(**request.problem.shape)
         with ExitStack() as stack:
@@ -89,7 +89,7 @@ class Session:
             timer = BenchTimer(bench, cache, default, watch.measured)
             timer.measurements.update(known)
             stages = Stages(funnel, front, state, timer, self.options, watch)
-            reason = stages.search(pulse)
+            reason = stages.search(stragglers)
             if "maxnreg" not in request.space.axes:
                 stages.caps()
             decision = stages.finals()

@@ -113,20 +113,20 @@ class Stages:
     options: TuneOptions
     watch: RunWatch
 
-    def search(self, pulse: StragglerTimer) -> str:
+    def search(self, stragglers: StragglerTimer) -> str:
         """Compiles and times until it is not worth it any more; says why it ended.
 
         Args:
-            pulse: the front's progress.
+            stragglers: the front's progress.
 
         Raises:
             CompileError: nothing compiles.
             MeasureError: nothing that compiled can be launched, or is right.
         """
         effort = self.options.effort
-        insight = Predictor(self.funnel.scorer, self.funnel.target)
-        strategy = make_strategy(effort.strategy, self.options.seed, insight, effort.pace)
-        compiler = BackgroundCompiler(self.front, self.funnel.known, pulse, prepare)
+        predictor = Predictor(self.funnel.scorer, self.funnel.target)
+        strategy = make_strategy(effort.strategy, self.options.seed, predictor, effort.pace)
+        compiler = BackgroundCompiler(self.front, self.funnel.known, stragglers, prepare)
         with self.watch.timed_stage("search"), compiler:
             ended = run(strategy, self.state, compiler, self.timer, effort.limits, self.watch)
         if not ended.finalists:

@@ -89,7 +89,7 @@ class Player:
         ways = Resolvers(known=lambda: known, resolve=resolve, fallback=lambda: FALLBACK)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            config = self.job.agreed(matter(name, device), ways, pace)
+            config = self.job.agree(matter(name, device), ways, pace)
         return {
             "config": str(config),
             "hook": config.pre_hook is hooked,

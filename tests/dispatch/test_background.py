@@ -16,7 +16,7 @@ import torch
 from asmtune.base.errors import MeasureError
 from asmtune.runtime.misses import background
 from asmtune.runtime.misses import background as copies
-from asmtune.runtime.misses.background import BackgroundQueue, BackgroundWarning, line_of
+from asmtune.runtime.misses.background import BackgroundQueue, BackgroundWarning, queue_of
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.tuning.request import TuningRequest
@@ -61,7 +61,7 @@ def test_goes_on_at_once_and_switches_when_tuned(host: Host, told: Told) -> None
     """The heuristic is launched until the key is tuned, in another process; then the winner."""
     resolver, at = later(host, told), miss()
     held = threading.Event()
-    line_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))  # so that it is not faster than we
+    queue_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))  # so that it is not faster than we
     assert described(resolver.resolve(at)) == ("heuristic", False, support.DEFAULT)
     assert described(resolver.resolve(at)) == ("heuristic", False, support.DEFAULT)
     held.set()
@@ -75,7 +75,7 @@ def test_the_arguments_are_copies(host: Host, told: Told) -> None:
     """Tuning sees the tensors as they were, touches no original, and keeps none alive."""
     resolver = later(host, told)
     held = threading.Event()
-    line_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))
+    queue_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))
     at = miss()
     tensors = {n: v for n, v in at.problem.arguments.items() if torch.is_tensor(v)}
     resolver.resolve(at)
@@ -87,9 +87,9 @@ def test_the_arguments_are_copies(host: Host, told: Told) -> None:
     assert gone() is None
     held.set()
     told.next()
-    copied = told.choices[0][0].problem.arguments
-    assert torch.equal(copied["x_ptr"], torch.arange(4096.0))
-    assert torch.equal(copied["out_ptr"], torch.full((4096,), 7.0))
+    copy_arguments = told.choices[0][0].problem.arguments
+    assert torch.equal(copy_arguments["x_ptr"], torch.arange(4096.0))
+    assert torch.equal(copy_arguments["out_ptr"], torch.full((4096,), 7.0))
 
 
 def test_each_key_once_and_one_after_another(
@@ -196,7 +196,7 @@ def test_busy_is_asked_again(host: Host, told: Told) -> None:
     with shelf.flight(at.key, provenance(at.problem, at.space)):
         resolver.resolve(at)
         done = threading.Event()
-        line_of(support.DEVICE).put(done.set)
+        queue_of(support.DEVICE).put(done.set)
         assert done.wait(PATIENCE_S)
     assert told.choices == []
     assert not resolver.resolve(at).final
@@ -267,5 +267,5 @@ def test_tuners_are_not_shared(host: Host, told: Told) -> None:
     resolver = later(host, told)
     at_once = resolver._tuners.of(support.DEVICE)
     background_own: Tuner = resolver._tuners.of(support.DEVICE, later=True)
-    assert background_own.listener is line_of(support.DEVICE).leaving
+    assert background_own.listener is queue_of(support.DEVICE).shutdown
     assert at_once.listener is not background_own.listener

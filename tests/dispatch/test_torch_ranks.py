@@ -18,11 +18,11 @@ from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.misses.resolver import current_job
 from asmtune.runtime.rank_agreement import (
     AgreementKey,
+    GroupStoreEntries,
     RankGroup,
     RankPace,
     RankWarning,
     Resolvers,
-    Words,
     read_config,
     written,
 )
@@ -171,7 +171,7 @@ def test_no_job_without_a_group() -> None:
 def test_every_store_of_pytorch_serves(kind: str, tmp_path: Path) -> None:
     """What ranks say works through PyTorch's stores in memory and in a file."""
     store = dist.HashStore() if kind == "hash" else dist.FileStore(str(tmp_path / "store"), 2)
-    words = Words(dist.PrefixStore("default_pg", store), "asmtune/key")
+    words = GroupStoreEntries(dist.PrefixStore("default_pg", store), "asmtune/key")
     assert words.told() is None
     assert [words.claim(0, "a"), words.claim(0, "b"), words.claim(1, "b")] == ["a", "a", "b"]
     assert (words.beats(0), words.failed(0)) == (0, False)

@@ -35,7 +35,7 @@ _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks f
 _MEMORY: Final = frozenset({"tensor", "wrapper", "descriptor"})
 
 
-def copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments whose tensors are copies: views of one storage stay views of one copy.
 
     A pointer stays as aligned as it was. What holds no tensor that is known is itself.
@@ -44,16 +44,16 @@ def copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
         torch.OutOfMemoryError: the device has no room.
     """
     packing = Packing()
-    described: dict[str, Any] = {}
+    encodings: dict[str, Any] = {}
     for name, value in arguments.items():
         try:
             form = packing.describe(value, f"argument {name}")
         except InputError:
             continue  # the process that times refuses it, with the same message
         if _has_memory(form):
-            described[name] = form
+            encodings[name] = form
     memory = [_copy(region) for region in packing.regions.values()]
-    return {**arguments, **{name: restore(form, memory) for name, form in described.items()}}
+    return {**arguments, **{name: restore(form, memory) for name, form in encodings.items()}}
 
 
 def _has_memory(form: Any) -> bool:
@@ -94,11 +94,11 @@ class ShutdownSignal(ProgressListener):
     """Listener that ends what runs in the background when the program ends."""
 
     def __init__(self) -> None:
-        self._left = threading.Event()
+        self._pending = threading.Event()
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """From now on the next step raises `StoppedError`."""
-        self._left.set()
+        self._pending.set()
 
     def check(self, *_: Any, **__: Any) -> None:
         """A step.
@@ -106,7 +106,7 @@ class ShutdownSignal(ProgressListener):
         Raises:
             StoppedError: the program ends.
         """
-        if self._left.is_set():
+        if self._pending.is_set():
             raise StoppedError
 
     start = advance = waiting = begin = stage = progress = end = check
@@ -123,15 +123,15 @@ class BackgroundQueue:
     """
 
     def __init__(self) -> None:
-        self.leaving = ShutdownSignal()
-        self._left: deque[Callable[[], None]] = deque()
+        self.shutdown = ShutdownSignal()
+        self._pending: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[[], None]) -> None:
         """Does a piece of work once all before it is done."""
         with self._lock:
-            self._left.append(work)
+            self._pending.append(work)
             if self._thread is not None:
                 return
             self._thread = threading.Thread(
@@ -139,11 +139,11 @@ class BackgroundQueue:
             )
         self._thread.start()
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Ends what is done now at its next step, and does no more; waits a little."""
-        self.leaving.leave()
+        self.shutdown.stop()
         with self._lock:
-            self._left.clear()
+            self._pending.clear()
             thread = self._thread
         if thread is not None:
             thread.join(_LEAVE_S)
@@ -163,27 +163,27 @@ class BackgroundQueue:
 
     def _next(self) -> Callable[[], None] | None:
         with self._lock:
-            if self._left:
-                return self._left.popleft()
+            if self._pending:
+                return self._pending.popleft()
             self._thread = None
             return None
 
 
-def line_of(device: str) -> BackgroundQueue:
+def queue_of(device: str) -> BackgroundQueue:
     """The line of a device, by its name; a forked process has its own."""
-    return _line(device, os.getpid())
+    return _queue_of_process(device, os.getpid())
 
 
 @cache
-def _line(device: str, pid: int) -> BackgroundQueue:  # noqa: ARG001 - a fork has no threads
-    line = BackgroundQueue()
+def _queue_of_process(device: str, pid: int) -> BackgroundQueue:  # noqa: ARG001 - a fork has no threads
+    queue = BackgroundQueue()
     # What Python does not document, and its pools of threads and joblib's of processes use:
     # they wait at the end of the program for the compiles that they run, before `atexit` has
     # its turn. The last that is registered comes first, so that theirs must be by now.
     importlib.import_module("asmtune.compile.workers")
     at_end = getattr(threading, "_register_atexit", atexit.register)
-    at_end(line.leave)
-    return line
+    at_end(queue.stop)
+    return queue
 
 
 def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) -> bool:
@@ -201,7 +201,7 @@ def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) ->
     import torch
 
     try:
-        arguments = copied(request.problem.arguments)
+        arguments = copy_arguments(request.problem.arguments)
     except torch.OutOfMemoryError as error:
         first = str(error).splitlines()[0]
         warnings.warn(
@@ -211,18 +211,18 @@ def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) ->
             stacklevel=2,
         )
         return False
-    made = request.with_arguments_of(replace(request.problem, arguments=arguments))
-    ready = _marked()
+    copied_request = request.with_arguments_of(replace(request.problem, arguments=arguments))
+    wait_for_stream = _stream_waiter()
 
     def begin() -> None:
-        ready()
-        work(made)
+        wait_for_stream()
+        work(copied_request)
 
-    line_of(request.key.device).put(begin)
+    queue_of(request.key.device).put(begin)
     return True
 
 
-def _marked() -> Callable[[], None]:
+def _stream_waiter() -> Callable[[], None]:
     """A function that waits, in another thread, for all that the current stream has to do now."""
     import torch
 
@@ -232,11 +232,11 @@ def _marked() -> Callable[[], None]:
     event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record()
 
-    def ready() -> None:
+    def wait_for_stream() -> None:
         torch.cuda.set_device(device)
         event.synchronize()
 
-    return ready
+    return wait_for_stream
 
 
 def _allow_captures() -> None:

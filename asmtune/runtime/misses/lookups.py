@@ -119,33 +119,33 @@ class MissLookup:
 
     def tuned(self) -> Choice | None:
         """What the user's store, or else the shipped configs, have for the key."""
-        key, seen = self.request.key, self._glimpse.seen
-        if seen is not None and seen.how == "tuned":
-            return Choice(self.own(seen.config), True, "known")
-        if self._glimpse.sure:
-            found = shipped_lookup(key, self.request.expected)
+        key, stored = self.request.key, self._fast_answer.seen
+        if stored is not None and stored.how == "tuned":
+            return Choice(self.own(stored.config), True, "known")
+        if self._fast_answer.sure:
+            lookup = shipped_lookup(key, self.request.expected)
         else:
             from asmtune.store.safe_store import open_user_store
 
-            found = find_tuned(key, self.request.expected, open_user_store(self.settings))
-        if found.outcome != "hit" or found.record is None:
+            lookup = find_tuned(key, self.request.expected, open_user_store(self.settings))
+        if lookup.outcome != "hit" or lookup.record is None:
             return None
-        return Choice(self.own(found.record.winner), True, "known", found.record)
+        return Choice(self.own(lookup.record.winner), True, "known", lookup.record)
 
     @functools.cached_property
     def predicted(self) -> StoredConfig | None:
         """What an earlier process predicted for the key; with the space's own config."""
-        seen = self._glimpse.seen
-        if not self._glimpse.sure:
+        stored = self._fast_answer.seen
+        if not self._fast_answer.sure:
             from asmtune.store.safe_store import open_user_store
 
             made = open_user_store(self.settings).predicted(self.request.key, self.request.expected)
-            seen = (
+            stored = (
                 None if made is None else StoredConfig(made.config, "predicted", made.predicted_us)
             )
-        if seen is None or seen.how != "predicted":
+        if stored is None or stored.how != "predicted":
             return None
-        return StoredConfig(self.own(seen.config), "predicted", seen.predicted_us)
+        return StoredConfig(self.own(stored.config), "predicted", stored.predicted_us)
 
     def nearest(self) -> Config | None:
         """The config of the nearest neighbour, of the user's store or among what is shipped."""
@@ -161,5 +161,5 @@ class MissLookup:
         return own_config(config, request.space, request.problem.shape) or config
 
     @functools.cached_property
-    def _glimpse(self) -> FastAnswer:
+    def _fast_answer(self) -> FastAnswer:
         return fast_lookup(self.settings.store_where, self.request.key, self.request.expected)

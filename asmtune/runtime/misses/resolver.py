@@ -22,7 +22,7 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
-from asmtune.runtime.events import spoken_key
+from asmtune.runtime.events import key_text
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
@@ -43,7 +43,7 @@ class TunersByDevice:
 
     def __init__(self, choices: Mapping[str, Any]) -> None:
         self._choices: Any = choices
-        self._opened: dict[tuple[str, bool], Tuner] = {}
+        self._tuners: dict[tuple[str, bool], Tuner] = {}
         self._lock = threading.Lock()
 
     def of(self, device: str, *, later: bool = False) -> Tuner:
@@ -58,9 +58,9 @@ class TunersByDevice:
             InputError: no target describes the device, or a choice is none of its forms.
         """
         with self._lock:
-            if (device, later) not in self._opened:
-                self._opened[device, later] = self._open(device, later)
-            return self._opened[device, later]
+            if (device, later) not in self._tuners:
+                self._tuners[device, later] = self._open(device, later)
+            return self._tuners[device, later]
 
     def _open(self, device: str, later: bool) -> Tuner:
         from asmtune.tuning.options import TuneOptions
@@ -69,11 +69,11 @@ class TunersByDevice:
         options = TuneOptions.of(self._choices)
         if not later:
             return Tuner.open(device, options)
-        from asmtune.runtime.misses.background import line_of
+        from asmtune.runtime.misses.background import queue_of
 
-        leaving = line_of(device).leaving
+        shutdown = queue_of(device).shutdown
         made = Tuner.open(device, replace(options, isolate=True))
-        return replace(made, listener=leaving, funnel=replace(made.funnel, progress=leaving))
+        return replace(made, listener=shutdown, funnel=replace(made.funnel, progress=shutdown))
 
 
 HOST_LAUNCH_US: Final = 6.8
@@ -82,14 +82,14 @@ HOST_LAUNCH_US: Final = 6.8
 less time waits for the host, whatever its config, unless a CUDA graph launches it."""
 
 
-def is_small(options: DecoratorOptions, request: TuningRequest, seen: StoredConfig) -> bool:
+def is_small(options: DecoratorOptions, request: TuningRequest, stored: StoredConfig) -> bool:
     """Whether a launch is small, by what was predicted for its key."""
     if options.small == "auto":
-        return seen.predicted_us is not None and seen.predicted_us < HOST_LAUNCH_US
-    return called_small(options, request)
+        return stored.predicted_us is not None and stored.predicted_us < HOST_LAUNCH_US
+    return user_calls_small(options, request)
 
 
-def called_small(options: DecoratorOptions, request: TuningRequest) -> bool:
+def user_calls_small(options: DecoratorOptions, request: TuningRequest) -> bool:
     """Whether the user calls a launch small, by its size or by a function of the user's."""
     small, arguments = options.small, request.problem.arguments
     if small is None or isinstance(small, str):
@@ -124,7 +124,7 @@ class Resolver:
         self.options = options
         self._on_tuned = on_tuned
         self._tuners = TunersByDevice(options.choices)
-        self._later: dict[str, Choice] = {}
+        self._in_progress: dict[str, Choice] = {}
         self._lock = threading.Lock()
 
     def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
@@ -141,10 +141,10 @@ class Resolver:
             MeasureError: no config that compiled can be launched.
             InputError: space, problem and kernel do not fit, or no target describes the device.
         """
-        if self._later and not capturing:
-            begun = self._later.get(key_digest(request.key))
-            if begun is not None:  # before all that takes milliseconds, at each launch meanwhile
-                return begun
+        if self._in_progress and not capturing:
+            choice = self._in_progress.get(key_digest(request.key))
+            if choice is not None:  # before all that takes milliseconds, at each launch meanwhile
+                return choice
         lookup = MissLookup(request, Settings.from_environment())
         known = lookup.tuned() if capturing or not self.options.choices.get("force") else None
         if known is not None:
@@ -154,12 +154,12 @@ class Resolver:
             return stored
         if capturing:
             return self._provisional(lookup)
-        return self._small(request) or self._missed(lookup)
+        return self._small(request) or self._on_miss(lookup)
 
-    def _missed(self, lookup: MissLookup) -> Choice:
+    def _on_miss(self, lookup: MissLookup) -> Choice:
         on_miss = self.options.on_miss
         if on_miss == "raise":
-            raise MissError(_how_to_fill(lookup.request))
+            raise MissError(_miss_message(lookup.request))
         if on_miss == "predict":
             return self._predicted(lookup)
         if on_miss == "background":
@@ -171,16 +171,16 @@ class Resolver:
         predicts = self.options.on_miss == "predict"
         if not predicts and self.options.small is None:
             return None
-        seen = lookup.predicted
-        if seen is None or not (predicts or is_small(self.options, lookup.request, seen)):
+        stored = lookup.predicted
+        if stored is None or not (predicts or is_small(self.options, lookup.request, stored)):
             return None
         if not predicts and self.options.heuristic is not None:
             return self._heuristic(lookup.request)
-        return Choice(seen.config, True, "predicted")
+        return Choice(stored.config, True, "predicted")
 
     def _small(self, request: TuningRequest) -> Choice | None:
         """The config of a small problem, which is not worth timing; None of any other."""
-        called = called_small(self.options, request)
+        called = user_calls_small(self.options, request)
         if called and self.options.heuristic is not None:
             return self._heuristic(request)
         # The prediction is what "predict" gives anyway; the background thread looks itself.
@@ -213,7 +213,7 @@ class Resolver:
             prediction = self._tuners.of(request.key.device).predict(request)
         except CompileError as error:
             choice = self._heuristic(request)
-            text = f"{spoken_key(request.key)}: nothing can be predicted, {error}"
+            text = f"{key_text(request.key)}: nothing can be predicted, {error}"
             warnings.warn(f"{text}; goes on with {choice.config}", MissWarning, stacklevel=2)
             return choice
         return Choice(prediction.config, True, "predicted")
@@ -250,9 +250,9 @@ class Resolver:
 
         digest = key_digest(lookup.request.key)
         with self._lock:
-            if digest in self._later:
-                return self._later[digest]
-            pick = self._later[digest] = self._provisional(lookup)
+            if digest in self._in_progress:
+                return self._in_progress[digest]
+            pick = self._in_progress[digest] = self._provisional(lookup)
             # Not `lookup`, which would keep the caller's tensors alive until then.
             settings = lookup.settings
 
@@ -260,24 +260,24 @@ class Resolver:
                 self._settle(MissLookup(copy, settings), pick)
 
             if not tune_later(lookup.request, settle):
-                self._later[digest] = replace(pick, final=True)
-            return self._later[digest]
+                self._in_progress[digest] = replace(pick, final=True)
+            return self._in_progress[digest]
 
     def _settle(self, lookup: MissLookup, pick: Choice) -> None:
         """Finds the final choice of a key, in the background; what goes wrong is a warning."""
-        made = self._tried(lookup)
+        made = self._attempt(lookup)
         if isinstance(made, str):
-            text = f"{spoken_key(lookup.request.key)}: not tuned in the background, {made}"
+            text = f"{key_text(lookup.request.key)}: not tuned in the background, {made}"
             warnings.warn(f"{text}; goes on with {pick.config}", MissWarning, stacklevel=2)
             made = replace(pick, final=True)
         with self._lock:
             if not made.final:  # another process tunes it, and is taking long: asked again
-                del self._later[key_digest(lookup.request.key)]
+                del self._in_progress[key_digest(lookup.request.key)]
                 return
-            self._later[key_digest(lookup.request.key)] = made
+            self._in_progress[key_digest(lookup.request.key)] = made
         self._on_tuned(lookup.request, made)
 
-    def _tried(self, lookup: MissLookup) -> Choice | str:
+    def _attempt(self, lookup: MissLookup) -> Choice | str:
         """The choice of a tuning, or why there is none."""
 
         def work() -> Choice:
@@ -292,13 +292,13 @@ class Resolver:
         return str(made) if isinstance(made, Failure) else made
 
 
-def _how_to_fill(request: TuningRequest) -> str:
+def _miss_message(request: TuningRequest) -> str:
     function = jit_function(request.problem.kernel)
     file = inspect.getsourcefile(function.fn) or function.__module__
     shape = ",".join(f"{name}={value}" for name, value in request.key.shape.items())
     command = " ".join(["asmtune tune", file, *(["--shape", shape] if shape else [])])
     return (
-        f"{spoken_key(request.key)}: no store knows a config, and on_miss='raise'; "
+        f"{key_text(request.key)}: no store knows a config, and on_miss='raise'; "
         f"`{command}` tunes it where the file is a kernel module, "
         "and so does one launch with on_miss='tune'"
     )
@@ -344,12 +344,14 @@ def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = Fal
 
     agreement = AgreementKey(request.key, request.expected, request.configs)
     if capturing:
-        config = job.offered(agreement, pick())
+        config = job.publish(agreement, pick())
     else:
-        ways = Resolvers(
+        resolvers = Resolvers(
             known=known, resolve=lambda: chosen(resolver.resolve(request)), fallback=pick
         )
-        config = job.agreed(agreement, ways, RankPace(wait_s=Settings.from_environment().wait_s))
+        config = job.agree(
+            agreement, resolvers, RankPace(wait_s=Settings.from_environment().wait_s)
+        )
     own = next((choice for choice in made if choice.config is config), None)
     if own is None:
         return Choice(config, True, "known")

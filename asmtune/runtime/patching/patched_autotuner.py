@@ -21,7 +21,7 @@ from asmtune.runtime.options import DecoratorOptions
 
 # Parts of Triton's autotuner that decide what is timed and how. A subclass, or a program, that
 # puts its own in their place knows something that asmtune does not: Triton goes on with it.
-_PARTS: Final = ("_bench", "prune_configs", "check_disk_cache", "do_bench")
+_REPLACEABLE: Final = ("_bench", "prune_configs", "check_disk_cache", "do_bench")
 
 Pinned = dict[tuple[Any, ...], Any]
 """Configs by keys of Triton's."""
@@ -35,7 +35,7 @@ def has_own_parts(instance: Any, base: type) -> bool:
     return any(
         inspect.getattr_static(own, part, None) is not inspect.getattr_static(base, part, None)
         or (part != "do_bench" and part in vars(instance))  # `do_bench` is cached there once used
-        for part in _PARTS
+        for part in _REPLACEABLE
     )
 
 
@@ -67,7 +67,7 @@ class PatchedAutotuner:
         self.tuner = tuner
         self.cache = pinned
         self._own_keys: set[tuple[Any, ...]] = set()
-        self._met = 0
+        self._known_keys = 0
         self._configs = instance.configs
         self._count = len(instance.configs)
 
@@ -103,9 +103,9 @@ class PatchedAutotuner:
         instance.best_config = tuner.best_config
         instance.nargs = None
         known = len(tuner.cache)
-        if known == self._met:
+        if known == self._known_keys:
             return
-        self._met = known
+        self._known_keys = known
         key = triton_key(instance, args, keywords)
         self._own_keys.add(key)
         instance.cache[key] = instance.best_config

@@ -68,7 +68,7 @@ def check_options(options: Mapping[str, Any]) -> None:
         TuneOptions.of(choices)
 
 
-_TWIN: Final = "_asmtune_twin"
+_PATCHED: Final = "_asmtune_twin"
 
 # Innermost last. Replaced whole and under the lock, so that launches read it without one.
 _patches: tuple[_Patch, ...] = ()
@@ -116,7 +116,7 @@ class _Patch:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
-        self.twins: weakref.WeakKeyDictionary[Any, PatchedAutotuner] = weakref.WeakKeyDictionary()
+        self.patched: weakref.WeakKeyDictionary[Any, PatchedAutotuner] = weakref.WeakKeyDictionary()
 
 
 class _Redirect:
@@ -128,7 +128,7 @@ class _Redirect:
         from asmtune.runtime.autotuner import AsmAutotuner
 
         self._base: Any = autotuner.Autotuner
-        self._own: type = AsmAutotuner
+        self._asmtune_class: type = AsmAutotuner
         self._autotune = autotuner.autotune
         self._replacement = self._decorating(self._autotune)
         self._methods = {name: vars(self._base)[name] for name in ("run", "warmup")}
@@ -148,19 +148,19 @@ class _Redirect:
             if vars(self._base)[name] is launch:
                 setattr(self._base, name, self._methods[name])
 
-    def lend(self, instance: Any, twin: PatchedAutotuner) -> None:
+    def attach(self, instance: Any, patched: PatchedAutotuner) -> None:
         """Lets an autotuner launch by a twin, and show the twin's cache."""
         self._caches.setdefault(instance, instance.cache)
-        setattr(instance, _TWIN, twin)
-        if twin.tuner is not None:
-            instance.cache = twin.cache
+        setattr(instance, _PATCHED, patched)
+        if patched.tuner is not None:
+            instance.cache = patched.cache
 
-    def give_back(self, instance: Any) -> None:
+    def detach(self, instance: Any) -> None:
         """Makes an autotuner what it was before a twin was lent to it."""
         instance.cache = self._caches.pop(instance)
-        delattr(instance, _TWIN)
+        delattr(instance, _PATCHED)
 
-    def _twin(self, instance: Any) -> PatchedAutotuner | None:
+    def _patched(self, instance: Any) -> PatchedAutotuner | None:
         """The one of the innermost patch; None where Triton itself launches."""
         from asmtune.runtime.patching.patched_autotuner import (
             PatchedAutotuner,
@@ -169,19 +169,19 @@ class _Redirect:
             pinned_before,
         )
 
-        if isinstance(instance, self._own):
+        if isinstance(instance, self._asmtune_class):
             return None  # it asks for what it inherits
         with _lock:
             if not _patches:
                 return None  # left by another thread just now
             held = _patches[-1]
-            made = held.twins.get(instance)
+            made = held.patched.get(instance)
             if made is None or not made.fits(instance):
                 kept = has_own_parts(instance, self._base)
                 tuner = None if kept else convert(instance, held.options)
                 pinned = made.pinned(instance) if made else pinned_before(instance, self._base)
-                made = held.twins[instance] = PatchedAutotuner(held, instance, tuner, pinned)
-            self.lend(instance, made)
+                made = held.patched[instance] = PatchedAutotuner(held, instance, tuner, pinned)
+            self.attach(instance, made)
             return made
 
     def _launching(self, name: str) -> Callable[..., Any]:
@@ -192,14 +192,18 @@ class _Redirect:
             patches = _patches
             if not patches:
                 return original(instance, *args, **keywords)
-            twin = instance.__dict__.get(_TWIN)
-            if twin is None or twin.owner is not patches[-1] or not twin.fits(instance):
-                twin = self._twin(instance)
-            if twin is None or twin.tuner is None or twin.is_pinned(instance, args, keywords):
+            patched = instance.__dict__.get(_PATCHED)
+            if patched is None or patched.owner is not patches[-1] or not patched.fits(instance):
+                patched = self._patched(instance)
+            if (
+                patched is None
+                or patched.tuner is None
+                or patched.is_pinned(instance, args, keywords)
+            ):
                 return original(instance, *args, **keywords)
-            result = getattr(twin.tuner, name)(*args, **keywords)
+            result = getattr(patched.tuner, name)(*args, **keywords)
             if name == "run":
-                twin.mirror(instance, args, keywords)
+                patched.mirror(instance, args, keywords)
             return result
 
         return launch
@@ -239,12 +243,12 @@ def _leave(own: _Patch) -> None:
         redirect = _redirect
         if redirect is None:
             return
-        for instance, twin in list(own.twins.items()):
-            if vars(instance).get(_TWIN) is twin:
-                redirect.give_back(instance)
-                outer = [held.twins[instance] for held in _patches if instance in held.twins]
+        for instance, patched in list(own.patched.items()):
+            if vars(instance).get(_PATCHED) is patched:
+                redirect.detach(instance)
+                outer = [held.patched[instance] for held in _patches if instance in held.patched]
                 if outer:
-                    redirect.lend(instance, outer[-1])
+                    redirect.attach(instance, outer[-1])
         if not _patches:
             redirect.remove()
             _redirect = None

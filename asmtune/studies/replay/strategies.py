@@ -58,20 +58,20 @@ def replay_strategies(
         if kernel not in unseen:
             unseen = {kernel: without_kernel(funnel.scorer, kernel)}
         scorer = for_dtypes(unseen[kernel], (found.task.dtype,))
-        insight = Predictor(scorer, funnel.target)
+        predictor = Predictor(scorer, funnel.target)
         for number, plan in enumerate(plans):
             for seed in range(plan.seeds):
-                searches[number].append(searched(found, plan, insight, seed))
+                searches[number].append(searched(found, plan, predictor, seed))
     return [PlanResult(plan, tuple(searches[number])) for number, plan in enumerate(plans)]
 
 
-def searched(found: Judged, plan: ReplayPlan, insight: Predictor, seed: int) -> Replayed:
+def searched(found: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
     """One search of one task."""
     rows = {v.config: row for row, v in zip(found.task.rows, found.compiled, strict=True)}
     compiler = RecordedCompiler({verdict.config: verdict for verdict in found.compiled})
     state = State(found.sketched, found.sketched[0].config)
     marks = _Marks(state, rows, plan.limits.finalists)
-    strategy = make_strategy(plan.strategy, seed, insight, plan.pace)
+    strategy = make_strategy(plan.strategy, seed, predictor, plan.pace)
     ended = run(strategy, state, compiler, RecordedTimer(rows, seed), plan.limits, marks)
     return Replayed(found.task, (*marks.made, marks.now()), ended.reason)
 

@@ -68,7 +68,7 @@ class _Search:
     def until(self) -> str:
         """Runs to the end; says why it ended."""
         if not self.state.configs:
-            return f"none of {len(self.state.foreseen)} configs can run: rules dropped all"
+            return f"none of {len(self.state.initial)} configs can run: rules dropped all"
         self._compile(self.state.opening(self.limits.finalists))
         while True:
             if self.state.pending:

@@ -52,20 +52,20 @@ class MomentReading:
     columns: Matrix
 
     @classmethod
-    def of(cls, verdicts: Sequence[Verdict], insight: Predictor | None) -> MomentReading:
+    def of(cls, verdicts: Sequence[Verdict], predictor: Predictor | None) -> MomentReading:
         """Of verdicts of one moment."""
         slowdown = np.full(len(verdicts), np.nan)
         columns = np.full((len(verdicts), len(BASE)), np.nan)
         rows = [row for row, verdict in enumerate(verdicts) if verdict.features is not None]
-        if rows and insight is not None:
+        if rows and predictor is not None:
             features = [v.features for v in verdicts if v.features is not None]
-            columns[rows] = base_columns(features, insight.target)
-            if "sketch" in moments_of(insight.scorer):
+            columns[rows] = base_columns(features, predictor.target)
+            if "sketch" in moments_of(predictor.scorer):
                 asked = [
-                    Candidate(verdicts[r].config, insight.target, features=f)
+                    Candidate(verdicts[r].config, predictor.target, features=f)
                     for r, f in zip(rows, features, strict=True)
                 ]
-                slowdown[rows] = -np.array(insight.scorer.score(asked))
+                slowdown[rows] = -np.array(predictor.scorer.score(asked))
         return cls(slowdown, columns)
 
 
@@ -77,12 +77,14 @@ class ConfigPoints:
         insight: what predicts; without it all are foreseen alike, and lie on the axes alone.
     """
 
-    def __init__(self, state: State, insight: Predictor | None) -> None:
+    def __init__(self, state: State, predictor: Predictor | None) -> None:
         self.configs = tuple(state.configs)
-        self._foreseen = state.foreseen
+        self._initial = state.initial
         self.row = {config: row for row, config in enumerate(self.configs)}
-        self._insight = insight
-        self._early = MomentReading.of([state.foreseen[config] for config in self.configs], insight)
+        self._predictor = predictor
+        self._early = MomentReading.of(
+            [state.initial[config] for config in self.configs], predictor
+        )
         readable = self._early.columns[~np.isnan(self._early.columns).any(axis=1)]
         spread = readable.std(axis=0) if len(readable) else np.zeros(len(BASE))
         self._used = spread > 1e-6
@@ -93,12 +95,12 @@ class ConfigPoints:
 
     def is_of(self, state: State) -> bool:
         """Whether it is of this very state, and no configs have joined it."""
-        return self._foreseen is state.foreseen and len(self.configs) == len(state.configs)
+        return self._initial is state.initial and len(self.configs) == len(state.configs)
 
     def points(self, state: State) -> Points:
         """All configs, with what is known of them now."""
         rows = np.array([self.row[config] for config in state.verdicts], dtype=np.intp)
-        late = MomentReading.of(list(state.verdicts.values()), self._insight)
+        late = MomentReading.of(list(state.verdicts.values()), self._predictor)
         columns = self._early.columns.copy()
         columns[rows] = _first_known(late.columns, columns[rows])
         # What has no features lies in the middle.
@@ -136,12 +138,12 @@ WORTH_TIMING: Final = 0.05
 class _View:
     """The space as the model sees it now: untimed, it ranks; once timed, it believes."""
 
-    outlook: ConfigPoints
+    config_points: ConfigPoints
     points: Points
     surrogate: Surrogate | None
 
     def rows(self, configs: Sequence[Config]) -> list[int]:
-        return [self.outlook.row[config] for config in configs]
+        return [self.config_points.row[config] for config in configs]
 
 
 def _one_thread() -> AbstractContextManager[object]:
@@ -164,9 +166,9 @@ class Model:
 
     name = "model"
 
-    def __init__(self, insight: Predictor | None, pace: BatchSizes, seed: int = 0) -> None:
-        self._insight, self._pace, self._seed = insight, pace, seed
-        self._outlook: ConfigPoints | None = None
+    def __init__(self, predictor: Predictor | None, pace: BatchSizes, seed: int = 0) -> None:
+        self._predictor, self._pace, self._seed = predictor, pace, seed
+        self._config_points: ConfigPoints | None = None
 
     def propose(self, state: State) -> Proposal:
         """Before any timing the best predicted; then those of the greatest expected gain."""
@@ -197,7 +199,7 @@ class Model:
         if view.surrogate is None:
             order = np.argsort(points.predicted, kind="stable")
         else:
-            gains = improvement(view.surrogate.believe(points), view.surrogate.best)
+            gains = improvement(view.surrogate.posterior(points), view.surrogate.best)
             order = np.argsort(-gains, kind="stable")
             order = order[gains[order] > WORTH_TIMING * self._pace.gain]
         return [ready[place] for place in order[: self._pace.trial]]
@@ -206,22 +208,22 @@ class Model:
         self, view: _View, surrogate: Surrogate, rows: NDArray[np.intp], count: int
     ) -> Proposal:
         """A batch, if it is worth it."""
-        gains = improvement(surrogate.believe(view.points.at(rows)), surrogate.best)
+        gains = improvement(surrogate.posterior(view.points.at(rows)), surrogate.best)
         rows = rows[np.argsort(-gains, kind="stable")[: max(POOL, 4 * count)]]
         points = view.points.at(rows)
-        mean, covariance = surrogate.believe(points).mean, surrogate.covariance(points)
+        mean, covariance = surrogate.posterior(points).mean, surrogate.covariance(points)
         chosen = spread_out(mean, covariance, surrogate.best, count)
         among = covariance[np.ix_(chosen, chosen)]
         gain = batch_gain(mean[chosen], among, surrogate.best, self._seed)
         if gain < self._pace.gain:
             return Proposal((), gain, f"expected gain {gain:.1%} under {self._pace.gain:.1%}")
-        return Proposal(tuple(view.outlook.configs[row] for row in rows[chosen]), gain)
+        return Proposal(tuple(view.config_points.configs[row] for row in rows[chosen]), gain)
 
     def _view(self, state: State) -> _View:
-        outlook = self._outlook
-        if outlook is None or not outlook.is_of(state):
-            outlook = self._outlook = ConfigPoints(state, self._insight)
-        points = outlook.points(state)
-        timed = points.at([outlook.row[config] for config in state.timings])
+        config_points = self._config_points
+        if config_points is None or not config_points.is_of(state):
+            config_points = self._config_points = ConfigPoints(state, self._predictor)
+        points = config_points.points(state)
+        timed = points.at([config_points.row[config] for config in state.timings])
         log_us = np.log(np.array(list(state.timings.values())))
-        return _View(outlook, points, Surrogate(timed, log_us) if len(log_us) else None)
+        return _View(config_points, points, Surrogate(timed, log_us) if len(log_us) else None)

@@ -54,14 +54,14 @@ class State:
 
     def __init__(
         self,
-        foreseen: Sequence[Verdict],
+        initial: Sequence[Verdict],
         default: Config,
         known: PriorTimings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         known = known or PriorTimings()
-        self.foreseen = {verdict.config: verdict for verdict in foreseen}
-        self.configs = [config for config, v in self.foreseen.items() if _is_candidate(v)]
+        self.initial = {verdict.config: verdict for verdict in initial}
+        self.configs = [config for config, v in self.initial.items() if _is_candidate(v)]
         self.default = default
         self.verdicts: dict[Config, Verdict] = {}
         self.pending: dict[Config, None] = {}
@@ -135,8 +135,8 @@ class State:
         """A batch is compiled; configs that nobody foresaw join the space."""
         for verdict in verdicts:
             config = verdict.config
-            if config not in self.foreseen:
-                self.foreseen[config] = verdict
+            if config not in self.initial:
+                self.initial[config] = verdict
                 self.configs.append(config)
                 self.compiles += 1
             self.verdicts[config] = verdict

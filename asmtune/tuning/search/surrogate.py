@@ -114,7 +114,7 @@ class Surrogate:
         """Logarithm of the least time."""
         return float(self.log_us.min())
 
-    def believe(self, points: Points) -> Posterior:
+    def posterior(self, points: Points) -> Posterior:
         """Of configs that were not timed, each alone."""
         cross = _covariance(points, self.timed)
         half = self._solve(cross.T)
@@ -174,17 +174,17 @@ DRAWS: Final = 512
 """Joint draws that the gain of a batch is averaged over: an error of some percent of it."""
 
 
-def improvement(belief: Posterior, best: float) -> Column:
+def improvement(posterior: Posterior, best: float) -> Column:
     """Expected improvement of each config alone (Jones, Schonlau, Welch, 1998).
 
     Args:
-        belief: of each config's time.
+        posterior: of each config's time.
         best: of the times so far.
     """
     from scipy.special import ndtr
 
-    deviation = np.maximum(belief.deviation, 1e-9)
-    ahead = (best - belief.mean) / deviation
+    deviation = np.maximum(posterior.deviation, 1e-9)
+    ahead = (best - posterior.mean) / deviation
     density = np.exp(-ahead * ahead / 2.0) / np.sqrt(2.0 * np.pi)
     return np.asarray(deviation * (ahead * ndtr(ahead) + density))
 
