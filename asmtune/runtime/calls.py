@@ -1,4 +1,4 @@
-"""A launch as the slow path sees it, and where it goes: made at each launch that has no plan."""
+"""A launch on the slow path, its key in memory, `kernel.cache`, and configs as Triton has them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCALARS: Final = frozenset({bool, int, float, str, type(None)})
 
 
 class KernelCall:
-    """A launch as it was called.
+    """The arguments of a launch.
 
     Attributes:
         grid, args, kwargs: as they were given.
@@ -38,7 +38,7 @@ class KernelCall:
 
 
 def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Values of the key and dtypes, as in Triton's cache, with names and the device.
+    """Make the key of `kernel.cache`: values and dtypes as Triton has them, names and the device.
 
     Args:
         call: the launch.
@@ -54,7 +54,7 @@ def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def is_usual_grid(grid: Any) -> bool:
-    """Whether a grid is what any GPU launches, told in under a microsecond."""
+    """Return whether a grid is one that any GPU launches, in under a microsecond."""
     return (
         type(grid) is tuple
         and 1 <= len(grid) <= 3
@@ -63,14 +63,14 @@ def is_usual_grid(grid: Any) -> bool:
 
 
 def device_index() -> int:
-    """Index of the current CUDA device; -1 without one."""
+    """Return the index of the current CUDA device; -1 without one."""
     import torch
 
     return torch.cuda.current_device() if torch.cuda.is_available() else -1
 
 
 def is_capturing() -> bool:
-    """Whether the current stream is being captured into a CUDA graph."""
+    """Return whether the current stream is being captured into a CUDA graph."""
     import torch
 
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
@@ -91,7 +91,7 @@ class ConfigCache(dict[tuple[Any, ...], Any]):
         self._on_change = on_change
 
     def learn(self, key: tuple[Any, ...], config: Any) -> None:
-        """Remembers a key that had no config, so that no planned launch has another."""
+        """Add a key that had no config; no planned launch has another, so no plan is dropped."""
         super().__setitem__(key, config)
 
     def __setitem__(self, key: tuple[Any, ...], config: Any) -> None:
@@ -103,30 +103,30 @@ class ConfigCache(dict[tuple[Any, ...], Any]):
         self._on_change()
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Remove all keys."""
         super().clear()
         self._on_change()
 
     def pop(self, *args: Any) -> Any:
-        """As `dict.pop`."""
+        """Do as `dict.pop`."""
         taken = super().pop(*args)
         self._on_change()
         return taken
 
     def popitem(self) -> tuple[tuple[Any, ...], Any]:
-        """As `dict.popitem`."""
+        """Do as `dict.popitem`."""
         taken = super().popitem()
         self._on_change()
         return taken
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """As `dict.update`."""
+        """Do as `dict.update`."""
         super().update(*args, **kwargs)
         self._on_change()
 
 
 def as_triton(config: Config) -> Any:
-    """A `triton.Config` of the same values."""
+    """Make a `triton.Config` of the same values."""
     import triton
 
     options = (config.num_warps, config.num_stages, config.num_ctas, config.maxnreg)
@@ -134,7 +134,7 @@ def as_triton(config: Config) -> Any:
 
 
 def as_listed(config: Config, listed: Sequence[Any]) -> Any:
-    """The one of a program's own configs that means the same, else a new `triton.Config`.
+    """Return the equal one of a program's own configs, else a new `triton.Config`.
 
     Programs compare `best_config` with what they listed, and look it up among it.
     """
@@ -146,7 +146,7 @@ def as_listed(config: Config, listed: Sequence[Any]) -> Any:
 
 
 def timings_ms(record: TuneRecord) -> dict[Any, list[float]]:
-    """`[median, p20, p80]` in milliseconds by `triton.Config`."""
+    """Return `[median, p20, p80]` in milliseconds by `triton.Config`."""
     return {
         as_triton(timed.config): [timed.median_us / 1e3, timed.p20_us / 1e3, timed.p80_us / 1e3]
         for timed in record.measurements

@@ -1,4 +1,4 @@
-"""Bad use is told before anything is launched: what, its value, what was expected.
+"""Checks that raise on bad use before anything is launched: what, its value, what was expected.
 
 `check_configs` and `check_decorated` look at what the decorator was given, `check_space`
 at a space as soon as it is made, `positional_arguments` and `check_launch` at the first launch of a
@@ -24,7 +24,7 @@ from asmtune.runtime.options import DecoratorOptions, numbers
 
 
 def check_devices(kernel: str, arguments: Mapping[str, Any], *, strict: bool) -> None:
-    """That the GPU can reach every tensor; where strict, that all are on the current one.
+    """Check that the GPU can reach every tensor; if strict, that all are on the current one.
 
     Raises:
         InputError: a tensor of one element or more is in memory of the CPU that is not pinned,
@@ -57,7 +57,7 @@ def check_devices(kernel: str, arguments: Mapping[str, Any], *, strict: bool) ->
 
 
 def _tensors(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """PyTorch's tensors among arguments, those in tuples, descriptors and wrappers too.
+    """Yield PyTorch's tensors among arguments, in tuples, descriptors and wrappers as well.
 
     What else has a `data_ptr` tells no device, and is its maker's to place.
     """
@@ -73,7 +73,7 @@ def _tensors(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def shown(value: Any) -> str:
-    """A value in one short line; of a tensor no element is read."""
+    """Format a value in one short line; of a tensor no element is read."""
     if hasattr(value, "data_ptr"):
         shape, place = tuple(getattr(value, "shape", ())), getattr(value, "device", "no device")
         return f"a tensor of {dtype_of(value)} {shape} on {place}"
@@ -82,7 +82,7 @@ def shown(value: Any) -> str:
 
 
 def _current_device() -> int | None:
-    """The index that Triton launches on; None where there is no GPU to launch on."""
+    """Return the index that Triton launches on; None if there is no GPU."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None
@@ -93,7 +93,7 @@ _LISTS: Final = ("reset_to_zero", "restore_value")
 
 
 def check_configs(configs: Any) -> None:
-    """That `configs=` is a list of configs.
+    """Check that `configs=` is a list of configs.
 
     Raises:
         InputError: it is no list, or an item is no config or has values without a hash.
@@ -113,7 +113,7 @@ def check_configs(configs: Any) -> None:
 
 
 def check_decorated(function: Any, options: DecoratorOptions) -> None:
-    """That what names arguments names parameters of the kernel.
+    """Check that options which name arguments name parameters of the kernel.
 
     Args:
         function: the `JITFunction`, or what stands for it in the interpreter.
@@ -142,7 +142,7 @@ def check_decorated(function: Any, options: DecoratorOptions) -> None:
 
 
 def check_space(function: Any, space: Space, parts: Sequence[KeyPart] = ()) -> None:
-    """That a space's axes are what a launch can be given, and no part of the key.
+    """Check that a space's axes are parameters or options of a launch, and not in the key.
 
     Raises:
         InputError: an axis is neither a parameter of the kernel nor an option, or the key
@@ -166,14 +166,14 @@ def check_space(function: Any, space: Space, parts: Sequence[KeyPart] = ()) -> N
 
 
 def launch_options(function: Any, arguments: Mapping[str, Any], space: Space) -> frozenset[str]:
-    """Names of a launch and its configs that are no parameters, for `Problem.options`."""
+    """Return names of a launch and its configs that are no parameters, for `Problem.options`."""
     return frozenset((*arguments, *space.axes)).difference(function.arg_names)
 
 
 def positional_arguments(
     kernel: str, arg_names: Sequence[str], args: Sequence[Any], keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A launch's arguments that were given by position, by name.
+    """Return by name the arguments of a launch that were given by position.
 
     Raises:
         InputError: there are more than parameters, or one is among the keywords as well.
@@ -196,7 +196,7 @@ def positional_arguments(
 def check_launch(
     kernel: Any, arguments: Mapping[str, Any], grid: Any, space: Space, *, strict: bool = True
 ) -> bool:
-    """Whether there is anything to launch: False where the grid is empty, and that may be.
+    """Check a launch; return False if its grid is empty and that is allowed.
 
     Nothing is read from a tensor, so that those without memory (meta, fake) pass too. Under
     the interpreter nothing is checked: it takes tensors anywhere, and tells of the rest.
@@ -230,7 +230,7 @@ def check_launch(
 
 
 def has_programs(problem: Problem, config: Config, grid: Any, *, strict: bool) -> bool:
-    """Whether a grid launches anything; raises where it cannot be launched."""
+    """Return whether a grid launches anything; raise if it cannot be launched."""
     if not isinstance(grid, tuple | list):
         raise InputError(
             f"kernel {problem.name}: grid {shown(grid)} at {config}: expected a tuple of one to "
@@ -245,7 +245,7 @@ def has_programs(problem: Problem, config: Config, grid: Any, *, strict: bool) -
 
 
 def _jit(kernel: Any) -> Any | None:
-    """The `JITFunction` underneath; None under the interpreter."""
+    """Return the `JITFunction` underneath; None under the interpreter."""
     layer = kernel
     while not hasattr(layer, "params") and hasattr(layer, "fn"):
         layer = layer.fn
@@ -253,7 +253,7 @@ def _jit(kernel: Any) -> Any | None:
 
 
 def _check_unset(kernel: str, arguments: Mapping[str, Any], config: Config, space: Space) -> None:
-    """That the launch gives nothing that the configs set."""
+    """Check that the launch gives nothing that the configs set."""
     chosen = config.all_kwargs()
     for name, value in arguments.items():
         if name in chosen or name in space.axes:
@@ -265,12 +265,12 @@ def _check_unset(kernel: str, arguments: Mapping[str, Any], config: Config, spac
 
 
 def _others(function: Any, names: Iterable[str]) -> Iterator[str]:
-    """Names that are neither parameters nor options that asmtune knows."""
+    """Yield names that are neither parameters nor options that asmtune knows."""
     return (n for n in names if n not in function.arg_names and n not in OPTION_AXES)
 
 
 def _option_names() -> frozenset[str]:
-    """Triton's own; looked up where a name is none that asmtune knows."""
+    """Return Triton's options; needed only for a name that asmtune does not know."""
     from asmtune.compile.toolchain import option_names
 
     return option_names()

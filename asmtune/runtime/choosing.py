@@ -1,4 +1,4 @@
-"""From the arguments of a launch to its config: memory, the user's pruning, what a miss does."""
+"""`Chooser`: from the arguments of a launch to its config."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Chooser:
         return {param.name: param.default for param in params if param.default is not param.empty}
 
     def choose(self, call: KernelCall) -> Choice:
-        """The config of a launch.
+        """Return the config of a launch.
 
         Raises:
             InputError: the launch is none that can be made; says what to change.
@@ -114,7 +114,7 @@ class Chooser:
         return choice
 
     def checked_grid(self, grid: Any, config: Config) -> Any:
-        """The grid of a launch, which tells bad use when Triton evaluates it."""
+        """Wrap the grid of a launch so that bad use raises when Triton evaluates it."""
         if not hasattr(self._function, "params"):
             return grid
 
@@ -127,7 +127,7 @@ class Chooser:
         return (lambda values: check(grid(values))) if callable(grid) else check(grid)
 
     def searched_space(self, call: KernelCall) -> Space:
-        """The space as the user's functions prune it for a launch, with copies of its files."""
+        """Prune the space for a launch by the user's functions; copy the files that it names."""
         return pinned_space(self._pruned(call), Settings.from_environment().overrides_dir)
 
     def _pruned(self, call: KernelCall) -> Space:
@@ -147,19 +147,19 @@ class Chooser:
         )
 
     def candidates(self, call: KernelCall) -> list[Config]:
-        """The configs to compile for a launch to come: its own where it is known, else all."""
+        """Return the configs to compile for a later launch: its own if it is known, else all."""
         known = self.memory.get(memory_key(call, self._values(call)))
         if known is not None:
             return [Config.of(known)]
         return list(self.searched_space(call).configs(**numbers(call.arguments)))
 
     def listed(self, positional: Arguments, named: Arguments) -> list[Config]:
-        """The configs to search for a launch that is only described; see `look_up`."""
+        """Return the configs to search for a launch that is only described; see `look_up`."""
         call = KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
         return list(self.searched_space(call).configs(**numbers(call.arguments)))
 
     def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
-        """The key and the config of a launch that is only described; tunes and compiles nothing.
+        """Return key and config of a launch that is only described; tune and compile nothing.
 
         Args:
             positional: arguments given by position, by their names; meta tensors serve.
@@ -174,7 +174,7 @@ class Chooser:
         return request.key, resolve(self._resolver, request, capturing=True)
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
-        """As `AsmAutotuner.identity`."""
+        """Do as `AsmAutotuner.identity`."""
         call = KernelCall((1,), (), named, self._kernel.arg_names)
         request = self._request(call, self._values(call), self.searched_space(call), device)
         return request.key, request.expected
@@ -182,7 +182,7 @@ class Chooser:
     def _resolve_miss(
         self, call: KernelCall, values: Mapping[str, Any]
     ) -> tuple[TuningRequest | None, Choice]:
-        """The config of a key that is not in memory, and what was looked up for it."""
+        """Resolve a key that is not in memory; return its request, if any, and its config."""
         if not hasattr(self._function, "params"):  # the interpreter's: it has no assembly to read
             return None, self._heuristic(self._pruned(call), call, final=False)
         start = time.perf_counter()
@@ -225,7 +225,7 @@ class Chooser:
         return TuningRequest(problem, key, space, self.options.choices)
 
     def _on_background_tuned(self, request: TuningRequest, choice: Choice) -> None:
-        """A key was tuned in the background; its next launch looks it up again."""
+        """Note a key that was tuned in the background; its next launch looks it up again."""
         if current_job() is not None:
             return  # ranks keep what they agreed on: they would not switch at one launch
         call = KernelCall(

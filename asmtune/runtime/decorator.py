@@ -41,7 +41,7 @@ def asm_autotune(
     prune_configs_by: Mapping[str, Any] | None = None,
     **options: Unpack[Options],
 ) -> Callable[[Any], AsmAutotuner]:
-    """Tunes a Triton kernel on its first launch with a new key, then remembers.
+    """Tune a Triton kernel on its first launch with a new key, then remember the config.
 
         @asm_autotune(space=Space({"BLOCK": [128, 256, 512], "num_warps": [4, 8]}), key=["n"])
         @triton.jit
@@ -81,7 +81,7 @@ def decorator_options(
     prune_configs_by: Mapping[str, Any] | None = None,
     **options: Unpack[Options],
 ) -> DecoratorOptions:
-    """What `asm_autotune` makes of what it is given.
+    """Check the arguments of `asm_autotune` and make its options.
 
     Raises:
         InputError: as `asm_autotune`, but for what only a kernel can tell.
@@ -105,7 +105,7 @@ def decorator_options(
 
 
 def checked_choices(choices: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Choices of how to tune, as they are.
+    """Check choices of how to tune, and return them.
 
     Raises:
         InputError: one is unknown, or none of its forms.
@@ -124,7 +124,7 @@ def checked_choices(choices: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
-    """Changes options of a decorated kernel, or of all kernels of a module, from now on.
+    """Change options of a decorated kernel, or of all kernels of a module, from now on.
 
         from asmtune.kernels import softmax
 

@@ -1,4 +1,4 @@
-"""What became of each key that this process met: told to whoever listens, else to nobody."""
+"""Events and warnings of keys that this process resolves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyResolved:
-    """A key that was met for the first time.
+    """Event of a key that this process has resolved for the first time.
 
     Attributes:
         kernel: its dotted name.
@@ -43,14 +43,14 @@ _lock = threading.Lock()
 
 
 def emit(event: KeyResolved) -> None:
-    """Tells all listeners; called in the thread that launches or tunes."""
+    """Call all listeners, in the thread that launches or tunes."""
     for listener in _listeners:
         listener(event)
 
 
 @contextlib.contextmanager
 def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
-    """Tells a listener of every key met, in the whole process, until the context is left."""
+    """Call a listener for every resolved key of the process, until the context is left."""
     global _listeners
     with _lock:
         _listeners = (*_listeners, listener)
@@ -64,7 +64,7 @@ def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
 
 
 def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
-    """Tells of a key that was tuned, or found in a store, as Triton's autotuner would.
+    """Print, and call Triton's listener, for a tuned or stored key, as Triton's autotuner does.
 
     Args:
         request: the launch.
@@ -95,7 +95,7 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
 
 
 def _record(request: TuningRequest) -> TuneRecord | None:
-    """The whole record of a key whose config alone was read."""
+    """Read the whole record of a key whose config alone was read before."""
     from asmtune.base.settings import Settings
     from asmtune.store.safe_store import open_user_store
     from asmtune.store.shipped import find_tuned
@@ -118,22 +118,22 @@ _ADVICE: Final = {
 }
 
 LAUNCHING_MODULES: Final = ("torch.", "contextlib", "threading")
-"""Modules that launch for a program."""
+"""Modules that launch on behalf of a program; warnings point to their caller."""
 
 
 class UntunedWarning(UserWarning):
-    """A launch was recorded for later with a config that is not tuned for its key."""
+    """A launch was captured or compiled with a config that is not tuned for its key."""
 
 
 class Notices:
-    """Tells of each kernel and key once, from whichever thread comes first."""
+    """Warns of each kernel and key once, from whichever thread comes first."""
 
     def __init__(self) -> None:
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     def untuned(self, key: TuneKey, config: Config, moment: str) -> None:
-        """Warns that a key's launch goes on with a config that is not tuned for it.
+        """Warn that a launch continues with a config that is not tuned for its key.
 
         Args:
             key: of the launch.
@@ -150,7 +150,7 @@ class Notices:
 
 
 def key_text(key: TuneKey) -> str:
-    """A key in one line: `module.add at n=8, x_ptr fp16 on NVIDIA H200`."""
+    """Format a key in one line: `module.add at n=8, x_ptr fp16 on NVIDIA H200`."""
     values = [f"{name}={value}" for name, value in key.shape.items()]
     values += [f"{name} {dtype}" for name, dtype in key.dtypes.items()]
     return f"kernel {key.kernel} at {', '.join(values) or 'any arguments'} on {key.device}"

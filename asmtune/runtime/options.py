@@ -16,7 +16,7 @@ _KNOWN = ("early_config_prune", "perf_model", "top_k")
 
 @dataclass(frozen=True)
 class Pruning:
-    """The functions of `prune_configs_by`, with the meaning that `triton.autotune` gives them.
+    """The functions of `prune_configs_by`, with the meaning that they have in `triton.autotune`.
 
     Attributes:
         early_config_prune: takes configs, arguments by name as given by position, and those
@@ -31,7 +31,7 @@ class Pruning:
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Pruning | None:
-        """The pruning of a `prune_configs_by=`; None where it asks for none.
+        """Check a `prune_configs_by=` and make its pruning; None if nothing is given.
 
         Raises:
             InputError: it is no mapping, or has another name than those that Triton knows.
@@ -57,7 +57,7 @@ class Pruning:
     def apply(
         self, configs: Sequence[Any], positional: Mapping[str, Any], named: Mapping[str, Any]
     ) -> list[Any]:
-        """The configs to search for one launch.
+        """Return the configs to search for one launch.
 
         Args:
             configs: `triton.Config`s.
@@ -140,7 +140,7 @@ class DecoratorOptions:
             )
 
     def heuristic_config(self, space: Space, arguments: Arguments) -> Config:
-        """The user's heuristic, or the space's default: a config that nothing is known of."""
+        """Return the config of the user's heuristic, or the space's default."""
         if self.heuristic is None:
             return space.first(**numbers(arguments))
         made = self.heuristic(arguments) if callable(self.heuristic) else self.heuristic
@@ -148,5 +148,5 @@ class DecoratorOptions:
 
 
 def numbers(arguments: Arguments) -> dict[str, Any]:
-    """The arguments that a space's constraints may name."""
+    """Return the arguments that a space's constraints may name: numbers."""
     return {name: value for name, value in arguments.items() if type(value) in _NUMBERS}

@@ -39,27 +39,27 @@ _T = TypeVar("_T")
 
 
 class GroupStore(Protocol):
-    """What of `torch.distributed.Store` is used."""
+    """Methods of `torch.distributed.Store` that are used."""
 
     def check(self, keys: list[str], /) -> bool:
-        """Whether all keys are set."""
+        """Return whether all keys are set."""
         ...
 
     def get(self, key: str, /) -> bytes:
-        """The value of a key; waits where it is not set."""
+        """Return the value of a key; wait if it is not set."""
         ...
 
     def add(self, key: str, amount: int, /) -> int:
-        """The counter after adding; from 0 where it was not set."""
+        """Add to a counter that starts at 0, and return its value."""
         ...
 
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
-        """The value afterwards: `desired` where none was set and `expected` is empty."""
+        """Set `desired` if nothing is set and `expected` is empty; return the value."""
         ...
 
 
 class GroupStoreEntries:
-    """The entries of one key. No call waits for another rank.
+    """Entries of one key in the group's store. No call waits for another rank.
 
     Args:
         store: that all ranks share.
@@ -73,34 +73,34 @@ class GroupStoreEntries:
         self._store, self._prefix = store, prefix
 
     def announced(self) -> str | None:
-        """The config that counts; None before there is one."""
+        """Return the config that all ranks use; None before there is one."""
         name = f"{self._prefix}/told"
         if not _store_call(lambda: self._store.check([name])):
             return None
         return _store_call(lambda: self._store.get(name)).decode()
 
     def announce(self, text: str) -> str:
-        """Tells a config, and gives back the one that was told first."""
+        """Publish a config, and return the one that was published first."""
         return self._first(f"{self._prefix}/told", text)
 
     def claim(self, turn: int, name: str) -> str:
-        """Whose a try is: `name`'s where it was nobody's."""
+        """Claim an attempt for `name` if nobody has it; return the name of its owner."""
         return self._first(f"{self._prefix}/claim/{turn}", name)
 
     def beat(self, turn: int) -> None:
-        """Shows that this rank is at work."""
+        """Raise the heartbeat counter of an attempt."""
         _store_call(lambda: self._store.add(f"{self._prefix}/beat/{turn}", 1))
 
     def beats(self, turn: int) -> int:
-        """How often the rank whose try it is has beaten."""
+        """Return the heartbeat counter of an attempt."""
         return _store_call(lambda: self._store.add(f"{self._prefix}/beat/{turn}", 0))
 
     def fail(self, turn: int) -> None:
-        """Tells that this rank has given up."""
+        """Mark an attempt as failed."""
         _store_call(lambda: self._store.add(f"{self._prefix}/failed/{turn}", 1))
 
     def failed(self, turn: int) -> bool:
-        """Whether the rank whose try it is has given up."""
+        """Return whether the owner of an attempt has given up."""
         return _store_call(lambda: self._store.add(f"{self._prefix}/failed/{turn}", 0)) > 0
 
     def _first(self, name: str, text: str) -> str:
@@ -108,7 +108,7 @@ class GroupStoreEntries:
 
 
 class Turn:
-    """The time in which this rank resolves a key: it beats, and tells if it gives up."""
+    """Context in which this rank resolves a key: it sends heartbeats, and marks a failure."""
 
     def __init__(self, entries: GroupStoreEntries, turn: int, beat_s: float) -> None:
         self._entries, self._turn, self._beat_s = entries, turn, beat_s
@@ -137,7 +137,7 @@ class Turn:
 
 
 def encode_config(config: Config) -> str:
-    """A config as ranks tell it; two that do the same read the same."""
+    """Encode a config as text; configs that do the same have the same text."""
     return canonical(config.to_dict())
 
 
@@ -159,7 +159,7 @@ def decode_config(text: str, configs: Iterable[Config]) -> Config:
 
 
 def _store_call(question: Callable[[], _T]) -> _T:
-    """What the store answers.
+    """Call the store and return its answer.
 
     Raises:
         GroupStoreError: in the place of what PyTorch's stores raise for a server that is gone, for
@@ -177,7 +177,7 @@ class RankWarning(UserWarning):
 
 @dataclass(frozen=True, kw_only=True)
 class Resolvers:
-    """How one rank would find a key's config.
+    """Functions that give one rank a key's config.
 
     Attributes:
         known: looks it up; None where it is not known. Never waits for another process.
@@ -192,7 +192,7 @@ class Resolvers:
 
 @dataclass(frozen=True, kw_only=True)
 class RankPace:
-    """How ranks wait for each other, in seconds.
+    """Intervals at which ranks wait for each other, in seconds.
 
     Attributes:
         wait_s: for a config, before all go on with an untuned one.
@@ -211,7 +211,7 @@ class RankPace:
 
 @dataclass(frozen=True)
 class AgreementKey:
-    """What is to be agreed on.
+    """The launch that ranks agree on.
 
     Attributes:
         key: of the launch.
@@ -225,7 +225,7 @@ class AgreementKey:
 
     @property
     def prefix(self) -> str:
-        """Where ranks talk about it."""
+        """Prefix of its entries in the group's store."""
         key, made = self.key, self.expected
         # Not by versions: ranks with different builds of PyTorch are ranks of one job.
         identity = (key.kernel, canonical(dict(key.shape)), canonical(dict(key.dtypes)))
@@ -234,7 +234,7 @@ class AgreementKey:
 
 @dataclass(frozen=True)
 class RankGroup:
-    """The ranks of a job, as one of them sees them.
+    """The ranks of a job, seen from one of them.
 
     Attributes:
         store: that all ranks share.
@@ -245,7 +245,7 @@ class RankGroup:
     rank: int
 
     def agree(self, agreement: AgreementKey, resolvers: Resolvers, pace: RankPace) -> Config:
-        """The config that all ranks of the job use.
+        """Agree on the config that all ranks of the job use.
 
         Raises:
             AsmtuneError: `resolvers.resolve` failed in this rank; another one tries then.
@@ -264,7 +264,7 @@ class RankGroup:
         return self.publish(agreement, found)
 
     def publish(self, agreement: AgreementKey, config: Config) -> Config:
-        """The config that all ranks of the job use: this one where none was told; never waits."""
+        """Publish a config and return the one that all ranks use; never waits."""
         entries = GroupStoreEntries(self.store, agreement.prefix)
         try:
             first = entries.announce(encode_config(config))
@@ -300,7 +300,7 @@ class RankGroup:
 
 
 class _Negotiation:
-    """One rank's words with the others about one key.
+    """One rank's exchange with the others about one key.
 
     Attributes:
         pace: how ranks wait for each other.
@@ -321,7 +321,7 @@ class _Negotiation:
         self.holder = "another rank"
 
     def wait_for_config(self, resolvers: Resolvers) -> Config | None:
-        """The config that was told, or None: then it is this rank's turn, or time is over."""
+        """Wait for a published config; None if this rank is to resolve the key, or time is over."""
         announced = self._announced()
         if announced is not None:
             return announced
@@ -340,7 +340,7 @@ class _Negotiation:
             pause_s = min(1.5 * pause_s, self.pace.poll_most_s)
 
     def turn(self) -> Turn:
-        """The time in which this rank resolves the key; a context."""
+        """Return the context in which this rank resolves the key."""
         return Turn(self._entries, self._try, self.pace.beat_s)
 
     def _announced(self) -> Config | None:
@@ -348,7 +348,7 @@ class _Negotiation:
         return None if text is None else decode_config(text, self._agreement.configs())
 
     def _claim(self) -> None:
-        """Claims the try that is open, or looks how the rank that has it is."""
+        """Claim the open attempt, or check that its owner still sends heartbeats."""
         holder = self._entries.claim(self._try, self._name)
         self.mine = holder == self._name
         if self.mine:

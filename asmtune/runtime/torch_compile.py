@@ -1,4 +1,4 @@
-"""What `torch.compile` gets to know of an autotuned kernel: the config for the launch it traces.
+"""Gives `torch.compile` the config of an autotuned kernel for the launch that it traces.
 
 PyTorch's compiler knows users' kernels by Triton's `Autotuner` and goes on with an autotuner
 of its own over that one's configs, which Inductor compiles and times all when the graph first
@@ -39,7 +39,7 @@ _UNKNOWN_SIZE: Final = 8192  # what Inductor takes for a size that only the data
 
 @dataclass(frozen=True, kw_only=True)
 class TracedLaunches:
-    """How a kernel's configs are found while PyTorch traces its launches.
+    """Functions that find a kernel's configs while PyTorch traces its launches.
 
     Attributes:
         choose: from a launch's arguments, given by position and by name, both by name (meta
@@ -60,7 +60,7 @@ class TracedLaunches:
 
 
 def prune_hook(launches: TracedLaunches) -> PruneHook:
-    """The `early_config_prune` of an autotuned kernel, for PyTorch's compiler.
+    """Make the `early_config_prune` of an autotuned kernel, for PyTorch's compiler.
 
     Dynamo runs its body symbolically, so that it holds what Dynamo understands and no more. It
     adds no guard on a size: of a dynamic one the hint is looked up, and another size is no
@@ -102,7 +102,7 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
 
 
 def _described(arguments: dict[str, Any], hint: Callable[[Any, int], int]) -> Described:
-    """Arguments as constants; Dynamo runs this symbolically as well."""
+    """Describe arguments as constants; Dynamo runs this symbolically as well."""
     import torch
 
     described: list[tuple[str, Any, Any]] = []
@@ -129,7 +129,7 @@ class ConfigBook:
         self._lock = threading.Lock()
 
     def name(self, config: Config) -> str:
-        """The attribute that holds a config."""
+        """Return the name of the attribute that holds a config."""
         with self._lock:
             if config not in self._names:
                 name = f"config_{len(self._names)}"
@@ -139,7 +139,7 @@ class ConfigBook:
 
 
 def inductor_config(key: TuneKey, choice: Choice) -> Config:
-    """The best config for Inductor, which drops `maxnreg`, `num_ctas` and `ir_override`.
+    """Return the best config for Inductor, which drops `maxnreg`, `num_ctas` and `ir_override`.
 
     Where the choice has one of them, the fastest of those timed for the key that has none;
     without such a one, the choice without them.
@@ -155,7 +155,7 @@ def inductor_config(key: TuneKey, choice: Choice) -> Config:
 
 
 def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
-    """The record, with its timings, that a looked up config is of."""
+    """Return the record, with its timings, whose winner is a looked up config."""
     from asmtune.store.safe_store import open_user_store
 
     records = open_user_store(Settings.from_environment()).records(key.kernel, key.device)
@@ -178,7 +178,7 @@ def _configs(launches: TracedLaunches, placed: Described, named: Described) -> S
 
 
 def _stand_ins(described: Described) -> dict[str, Any]:
-    """Arguments by name, with meta tensors."""
+    """Make arguments by name, with meta tensors."""
     import torch
 
     arguments: dict[str, Any] = {}
@@ -193,7 +193,7 @@ def _stand_ins(described: Described) -> dict[str, Any]:
 
 
 def _device(described: Sequence[tuple[str, Any, Any]]) -> int:
-    """Index of the first tensor's CUDA device; -1, which changes none, without one."""
+    """Return the index of the first tensor's CUDA device; -1, which changes none, without one."""
     on_gpu = (facts[4] for _, facts, _ in described if facts is not None and facts[3] == "cuda")
     index = next(on_gpu, None)
     return -1 if index is None else int(index)
@@ -220,7 +220,7 @@ _MARK: Final = "corrected_by_asmtune"
 
 
 def correct_dynamo() -> None:
-    """Makes the corrections that the loaded Dynamo lacks; does nothing where it is not loaded."""
+    """Make the corrections that the loaded Dynamo lacks; do nothing if it is not loaded."""
     functions = sys.modules.get(_MODULE)
     hopifier: Any = getattr(functions, "DynamoTritonHOPifier", None)
     if hopifier is None or hasattr(hopifier, _MARK):
@@ -235,7 +235,7 @@ def correct_dynamo() -> None:
 
 
 def _keep_sources(hopifier: Any) -> None:
-    """Makes what wraps a kernel anew hand its source on."""
+    """Hand the source of a kernel on to what wraps it anew."""
     current = threading.local()
     plain = {name: getattr(hopifier, name) for name in ("call_run", "call_triton_kernel")}
 

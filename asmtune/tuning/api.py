@@ -32,7 +32,7 @@ def tune(
     problems: Sequence[Problem] | None = None,
     **choices: Unpack[Choices],
 ) -> TuneRecord | list[TuningResult]:
-    """Finds the fastest config of a space for one problem, or for each of many.
+    """Find the fastest config of a space for one problem, or for each of many.
 
     What the store knows already is taken from it; what is found is kept there. A run that is
     interrupted goes on where it was when it is started again.
@@ -72,7 +72,7 @@ def tune(
 
 
 def gpu_of(options: TuneOptions) -> str:
-    """Name of the GPU that options choose: the first of theirs, or the current one.
+    """Return the name of the GPU that options choose: the first of theirs, or the current one.
 
     Raises:
         MeasureError: there is none.

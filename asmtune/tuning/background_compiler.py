@@ -1,4 +1,4 @@
-"""Compiling in the background, so that the GPU times one batch while the next is compiled."""
+"""`BackgroundCompiler`: compiles the next batch while the GPU times the last one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOOK_S: Final = 0.05
 
 
 class StragglerTimer(ProgressListener):
-    """How a batch gets on, by the clock; a funnel's progress that passes on what it is told."""
+    """Times a batch to find stragglers; passes the funnel's progress on."""
 
     def __init__(self, inner: ProgressListener) -> None:
         self._inner = inner
@@ -34,27 +34,27 @@ class StragglerTimer(ProgressListener):
         self._began = self._most_s = 0.0
 
     def start(self, stage: str, total: int) -> None:
-        """A batch begins."""
+        """Start the clock of a batch."""
         self._began, self._most_s = time.monotonic(), 0.0
         self._total, self._done = total, 0
         self._inner.start(stage, total)
 
     def advance(self) -> None:
-        """One more of the batch is done."""
+        """Count one more of the batch as done."""
         self._done += 1
         if self._done >= MOST * self._total and not self._most_s:
             self._most_s = time.monotonic() - self._began
         self._inner.advance()
 
     def overdue_s(self) -> float:
-        """Seconds that the batch has taken, where what is left is no longer worth it; else 0."""
+        """Return the seconds that a batch has taken if the rest is overdue; else 0."""
         taken = time.monotonic() - self._began
         late = self._most_s and taken > max(LEAST_S, PATIENCE * self._most_s)
         return taken if late and self._done < self._total else 0.0
 
 
 class BackgroundCompiler:
-    """One batch at a time: a thread hands it to the workers and judges what comes back.
+    """Compiles one batch at a time: a thread hands it to the workers and judges the results.
 
     Stragglers are given up, so that one config that keeps the compiler busy for minutes does
     not keep the search waiting. Use as a context manager: leaving it ends what is being
@@ -93,7 +93,7 @@ class BackgroundCompiler:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def start(self, configs: Sequence[Config]) -> None:
-        """Begins a batch; nothing to compile begins none."""
+        """Start a batch; an empty one starts nothing."""
         self._batch = tuple(configs)
         if self._batch:
             self._made = self._threads.submit(
@@ -104,7 +104,7 @@ class BackgroundCompiler:
                 meanwhile()
 
     def collect(self) -> list[Verdict]:
-        """Waits for the batch that was begun; verdicts in its order, none where none was begun.
+        """Wait for the current batch and return its verdicts in order ([] if none was started).
 
         Raises:
             ProblemError: arguments and config do not fit the kernel.

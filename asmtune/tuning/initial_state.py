@@ -1,4 +1,4 @@
-"""What is known of a space before anything is compiled: the state that a search begins with."""
+"""The state that a search begins with: sketches, earlier runs, and records of other shapes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MOST_SEEDS: Final = 6
 """Configs of other shapes that go into the first batch."""
 
 BEST_OF_EACH: Final = 2
-"""Of each record, how many of its fastest are seeds."""
+"""Number of a record's fastest configs that are seeds."""
 
 SLOW: Final = 5.0
-"""Times the best of its record from which a config counts as bad there."""
+"""Ratio to the best of its record from which a config counts as bad there."""
 
 _SIZES: Final = (int, float)
 
@@ -37,7 +37,7 @@ AGREEING: Final = 2
 
 @dataclass(frozen=True)
 class Experience:
-    """What is known of a kernel before a search of one shape begins.
+    """Experience with other shapes of a kernel.
 
     Attributes:
         seeds: good on other shapes, the nearest shape's first.
@@ -49,7 +49,7 @@ class Experience:
 
 
 def experience(records: Iterable[TuneRecord], key: TuneKey) -> Experience:
-    """What records of the same kernel, device and dtypes tell a search of another shape.
+    """Collect experience from records of the same kernel, device and dtypes.
 
     Args:
         records: of any kernels and shapes; those of other kernels, dtypes or devices, and the
@@ -65,7 +65,7 @@ def experience(records: Iterable[TuneRecord], key: TuneKey) -> Experience:
 
 
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """How far two shapes are apart: the sum of |log2| of the ratios of their sizes.
+    """Return the distance of two shapes: the sum of |log2| of the ratios of their sizes.
 
     Values that are no numbers above 0 are one step apart where they differ.
     """
@@ -111,7 +111,7 @@ _PASSING: Final = frozenset({"timeout", "memory", "lost", "crash"})
 def initial_verdicts(
     funnel: Funnel, front: Front, configs: Sequence[Config], effort: Effort
 ) -> list[Verdict]:
-    """A verdict on each config before compiling: of its sketch, where that is worth it."""
+    """Judge each config before compiling: by its sketch where that is worth it, else by rules."""
     sketches = (
         effort.strategy == "model"
         and len(configs) > effort.pace.first
@@ -130,7 +130,7 @@ def initial_verdicts(
 def known_to(
     configs: Sequence[Config], remembered: Remembered, experience: Experience
 ) -> tuple[PriorTimings, dict[Config, Measurement]]:
-    """What earlier runs, and other shapes, tell a search of these configs; and the timings.
+    """Select what earlier runs and other shapes know of these configs; return it and the timings.
 
     A config of the store has no `pre_hook`; the space's own takes its place. One with a derived
     cap, which is not of the space, is left out: it is derived again.
@@ -148,7 +148,7 @@ def known_to(
 
 
 def with_edited(known: PriorTimings, configs: Sequence[Config]) -> PriorTimings:
-    """The same, with hand-edited configs among the first to be tried, which no model foresees."""
+    """Put hand-edited configs first among the seeds: no model can predict them."""
     edited = (config for config in configs if config.ir_override is not None)
     return replace(known, seeds=tuple(dict.fromkeys((*edited, *known.seeds))))
 

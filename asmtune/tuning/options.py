@@ -1,4 +1,4 @@
-"""What a user may choose of a tuning run, and what a run is given and gives."""
+"""Options of tuning: efforts, the user's choices, and what is taken from `triton.autotune`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How hard to search.
+    """An effort: how hard to search.
 
     Attributes:
         name: of the preset, or the user's own.
@@ -76,7 +76,7 @@ EFFORTS: Final = {
 
 
 def effort_of(value: str | Effort) -> Effort:
-    """An effort by its name; an effort is itself.
+    """Return an effort by its name; an effort is returned as it is.
 
     Raises:
         InputError: there is none of that name; lists them.
@@ -94,7 +94,7 @@ _SWITCHES: Final = ("use_cuda_graph", "cache_results")
 
 
 def hooks_of(choices: Mapping[str, Any]) -> TunerHooks:
-    """The tuner's hooks.
+    """Return the user's hooks.
 
     Raises:
         InputError: one cannot be called.
@@ -103,7 +103,7 @@ def hooks_of(choices: Mapping[str, Any]) -> TunerHooks:
 
 
 def do_bench_of(choices: Mapping[str, Any]) -> DoBench | None:
-    """The user's clock; None where `warmup`, `rep` or `use_cuda_graph` ask for ours.
+    """Return the user's clock; None if `warmup`, `rep` or `use_cuda_graph` ask for ours.
 
     Raises:
         InputError: it cannot be called.
@@ -114,7 +114,7 @@ def do_bench_of(choices: Mapping[str, Any]) -> DoBench | None:
 
 
 def policy_of(policy: TimingPolicy, choices: Mapping[str, Any]) -> TimingPolicy:
-    """An effort's policy with what the choices say of it.
+    """Change an effort's timing policy as the choices say.
 
     Raises:
         InputError: `warmup` or `rep` is no number of milliseconds, or a switch is no bool.
@@ -136,7 +136,7 @@ def policy_of(policy: TimingPolicy, choices: Mapping[str, Any]) -> TimingPolicy:
 
 
 def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
-    """How outputs are checked; hooks of the user's replace what they replace in Triton.
+    """Make the options of output checks; the user's hooks replace what they replace in Triton.
 
     There a `pre_hook` stands for zeroing and for keeping a copy, and a `post_hook` for putting
     the copy back. What the IR tells to be updated in place is put back in any case.
@@ -224,7 +224,7 @@ class Choices(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions:
-    """How to tune.
+    """Options of tuning.
 
     Attributes:
         effort: how hard to search.
@@ -259,7 +259,7 @@ class TuneOptions:
 
     @property
     def clock(self) -> str:
-        """Whose clock times, by name; empty for ours. Times of two clocks do not compare."""
+        """Name of the user's clock; empty for ours. Times of two clocks do not compare."""
         if self.do_bench is None:
             return ""
         module = getattr(self.do_bench, "__module__", "")
@@ -268,7 +268,7 @@ class TuneOptions:
 
     @classmethod
     def of(cls, choices: Choices) -> TuneOptions:
-        """Options from a user's keywords.
+        """Make options from a user's keywords.
 
         Raises:
             InputError: no such effort or objective, or a choice is none of its forms.

@@ -1,4 +1,4 @@
-"""What a tuned config is kept by, and what must still hold for it to be used."""
+"""`TuningRequest`, `TuningResult`, and the key and provenance that a config is stored with."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TuningResult:
 
 
 def key_of(problem: Problem, device: str) -> TuneKey:
-    """The key of a problem on a device: its kernel's full name, shape and dtypes."""
+    """Make the key of a problem on a device: its kernel's full name, shape and dtypes."""
     function = jit_function(problem.kernel)
     name = f"{function.__module__}.{function.__qualname__}"
     return TuneKey(name, dict(problem.shape), problem.dtypes, device)
@@ -104,7 +104,7 @@ def provenance(
     objective: Objective | None = None,
     clock: str = "",
 ) -> Provenance:
-    """What a config tuned here and now depends on.
+    """Make the provenance of a config that is tuned here and now.
 
     Args:
         problem: the launch.
@@ -131,7 +131,7 @@ def provenance(
 
 
 def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> Provenance:
-    """As `provenance`, by a user's choices; loads nothing that tunes.
+    """Make the provenance by a user's choices; load nothing that tunes.
 
     Args:
         problem: the launch.
@@ -154,7 +154,7 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
 
 
 def with_files(record: TuneRecord, space: Space) -> TuneRecord:
-    """A record whose winner names its hand-edited file where it lies here, if it has one.
+    """Replace the name of a winner's hand-edited file by its path on this machine.
 
     The store holds the file's name alone, which tells its content.
 
@@ -180,7 +180,7 @@ def with_files(record: TuneRecord, space: Space) -> TuneRecord:
 
 
 def space_digest(configs: Sequence[Config], *aims: str) -> str:
-    """Identity of what is searched: a set of configs, whatever their order, how, and what for.
+    """Digest what is searched: configs in any order, how, and what for.
 
     A file that a config names counts by its content.
     """

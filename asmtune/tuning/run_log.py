@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: its trace, its progress, and timings for the store."""
+"""`RunWatch`: writes a run's trace, reports its progress and stores its timings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from asmtune.tuning.search.state import State
 
 
 class RunWatch(ProgressListener):
-    """Told of everything that one run does; an observer of its search, and a context.
+    """Records everything that one run does; a listener of its search, and a context manager.
 
     Left by an exception, the trace says that the run failed or was interrupted.
 
@@ -64,7 +64,7 @@ class RunWatch(ProgressListener):
         store: SafeStore,
         expected: Provenance,
     ) -> Self:
-        """Opens the trace of a run, and tells of it."""
+        """Open the trace of a run, and report that it begins."""
         listener.begin(header)
         writer = TraceWriter(settings.runs_dir, header)
         return cls(writer, listener, store, header.key, expected)
@@ -86,30 +86,30 @@ class RunWatch(ProgressListener):
             self._writer.stage(name, self.seconds[name])
 
     def note(self, text: str) -> None:
-        """What a reader of the run must know."""
+        """Write a note for the reader of the trace."""
         self._writer.note(text)
 
     def measured(self, outcomes: Sequence[Outcome]) -> None:
-        """Keeps single outcomes at once."""
+        """Store single outcomes at once."""
         timed = [o for _, o in outcomes if isinstance(o, Measurement)]
         failed = [(config, o) for config, o in outcomes if isinstance(o, Failure)]
         if outcomes:
             self._store.remember(self._key, self.expected, timed, failed)
 
     def search_started(self, state: State) -> None:
-        """The search begins."""
+        """Record the verdicts that the search begins with."""
         self._state = state
         self._writer.foreseen(list(state.initial.values()), state.default)
         self._told()
 
     def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
-        """A batch is compiled."""
+        """Record a compiled batch."""
         self._batches += 1
         self._writer.batch(self._batches, seconds, verdicts)
         self._told()
 
     def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
-        """Configs are timed."""
+        """Record timed configs."""
         self._trials += 1
         seconds = time.perf_counter() - self._since
         best_us = self._state.best_us if self._state is not None else None
@@ -117,7 +117,7 @@ class RunWatch(ProgressListener):
         self._told()
 
     def decided(self, decision: FinalDecision) -> None:
-        """The last rounds are over."""
+        """Record the finals."""
         self._writer.final(decision.outcomes)
         if decision.costs:
             front = {one.config for one in pareto_front(decision.costs)}
@@ -127,7 +127,7 @@ class RunWatch(ProgressListener):
             )
 
     def end(self, ending: Ending) -> None:
-        """The run has ended well."""
+        """Record that the run has ended well."""
         self._ended = True
         self._writer.end(ending)
         self._listener.end(ending)

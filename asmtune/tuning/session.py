@@ -1,4 +1,4 @@
-"""One search, from a problem to its record.
+"""`Session`: one search, from a request to its record.
 
 configs -> sketches -> [compile a batch | time the last one]... -> caps -> finals -> record
 """
@@ -37,7 +37,7 @@ Opener = Callable[[BenchSetup], Bench]
 
 @dataclass(frozen=True)
 class Session:
-    """How one problem is tuned.
+    """Tunes one request.
 
     Attributes:
         funnel: for this GPU; what it has compiled serves all problems of equal specialisation.
@@ -56,7 +56,7 @@ class Session:
     opener: Opener | None = None
 
     def run(self, request: TuningRequest) -> TuningResult:
-        """Searches, times the finalists afresh, and names the winner.
+        """Search, time the finalists afresh, and choose the winner.
 
         The problem's tensors hold what they held before.
 
@@ -100,7 +100,7 @@ class Session:
     def _state(
         self, request: TuningRequest, funnel: Funnel, front: Front, watch: RunWatch
     ) -> tuple[State, dict[Config, Measurement]]:
-        """What the search begins with, and timings of earlier runs."""
+        """Make the state that the search begins with; return it with timings of earlier runs."""
         front.warm()
         found = funnel.searched(request.problem, request.space)
         for note in found.notes:
@@ -180,7 +180,7 @@ class Session:
 
 
 def _effects(front: Front, configs: Sequence[Config], default: Config) -> Effects:
-    """What launches of the configs do to the problem's arguments."""
+    """Return what launches of the configs do to the problem's arguments."""
     arguments = front.problem.arguments
     effects = Effects.of(front.works(configs), arguments)
     effects = effects.beside(front.works([default]), arguments)

@@ -54,7 +54,7 @@ class BenchTimer:
         self.measurements: dict[Config, Measurement] = {}
 
     def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
-        """A timing or a failure for each verdict, in order."""
+        """Return a timing or a failure for each verdict, in order."""
         entrants, outcomes = self._entrants(verdicts)
         default = next((e for e in entrants if e.config == self._default), None)
         if default is not None and not self._begun:
@@ -68,13 +68,13 @@ class BenchTimer:
         return told
 
     def final(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
-        """Fresh timings of finalists, interleaved."""
+        """Time finalists afresh, interleaved."""
         entrants, outcomes = self._entrants(verdicts)
         outcomes.update(self._bench.final(entrants) if entrants else ())
         return [(verdict.config, outcomes[verdict.config]) for verdict in verdicts]
 
     def energy(self, verdict: Verdict) -> float | None:
-        """Millijoules of one launch; None where the GPU has no counter."""
+        """Measure millijoules of one launch; None if the GPU has no counter."""
         entrants, _ = self._entrants([verdict])
         return self._bench.energy(entrants[0]) if entrants else None
 
@@ -96,7 +96,7 @@ class BenchTimer:
 
 @dataclass(frozen=True)
 class Stages:
-    """What is done with a state.
+    """The stages of a run, over one state.
 
     Attributes:
         funnel, front: compile and judge.
@@ -114,7 +114,7 @@ class Stages:
     watch: RunWatch
 
     def search(self, stragglers: StragglerTimer) -> str:
-        """Compiles and times until it is not worth it any more; says why it ended.
+        """Compile and time until no further gain is expected; return why the search ended.
 
         Args:
             stragglers: the front's progress.
@@ -134,7 +134,7 @@ class Stages:
         return ended.reason
 
     def caps(self) -> None:
-        """Tries caps on the registers of the fastest configs, read off their machine code."""
+        """Try caps on the registers of the fastest configs, read off their machine code."""
         effort = self.options.effort
         parents = [v for v in self.state.finalists(effort.limits.finalists) if _uncapped(v)]
         derived = caps_for(parents, self.funnel.cap_source(), effort.caps)
@@ -149,7 +149,7 @@ class Stages:
             self.watch.trial(outcomes, None)
 
     def finals(self) -> FinalDecision:
-        """Times the fastest and the default afresh; one of them wins.
+        """Time the fastest configs and the default afresh; one of them wins.
 
         Raises:
             MeasureError: none of them can be timed.
@@ -162,7 +162,7 @@ class Stages:
         return decision
 
     def _finalists(self) -> list[Verdict]:
-        """The fastest of different code, and the default: equal binaries share their samples."""
+        """Return the fastest of different code, and the default; equal binaries share samples."""
         most = self.options.effort.limits.finalists
         chosen: dict[object, Verdict] = {}
         for verdict in self.state.finalists(len(self.state.timings)):

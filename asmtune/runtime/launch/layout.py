@@ -1,4 +1,4 @@
-"""What the parameters of a Triton function are to a launch."""
+"""`ParameterLayout` of a Triton function, and the types and streams that launchers know."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import triton.language as tl
 RUNTIME: Final = 0
 CONSTEXPR: Final = 1
 KEYED: Final = 2
-"""What a parameter is: its class matters, or its value; as `native/words.c` has them."""
+"""Modes of a parameter: its class counts, or its value; the same numbers as `native/words.c`."""
 
 MOST_PARAMETERS: Final = 64
 MOST_FUNCTIONS: Final = 16
-"""Launches of kernels with more take the slow path; as `native/words.c` has them."""
+"""Launches of kernels with more take the slow path; the same numbers as `native/words.c`."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ParameterLayout:
 
     @property
     def fits(self) -> bool:
-        """Whether a launcher has room for it."""
+        """Whether a launcher has room for it all."""
         return len(self.names) <= MOST_PARAMETERS and len(self.functions) <= MOST_FUNCTIONS
 
 
@@ -46,7 +46,7 @@ def layout_of(
     keyed: Iterable[str] = (),
     functions: Iterable[tuple[Callable[..., Any], Sequence[str]]] = (),
 ) -> ParameterLayout:
-    """The layout of a `JITFunction`'s `params`.
+    """Make the layout of a `JITFunction`'s `params`.
 
     Args:
         params: Triton's `KernelParam` of each.
@@ -65,7 +65,7 @@ def layout_of(
 
 
 class Kinds(NamedTuple):
-    """Types whose values have words.
+    """Types whose values can be part of a launch key.
 
     Attributes:
         tensors: exact types that are read by the descriptors below; subclasses may do
@@ -82,7 +82,7 @@ class Kinds(NamedTuple):
 
 
 class CurrentStream(NamedTuple):
-    """Where launches go now.
+    """Functions that give the current device and stream.
 
     Attributes:
         device: gives the index of the current device, -1 without a GPU.
@@ -94,7 +94,7 @@ class CurrentStream(NamedTuple):
 
 
 def kinds() -> Kinds:
-    """The types of the loaded PyTorch and Triton."""
+    """Return the types of the loaded PyTorch and Triton."""
     frozen = (tl.dtype, torch.dtype, triton.JITFunction)
     tensor = torch.Tensor
     return Kinds(
@@ -103,7 +103,7 @@ def kinds() -> Kinds:
 
 
 def machine() -> CurrentStream:
-    """PyTorch's current device and stream, below its Python: 0.1 us in place of 3.
+    """Return PyTorch's functions for device and stream below its Python: 0.1 us in place of 3.
 
     Without a GPU, or a PyTorch without CUDA, tensors are on "device" -1.
     """

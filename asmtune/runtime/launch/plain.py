@@ -41,11 +41,11 @@ class LaunchPlan(NamedTuple):
 
 
 class _Unusual(Exception):  # noqa: N818 - no error: the slow path takes over
-    """An argument without words."""
+    """An argument that cannot be part of a launch key."""
 
 
 class PythonLauncher:
-    """The way of a launch; see `native/launcher.c`."""
+    """The launcher in Python; see `native/launcher.c`."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class PythonLauncher:
         return functools.partial(self._launch, grid)
 
     def keep(self, key: Any, plan: LaunchPlan, held: tuple[Any, ...]) -> None:  # noqa: ARG002 - C's
-        """Remembers the plan of a key; keys hold what they are made of."""
+        """Keep the plan of a key; keys hold references to what they are made of."""
         if len(self._plans) >= MOST_ENTRIES:
             self._plans = {}
         self._plans[key] = plan
 
     def forget(self) -> None:
-        """Forgets every plan."""
+        """Forget every plan."""
         self._plans = {}
         self.last = None
 
@@ -108,7 +108,7 @@ class PythonLauncher:
         return self._slow(grid, args, kwargs, key, ())
 
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
-        """Arguments by place; None where one has none."""
+        """Return the arguments in the order of the parameters; None if one matches no parameter."""
         placed = list(args) + [GIVEN] * (len(self._names) - len(args))
         for name, value in kwargs.items():
             place = self._places.get(name)

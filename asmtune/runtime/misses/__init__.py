@@ -1,4 +1,4 @@
-"""What becomes of a launch whose key this process has not met.
+"""Resolves a launch whose key is not in memory to a config.
 
     stored -> shipped -> small? -> tune, predict, tune in the background, or raise
 

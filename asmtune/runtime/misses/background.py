@@ -36,7 +36,7 @@ _MEMORY: Final = frozenset({"tensor", "wrapper", "descriptor"})
 
 
 def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments whose tensors are copies: views of one storage stay views of one copy.
+    """Copy the tensors of arguments; views of one storage stay views of one copy.
 
     A pointer stays as aligned as it was. What holds no tensor that is known is itself.
 
@@ -79,15 +79,15 @@ def _copy(region: StorageRange) -> SharedRegion:
 
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _LEAVE_S: Final = 2.0
-"""How long the end of the program waits for a step of tuning to end: a trial takes 1 or 2 s."""
+"""Seconds that the exiting program waits for a step of tuning to end: a trial takes 1 or 2."""
 
 
 class BackgroundWarning(UserWarning):
-    """A key could not be tuned in the background; its launches go on with what they have."""
+    """A key could not be tuned in the background; its launches keep their config."""
 
 
 class StoppedError(BaseException):
-    """The program ends, and what is tuned in the background with it; no `Exception`."""
+    """The program exits and background tuning stops; not an `Exception`."""
 
 
 class ShutdownSignal(ProgressListener):
@@ -97,11 +97,11 @@ class ShutdownSignal(ProgressListener):
         self._pending = threading.Event()
 
     def stop(self) -> None:
-        """From now on the next step raises `StoppedError`."""
+        """Make the next step raise `StoppedError`."""
         self._pending.set()
 
     def check(self, *_: Any, **__: Any) -> None:
-        """A step.
+        """Raise at a step if the program exits.
 
         Raises:
             StoppedError: the program ends.
@@ -113,7 +113,7 @@ class ShutdownSignal(ProgressListener):
 
 
 class BackgroundQueue:
-    """Pieces of work for one device, done one after another by a daemon thread.
+    """Work for one device, done in order by a daemon thread.
 
     The thread ends when nothing is left: one that something unforeseen has ended does not
     keep later work from being done.
@@ -129,7 +129,7 @@ class BackgroundQueue:
         self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[[], None]) -> None:
-        """Does a piece of work once all before it is done."""
+        """Add work; it runs when all work before it is done."""
         with self._lock:
             self._pending.append(work)
             if self._thread is not None:
@@ -140,7 +140,7 @@ class BackgroundQueue:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends what is done now at its next step, and does no more; waits a little."""
+        """Stop the current work at its next step, drop the rest, and wait a little."""
         self.shutdown.stop()
         with self._lock:
             self._pending.clear()
@@ -170,7 +170,7 @@ class BackgroundQueue:
 
 
 def queue_of(device: str) -> BackgroundQueue:
-    """The line of a device, by its name; a forked process has its own."""
+    """Return the queue of a device, by its name; a forked process has its own."""
     return _queue_of_process(device, os.getpid())
 
 
@@ -223,7 +223,7 @@ def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) ->
 
 
 def _stream_waiter() -> Callable[[], None]:
-    """A function that waits, in another thread, for all that the current stream has to do now."""
+    """Return a function that waits, in another thread, for the current stream's work so far."""
     import torch
 
     if not torch.cuda.is_available():
@@ -240,7 +240,7 @@ def _stream_waiter() -> Callable[[], None]:
 
 
 def _allow_captures() -> None:
-    """Lets other threads capture CUDA graphs while this one calls CUDA.
+    """Let other threads capture CUDA graphs while this one calls CUDA.
 
     By default a capture forbids the whole process calls such as a copy to the host, and one
     that is made all the same ends the capture.

@@ -1,4 +1,4 @@
-"""What is stored for a miss: tuned, predicted, or of a neighbour. Nothing is compiled for it.
+"""Reads the stores for a request: tuned, predicted or neighbouring configs. Compiles nothing.
 
 What loads SQLAlchemy does so only where one look at the store's file cannot tell.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def nearest(records: Iterable[TuneRecord], request: TuningRequest) -> Config | None:
-    """The winner of the nearest record whose winner is a config of the miss's space; else None.
+    """Return the winner of the nearest record whose winner is in the request's space; else None.
 
     A space whose constraints name sizes differs from shape to shape, so that the config
     decides and not the space.
@@ -51,7 +51,7 @@ def nearest(records: Iterable[TuneRecord], request: TuningRequest) -> Config | N
 
 
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
-    """The sum of |log2| of the ratios of two shapes' numbers; None where they do not compare.
+    """Sum |log2| of the ratios of two shapes' numbers; None if the shapes do not compare.
 
     They do not where names differ, where other values differ, and where of two different
     numbers one is not above 0.
@@ -107,7 +107,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class MissLookup:
-    """Answers of the stores for one miss.
+    """Answers of the stores to one request.
 
     Attributes:
         request: the launch.
@@ -118,7 +118,7 @@ class MissLookup:
     settings: Settings
 
     def tuned(self) -> Choice | None:
-        """What the user's store, or else the shipped configs, have for the key."""
+        """Return the tuned config of the user's store, or else of the shipped configs."""
         key, stored = self.request.key, self._fast_answer.seen
         if stored is not None and stored.how == "tuned":
             return Choice(self.own(stored.config), True, "known")
@@ -134,7 +134,7 @@ class MissLookup:
 
     @functools.cached_property
     def predicted(self) -> StoredConfig | None:
-        """What an earlier process predicted for the key; with the space's own config."""
+        """The config that an earlier process predicted for the key, as the space has it."""
         stored = self._fast_answer.seen
         if not self._fast_answer.sure:
             from asmtune.store.safe_store import open_user_store
@@ -148,7 +148,7 @@ class MissLookup:
         return StoredConfig(self.own(stored.config), "predicted", stored.predicted_us)
 
     def nearest(self) -> Config | None:
-        """The config of the nearest neighbour, of the user's store or among what is shipped."""
+        """Return the config of the nearest neighbour, stored or shipped."""
         from asmtune.store.safe_store import open_user_store
 
         key = self.request.key
@@ -156,7 +156,7 @@ class MissLookup:
         return nearest([*own, *shipped_of(key.kernel)], self.request)
 
     def own(self, config: Config) -> Config:
-        """The space's own config for a stored one; itself where it is none of the space."""
+        """Return the space's config that equals a stored one, else the stored one."""
         request = self.request
         return own_config(config, request.space, request.problem.shape) or config
 

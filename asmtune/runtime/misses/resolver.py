@@ -1,4 +1,4 @@
-"""What becomes of a launch whose key this process has not met.
+"""Resolves a launch whose key is not in memory to a config.
 
 store -> shipped -> small? -> as `on_miss` says
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class TunersByDevice:
-    """Workshops by device, each opened when it is first needed: that loads all that tunes.
+    """Tuners by device, each opened when it is first needed: that loads all that tunes.
 
     Args:
         choices: of how to tune, as `TuneOptions.of` takes them.
@@ -47,7 +47,7 @@ class TunersByDevice:
         self._lock = threading.Lock()
 
     def of(self, device: str, *, later: bool = False) -> Tuner:
-        """The workshop of a device.
+        """Return the tuner of a device.
 
         Args:
             device: its name, as the driver gives it.
@@ -77,20 +77,20 @@ class TunersByDevice:
 
 
 HOST_LAUNCH_US: Final = 6.8
-"""What a launch costs the host: `@triton.jit` without arguments on an H200 machine, where
+"""Host time of a launch: `@triton.jit` without arguments on an H200 machine, where
 `triton.autotune` takes 20.8 us and a compiled kernel's own `run` 3.3. A kernel that runs for
 less time waits for the host, whatever its config, unless a CUDA graph launches it."""
 
 
 def is_small(options: DecoratorOptions, request: TuningRequest, stored: StoredConfig) -> bool:
-    """Whether a launch is small, by what was predicted for its key."""
+    """Return whether a launch is small by the user's rule or by its predicted time."""
     if options.small == "auto":
         return stored.predicted_us is not None and stored.predicted_us < HOST_LAUNCH_US
     return user_calls_small(options, request)
 
 
 def user_calls_small(options: DecoratorOptions, request: TuningRequest) -> bool:
-    """Whether the user calls a launch small, by its size or by a function of the user's."""
+    """Return whether a launch is small by the user's size limit or function."""
     small, arguments = options.small, request.problem.arguments
     if small is None or isinstance(small, str):
         return False
@@ -104,11 +104,11 @@ __all__ = ["HOST_LAUNCH_US", "Choice", "How", "MissWarning", "Resolver"]
 
 
 class MissWarning(UserWarning):
-    """A key's launches go on with a config that is not what was asked for."""
+    """Launches of a key continue with another config than the one requested."""
 
 
 class Resolver:
-    """From a miss to a config, by the options of one decorator.
+    """Resolves requests to configs, by the options of one decorator.
 
     Args:
         options: of the decorator.
@@ -128,7 +128,7 @@ class Resolver:
         self._lock = threading.Lock()
 
     def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
-        """The config for a launch.
+        """Resolve a request to a config.
 
         Args:
             request: the launch.
@@ -167,7 +167,7 @@ class Resolver:
         return self._tuned(lookup)
 
     def _stored_pick(self, lookup: MissLookup) -> Choice | None:
-        """An earlier process's prediction, where nothing better is wanted."""
+        """Return an earlier process's prediction if the options accept one."""
         predicts = self.options.on_miss == "predict"
         if not predicts and self.options.small is None:
             return None
@@ -179,7 +179,7 @@ class Resolver:
         return Choice(stored.config, True, "predicted")
 
     def _small(self, request: TuningRequest) -> Choice | None:
-        """The config of a small problem, which is not worth timing; None of any other."""
+        """Return the config of a small problem, which is not worth timing; else None."""
         called = user_calls_small(self.options, request)
         if called and self.options.heuristic is not None:
             return self._heuristic(request)
@@ -204,7 +204,7 @@ class Resolver:
         return Choice(prediction.config, True, "predicted")
 
     def _predicted(self, lookup: MissLookup) -> Choice:
-        """The nearest neighbour's config where it may be, or the model's first pick."""
+        """Return the nearest neighbour's config if that is allowed, else the model's first pick."""
         near = self._nearest(lookup)
         if near is not None:
             return replace(near, final=True)
@@ -219,7 +219,7 @@ class Resolver:
         return Choice(prediction.config, True, "predicted")
 
     def _provisional(self, lookup: MissLookup) -> Choice:
-        """The best that is known at once: of the nearest, of a prediction, or the heuristic."""
+        """Return the best config known at once: nearest, predicted or heuristic."""
         near = self._nearest(lookup)
         if near is not None:
             return near
@@ -264,7 +264,7 @@ class Resolver:
             return self._in_progress[digest]
 
     def _settle(self, lookup: MissLookup, pick: Choice) -> None:
-        """Finds the final choice of a key, in the background; what goes wrong is a warning."""
+        """Find the final choice of a key in the background; failures become warnings."""
         made = self._attempt(lookup)
         if isinstance(made, str):
             text = f"{key_text(lookup.request.key)}: not tuned in the background, {made}"
@@ -278,7 +278,7 @@ class Resolver:
         self._on_tuned(lookup.request, made)
 
     def _attempt(self, lookup: MissLookup) -> Choice | str:
-        """The choice of a tuning, or why there is none."""
+        """Return the tuned choice, or the message of what failed."""
 
         def work() -> Choice:
             asked = self.options.small == "auto"
@@ -305,7 +305,7 @@ def _miss_message(request: TuningRequest) -> str:
 
 
 def current_job() -> RankGroup | None:
-    """The job that this process is a rank of; None without one, or where it is the only rank.
+    """Return the job that this process is a rank of; None without one, or if it has one rank.
 
     Imports no PyTorch: who has not loaded `torch.distributed` is no rank.
     """
@@ -319,7 +319,7 @@ def current_job() -> RankGroup | None:
 
 
 def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:
-    """As `Resolver.resolve`, but for a config that all ranks of this process's job use.
+    """Resolve as `Resolver.resolve` does, to a config that all ranks of this process's job use.
 
     Where a launch is recorded (`capturing`), what it is recorded with counts for all ranks.
     Nothing is switched later: a config that was agreed on is final.

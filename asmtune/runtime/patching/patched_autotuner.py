@@ -24,13 +24,13 @@ from asmtune.runtime.options import DecoratorOptions
 _REPLACEABLE: Final = ("_bench", "prune_configs", "check_disk_cache", "do_bench")
 
 Pinned = dict[tuple[Any, ...], Any]
-"""Configs by keys of Triton's."""
+"""Configs by Triton's keys."""
 
 _RESULTS: Final = ("configs_timings", "bench_time")
 
 
 def has_own_parts(instance: Any, base: type) -> bool:
-    """Whether an autotuner tunes in a way of its own."""
+    """Return whether an autotuner's class or instance replaces a part of Triton's tuning."""
     own = type(instance)
     return any(
         inspect.getattr_static(own, part, None) is not inspect.getattr_static(base, part, None)
@@ -40,7 +40,7 @@ def has_own_parts(instance: Any, base: type) -> bool:
 
 
 def pinned_before(instance: Any, base: type) -> Pinned:
-    """What a program put into an autotuner's `cache` before its first launch under a patch.
+    """Return what a program put into an autotuner's `cache` before its first patched launch.
 
     Where Triton has launched it before, that is not told from what Triton tuned, and is tuned
     anew; but a subclass with a `run` of its own, which looks there first, has to find it.
@@ -52,7 +52,7 @@ def pinned_before(instance: Any, base: type) -> Pinned:
 
 
 class PatchedAutotuner:
-    """Launches for one autotuner of Triton's, as long as a patch holds.
+    """Launches for one of Triton's autotuners while a patch is active.
 
     Attributes:
         owner: the patch.
@@ -72,7 +72,7 @@ class PatchedAutotuner:
         self._count = len(instance.configs)
 
     def fits(self, instance: Any) -> bool:
-        """Whether the autotuner is still what it was made from.
+        """Return whether the autotuner still has the configs and cache that this was made from.
 
         Programs pin a config by `kernel.configs = [config]`, and ask for tuning anew by
         `kernel.cache.clear()`.
@@ -85,12 +85,12 @@ class PatchedAutotuner:
         )
 
     def pinned(self, instance: Any) -> Pinned:
-        """What the program itself put into `cache`."""
+        """Return the entries that the program itself put into `cache`."""
         cache = instance.cache
         return {key: cache[key] for key in cache if key not in self._own_keys}
 
     def is_pinned(self, instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> bool:
-        """Whether the program itself put the config of this launch into `cache`."""
+        """Return whether the program itself put the config of this launch into `cache`."""
         cache = instance.cache
         if len(cache) == len(self._own_keys):
             return False  # nearly every launch: no key need be made
@@ -98,7 +98,7 @@ class PatchedAutotuner:
         return key in cache and key not in self._own_keys
 
     def mirror(self, instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-        """Shows in the autotuner what was launched, where Triton would have put it."""
+        """Set the autotuner's attributes as Triton's launch would have."""
         tuner: Any = self.tuner
         instance.best_config = tuner.best_config
         instance.nargs = None
@@ -117,7 +117,7 @@ class PatchedAutotuner:
 def triton_key(
     instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """The key of a launch as `triton.runtime.Autotuner.run` makes it."""
+    """Make the key of a launch as `triton.runtime.Autotuner.run` does."""
     named = {**dict(zip(instance.arg_names, args, strict=False)), **keywords}
     named = {name: value for name, value in named.items() if name in instance.arg_names}
     values = [named[name] for name in instance.keys if name in named]
@@ -126,7 +126,7 @@ def triton_key(
 
 
 class ConvertedAutotuner(AsmAutotuner):
-    """One for a program that was written for Triton's: its configs are the program's own.
+    """An `AsmAutotuner` for a program written for Triton's: its configs are the program's own.
 
     `best_config` is among them where it is one of them, and they may be replaced, as programs
     do that pin one.
@@ -140,7 +140,7 @@ class ConvertedAutotuner(AsmAutotuner):
 
     @property
     def configs(self) -> Any:
-        """As the program gave them."""
+        """The configs as the program gave them."""
         listed = super().configs  # Dynamo asks here, and is prepared there
         return listed if self._given is None else self._given
 
@@ -156,7 +156,7 @@ class ConvertedAutotuner(AsmAutotuner):
 
     @property
     def best_config(self) -> Any:
-        """Of the last launch, as a `triton.Config`; None before the first."""
+        """The config of the last launch, as a `triton.Config`; None before the first."""
         best = super().best_config
         if best is not self._shown[0]:  # else no hash need be made at each launch
             self._shown = (best, best and as_listed(best, self._given or ()))
@@ -168,7 +168,7 @@ class ConvertedAutotuner(AsmAutotuner):
 
 
 def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
-    """An `AsmAutotuner` that means what one of Triton's autotuners means.
+    """Make an `AsmAutotuner` with the options of one of Triton's autotuners.
 
     Args:
         instance: of `triton.runtime.Autotuner`, or of a subclass.
@@ -205,7 +205,7 @@ def _pruning(instance: Any) -> dict[str, Any] | None:
 
 
 def _timing(instance: Any) -> dict[str, Any]:
-    """How it was told to time; Triton makes a `do_bench` of the older keywords by itself."""
+    """Return its timing options; Triton makes a `do_bench` of the older keywords by itself."""
     warmup, rep = instance.num_warmups, instance.num_reps
     if warmup is None and rep is None and not instance.use_cuda_graph:
         return {"do_bench": instance._do_bench}

@@ -46,7 +46,7 @@ _OF_LAUNCHES: Final = ("on_miss", "small", "nearest")
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Checks what `patch` would be given.
+    """Check options of `patch`.
 
     Raises:
         InputError: as `patch`.
@@ -78,7 +78,7 @@ _lock = threading.RLock()
 
 @contextlib.contextmanager
 def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
-    """Makes `triton.autotune` use asmtune, in the whole process, until the context is left.
+    """Make `triton.autotune` use asmtune, in the whole process, until the context is left.
 
         with asmtune.patch(effort="quick"):
             program()
@@ -107,7 +107,7 @@ def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
 
 
 class _Patch:
-    """One `patch()` that is being held.
+    """An active `patch()`.
 
     Attributes:
         options: as they were given.
@@ -120,7 +120,7 @@ class _Patch:
 
 
 class _Redirect:
-    """What is changed in Triton, and in loaded modules, while any patch is held."""
+    """The changes to Triton and to loaded modules while any patch is active."""
 
     def __init__(self) -> None:
         from triton.runtime import autotuner
@@ -136,32 +136,32 @@ class _Redirect:
         self._caches: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def install(self) -> None:
-        """Puts asmtune's in the place of Triton's."""
+        """Replace Triton's functions by asmtune's."""
         for name, launch in self._launches.items():
             setattr(self._base, name, launch)
         _rebind(self._autotune, self._replacement)
 
     def remove(self) -> None:
-        """Puts Triton's back; what the program has put there meanwhile stays."""
+        """Restore Triton's functions; what the program has set meanwhile stays."""
         _rebind(self._replacement, self._autotune)
         for name, launch in self._launches.items():
             if vars(self._base)[name] is launch:
                 setattr(self._base, name, self._methods[name])
 
     def attach(self, instance: Any, patched: PatchedAutotuner) -> None:
-        """Lets an autotuner launch by a twin, and show the twin's cache."""
+        """Let an autotuner launch through a `PatchedAutotuner`, and show the cache of that one."""
         self._caches.setdefault(instance, instance.cache)
         setattr(instance, _PATCHED, patched)
         if patched.tuner is not None:
             instance.cache = patched.cache
 
     def detach(self, instance: Any) -> None:
-        """Makes an autotuner what it was before a twin was lent to it."""
+        """Restore an autotuner as it was before `attach`."""
         instance.cache = self._caches.pop(instance)
         delattr(instance, _PATCHED)
 
     def _patched(self, instance: Any) -> PatchedAutotuner | None:
-        """The one of the innermost patch; None where Triton itself launches."""
+        """Return the `PatchedAutotuner` of the innermost patch; None if Triton itself launches."""
         from asmtune.runtime.patching.patched_autotuner import (
             PatchedAutotuner,
             convert,
@@ -255,7 +255,7 @@ def _leave(own: _Patch) -> None:
 
 
 def _rebind(old: Any, new: Any) -> None:
-    """Makes every global of a loaded module that is one object another.
+    """Replace one object by another among the globals of all loaded modules.
 
     A module that loads itself on first use is looked at without being woken.
     """

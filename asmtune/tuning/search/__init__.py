@@ -1,4 +1,4 @@
-"""Search: what to compile next, what to time, and when to stop.
+"""Search: decides what to compile next, what to time, and when to stop.
 
 It knows neither compiler nor GPU: both are handed to `loop.run`.
 """

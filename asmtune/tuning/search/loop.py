@@ -32,7 +32,7 @@ def run(
     limits: Limits,
     observer: ProgressListener | None = None,
 ) -> Ended:
-    """Compiles and times until the strategy sees no gain, or a limit is reached.
+    """Compile and time until the strategy sees no gain, or a limit is reached.
 
     Whatever is raised, `KeyboardInterrupt` as well, passes through and leaves the state with
     all that was known by then. A batch that is being compiled when the search ends is not
@@ -66,7 +66,7 @@ class _Search:
     proposal: Proposal = field(default_factory=Proposal)
 
     def until(self) -> str:
-        """Runs to the end; says why it ended."""
+        """Run to the end; return why it ended."""
         if not self.state.configs:
             return f"none of {len(self.state.initial)} configs can run: rules dropped all"
         self._compile(self.state.opening(self.limits.finalists))
@@ -84,7 +84,7 @@ class _Search:
                 return ended
 
     def _compile(self, first: Sequence[Config] = ()) -> None:
-        """Begins the next batch, with some configs in front; none where nothing is left."""
+        """Start the next batch, with some configs in front; none if nothing is left."""
         state, most = self.state, self.limits.compiles
         self.proposal = self.strategy.propose(state)
         batch = list(dict.fromkeys([*first, *self.proposal.configs]))
@@ -103,7 +103,7 @@ class _Search:
         self.observer.batch(verdicts, time.monotonic() - start)
 
     def _time(self) -> bool:
-        """Times what is worth it; says whether anything was."""
+        """Time what is worth it; return whether anything was."""
         state, most = self.state, self.limits.timings
         chosen = list(dict.fromkeys([*state.due(), *self.strategy.select(state)]))
         if most is not None:
@@ -116,7 +116,7 @@ class _Search:
         return True
 
     def _spent(self) -> str:
-        """Which limit is reached that ends the search at once; "" where none is."""
+        """Return the limit that ends the search at once; "" if none is reached."""
         state, limits = self.state, self.limits
         if state.seconds >= limits.seconds:
             return f"budget: {limits.seconds:g} s spent"
@@ -127,7 +127,7 @@ class _Search:
         return ""
 
     def _exhausted(self) -> str:
-        """Why nothing more is compiled."""
+        """Return why nothing more is compiled."""
         state, most = self.state, self.limits.compiles
         if most is not None and state.compiles >= most and self.proposal.configs:
             return f"budget: {state.compiles} configs compiled"
@@ -137,7 +137,7 @@ class _Search:
 
 
 def _commonest(state: State) -> str:
-    """The commonest failure, with an example."""
+    """Describe the commonest failure, with an example."""
     kinds = Counter((failure.stage, failure.kind) for failure in state.failures.values())
     (kind, count) = kinds.most_common(1)[0]
     config, failure = next((c, f) for c, f in state.failures.items() if (f.stage, f.kind) == kind)

@@ -1,4 +1,4 @@
-"""`model`: what the model expects to gain most, until it expects too little."""
+"""`model`: batches of the greatest expected gain, until it is too small. Points of all configs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ AXES_ALONE_FAR: Final = 0.75
 
 @dataclass(frozen=True)
 class MomentReading:
-    """What one moment tells of some configs; NaN where it tells nothing.
+    """Predictions and features of some configs at one moment; NaN where there are none.
 
     Attributes:
         slowdown: logarithms of foreseen slowdowns.
@@ -53,7 +53,7 @@ class MomentReading:
 
     @classmethod
     def of(cls, verdicts: Sequence[Verdict], predictor: Predictor | None) -> MomentReading:
-        """Of verdicts of one moment."""
+        """Read verdicts of one moment."""
         slowdown = np.full(len(verdicts), np.nan)
         columns = np.full((len(verdicts), len(BASE)), np.nan)
         rows = [row for row, verdict in enumerate(verdicts) if verdict.features is not None]
@@ -70,7 +70,7 @@ class MomentReading:
 
 
 class ConfigPoints:
-    """Points of all configs of a space; what does not change is worked out once.
+    """Points of all configs of a space; what does not change is computed once.
 
     Args:
         state: its space as it is now; if configs join it, there is need of another outlook.
@@ -94,11 +94,11 @@ class ConfigPoints:
         self._far = FEATURES_FAR * spread[self._used] * np.sqrt(max(1, self._used.sum()))
 
     def is_of(self, state: State) -> bool:
-        """Whether it is of this very state, and no configs have joined it."""
+        """Return whether it was made from this state, and no configs have joined it."""
         return self._initial is state.initial and len(self.configs) == len(state.configs)
 
     def points(self, state: State) -> Points:
-        """All configs, with what is known of them now."""
+        """Return the points of all configs, with what is known of them now."""
         rows = np.array([self.row[config] for config in state.verdicts], dtype=np.intp)
         late = MomentReading.of(list(state.verdicts.values()), self._predictor)
         columns = self._early.columns.copy()
@@ -112,7 +112,7 @@ class ConfigPoints:
 
 
 def _levelled(early: Column, rows: NDArray[np.intp], late: Column) -> Column:
-    """Slowdowns from 0 up: of `rows` the late ones, of the rest the early ones at their level."""
+    """Merge slowdowns, from 0 up: late ones for `rows`, early ones at their level for the rest."""
     slowdown = early.copy()
     if np.isfinite(apart := late - early[rows]).any():
         slowdown += np.nanmedian(apart)
@@ -131,12 +131,12 @@ POOL: Final = 256
 """Configs of the greatest expected improvement that a batch is chosen among."""
 
 WORTH_TIMING: Final = 0.05
-"""Of the gain that another batch must promise, what one timing must: a batch costs more."""
+"""Share of a batch's required gain that is required of one timing: a batch costs more."""
 
 
 @dataclass(frozen=True)
 class _View:
-    """The space as the model sees it now: untimed, it ranks; once timed, it believes."""
+    """The model's view of the space; `surrogate` is None before the first timing."""
 
     config_points: ConfigPoints
     points: Points
@@ -147,7 +147,7 @@ class _View:
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """Keeps BLAS from starting a thread a core, which wait for cores that compile.
+    """Keep BLAS from starting a thread a core, which would wait for cores that compile.
 
     The matrices are small: on 2 busy cores a search took twice as long with two threads.
     """
@@ -156,7 +156,7 @@ def _one_thread() -> AbstractContextManager[object]:
 
 
 class Model:
-    """Ranks before compiling, and looks again at what is left after each batch.
+    """Ranks configs before compiling, and again after each batch by the timings so far.
 
     Args:
         insight: what predicts.
@@ -171,7 +171,7 @@ class Model:
         self._config_points: ConfigPoints | None = None
 
     def propose(self, state: State) -> Proposal:
-        """Before any timing the best predicted; then those of the greatest expected gain."""
+        """Propose the best predicted; after timings those of the greatest expected gain."""
         left = state.open()
         if not left:
             return Proposal(reason=f"all {len(state.configs)} configs tried")
@@ -179,7 +179,7 @@ class Model:
             return self._proposal(state, left)
 
     def select(self, state: State) -> Sequence[Config]:
-        """Those that may be the best, the likeliest first."""
+        """Return those that may be the best, the likeliest first."""
         ready = state.ready()
         with _one_thread():
             return self._selection(state, ready) if ready else ()
@@ -207,7 +207,7 @@ class Model:
     def _gainful(
         self, view: _View, surrogate: Surrogate, rows: NDArray[np.intp], count: int
     ) -> Proposal:
-        """A batch, if it is worth it."""
+        """Propose a batch if its expected gain is large enough."""
         gains = improvement(surrogate.posterior(view.points.at(rows)), surrogate.best)
         rows = rows[np.argsort(-gains, kind="stable")[: max(POOL, 4 * count)]]
         points = view.points.at(rows)

@@ -45,14 +45,14 @@ _STRATEGIES: Final[dict[str, _Make]] = {
 
 
 def strategy_names() -> tuple[str, ...]:
-    """Names of all strategies."""
+    """List the names of all strategies."""
     return tuple(_STRATEGIES)
 
 
 def make_strategy(
     name: str, seed: int = 0, predictor: Predictor | None = None, pace: BatchSizes | None = None
 ) -> Strategy:
-    """The strategy of a name.
+    """Make the strategy of a name.
 
     Args:
         name: one of `strategy_names`.

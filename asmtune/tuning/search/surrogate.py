@@ -1,4 +1,4 @@
-"""What timings so far tell of configs not timed yet: a Gaussian process on their residual.
+"""A Gaussian process that predicts times of untimed configs, and the gain of timing them.
 
 The logarithm of a config's time is taken as
 
@@ -35,15 +35,15 @@ OFFSET: Final = 3.0
 """Deviation of the offset: of times relative to the best so far, wide."""
 
 SLOPE: Final = 0.45
-"""Of the true slowdown per predicted one, both logarithms: `learned` exaggerates."""
+"""True slowdown per predicted one, both logarithms: `learned` exaggerates."""
 
 SLOPE_DEVIATION: Final = 0.34
 ERROR_DEVIATION: Final = 0.54
-"""Of `g`: of the slope, and of the error at one place."""
+"""Deviations of the slope, and of `g` (the error at one place)."""
 
 OWN_DEVIATION: Final = 0.024
 SKETCH_DEVIATION: Final = 0.05
-"""Of `own`: where the assembly is known, and where but a sketch is."""
+"""Deviations of `own`: with the assembly known, and with a sketch only."""
 
 NOISE: Final = 0.02
 """Deviation of a timing."""
@@ -52,12 +52,12 @@ PRIOR_WEIGHT: Final = 10.0
 """Timings that the prior deviations are worth against the errors seen."""
 
 MOST_SCALE: Final = 4.0
-"""Of the variance, over the prior's."""
+"""Greatest factor of the variance over the prior's."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """Configs as the process sees them.
+    """Configs as the Gaussian process sees them.
 
     Attributes:
         predicted: logarithm of the foreseen slowdown, from 0 up.
@@ -70,12 +70,12 @@ class Points:
     compiled: NDArray[np.bool_]
 
     def at(self, indices: Any) -> Points:
-        """Some of them."""
+        """Return some of the points."""
         return Points(self.predicted[indices], self.places[indices], self.compiled[indices])
 
     @property
     def own_variance(self) -> Column:
-        """What each has to itself."""
+        """Variance of each config's own part."""
         return np.where(self.compiled, OWN_DEVIATION, SKETCH_DEVIATION) ** 2
 
     @property
@@ -86,7 +86,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is believed of a config's time, as a logarithm.
+    """Expected times and their deviations, as logarithms.
 
     Attributes:
         mean: expected.
@@ -115,7 +115,7 @@ class Surrogate:
         return float(self.log_us.min())
 
     def posterior(self, points: Points) -> Posterior:
-        """Of configs that were not timed, each alone."""
+        """Predict configs that were not timed, each alone."""
         cross = _covariance(points, self.timed)
         half = self._solve(cross.T)
         left = np.maximum(points.variance - np.sum(half * half, axis=0), 0.0)
@@ -125,7 +125,7 @@ class Surrogate:
         )
 
     def covariance(self, points: Points) -> Matrix:
-        """Of configs that were not timed, among each other."""
+        """Return the covariance among configs that were not timed."""
         half = self._solve(_covariance(self.timed, points))
         left = _covariance(points, points) - half.T @ half
         return np.asarray(self._scale * (left + np.diag(points.own_variance)))
@@ -162,7 +162,7 @@ class Surrogate:
 
 
 def _covariance(one: Points, other: Points) -> Matrix:
-    """Of what configs share: offset, slope, and the error near a place (Matern, 3/2)."""
+    """Compute the covariance of shared parts: offset, slope, error near a place (Matern, 3/2)."""
     slopes = SLOPE_DEVIATION**2 * np.outer(one.predicted, other.predicted)
     squares = np.sum(one.places**2, axis=1)[:, None] + np.sum(other.places**2, axis=1)[None, :]
     apart = np.sqrt(3.0 * np.maximum(squares - 2.0 * one.places @ other.places.T, 0.0))
@@ -175,7 +175,7 @@ DRAWS: Final = 512
 
 
 def improvement(posterior: Posterior, best: float) -> Column:
-    """Expected improvement of each config alone (Jones, Schonlau, Welch, 1998).
+    """Compute the expected improvement of each config alone (Jones, Schonlau, Welch, 1998).
 
     Args:
         posterior: of each config's time.
@@ -190,7 +190,7 @@ def improvement(posterior: Posterior, best: float) -> Column:
 
 
 def spread_out(mean: Column, covariance: Matrix, best: float, count: int) -> list[int]:
-    """A batch by expected improvement, each choice made as if those before it were timed.
+    """Choose a batch by expected improvement, each config as if those before it were timed.
 
     Their times are taken to be the expected ones ("kriging believer", Ginsbourger et al.,
     2010): means stay, and what is like a chosen config is known better, so that a batch is no
@@ -219,7 +219,7 @@ def spread_out(mean: Column, covariance: Matrix, best: float, count: int) -> lis
 
 
 def batch_gain(mean: Column, covariance: Matrix, best: float, seed: int) -> float:
-    """Expected gain of timing a whole batch, over joint draws of its times.
+    """Compute the expected gain of timing a whole batch, over joint draws of its times.
 
     Args:
         mean: of each config.

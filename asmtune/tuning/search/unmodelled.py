@@ -1,4 +1,4 @@
-"""`exhaustive`: every config, in the space's order."""
+"""Strategies without a model: `exhaustive`, `random`, and `hierarchical` (coarse to fine)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from asmtune.tuning.search.state import State
 
 @dataclass(frozen=True)
 class Exhaustive:
-    """Compiles and times all there is.
+    """Compiles and times every config, in the space's order.
 
     Attributes:
         pace: in which steps.
@@ -26,16 +26,16 @@ class Exhaustive:
     name = "exhaustive"
 
     def propose(self, state: State) -> Proposal:
-        """The next ones."""
+        """Propose the next configs."""
         return next_of(state.open(), state, self.pace)
 
     def select(self, state: State) -> Sequence[Config]:
-        """All that is compiled, as many as a trial takes."""
+        """Select all that is compiled, as many as a trial takes."""
         return state.ready()[: self.pace.trial]
 
 
 def next_of(configs: Sequence[Config], state: State, pace: BatchSizes) -> Proposal:
-    """The first of some configs, as many as a batch takes; none of none."""
+    """Propose the first of some configs, as many as a batch takes."""
     if not configs:
         return Proposal(reason=f"all {len(state.configs)} configs tried")
     return Proposal(tuple(configs[: pace.batch if state.compiles else pace.first]))
@@ -56,18 +56,18 @@ class Sampling:
     name = "random"
 
     def propose(self, state: State) -> Proposal:
-        """The next ones of an order that the seed decides."""
+        """Propose the next configs of an order that the seed decides."""
         place = {config: rank for rank, config in enumerate(state.configs)}
         order = random.Random(self.seed).sample(range(len(place)), len(place))
         return next_of(sorted(state.open(), key=lambda c: order[place[c]]), state, self.pace)
 
     def select(self, state: State) -> Sequence[Config]:
-        """All that is compiled, as many as a trial takes."""
+        """Select all that is compiled, as many as a trial takes."""
         return state.ready()[: self.pace.trial]
 
 
 CENTRES: Final = 3
-"""Of the fastest configs so far, how many have their neighbours tried."""
+"""Number of the fastest configs whose neighbours are tried."""
 
 MOST_STEPS: Final = 2
 """Axes on which a neighbour differs, by one value each."""
@@ -86,7 +86,7 @@ class Hierarchical:
     name = "hierarchical"
 
     def propose(self, state: State) -> Proposal:
-        """What is left of the coarse grid, and then neighbours, the nearest first."""
+        """Propose the rest of the coarse grid, and then neighbours, the nearest first."""
         left = state.open()
         axes = Axes(state.configs)
         coarse = [c for c in left if all(place % 2 == 0 for place in axes.places[c])]
@@ -102,7 +102,7 @@ class Hierarchical:
         return next_of(near, state, self.pace)
 
     def select(self, state: State) -> Sequence[Config]:
-        """All that is compiled, as many as a trial takes."""
+        """Select all that is compiled, as many as a trial takes."""
         return state.ready()[: self.pace.trial]
 
 
