@@ -50,7 +50,7 @@ class Chooser:
         kernel: the Triton function, with the heuristics around it.
         function: the `JITFunction` underneath.
         options: of the decorator.
-        on_change: called where a config that was launched is no longer the one to launch.
+        on_change: called when the config of a key that was launched may have changed.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Chooser:
         """Return the config of a launch.
 
         Raises:
-            InputError: the launch is none that can be made; says what to change.
+            InputError: the launch is impossible; says what to change.
             AsmtuneError: its config cannot be tuned.
         """
         values = self._values(call)
@@ -118,11 +118,11 @@ class Chooser:
         if not hasattr(self._function, "params"):
             return grid
 
-        def check(source_space: Any) -> Any:
-            if not is_usual_grid(source_space):
+        def check(sizes: Any) -> Any:
+            if not is_usual_grid(sizes):
                 problem = Problem(self._kernel, {}, grid, name=self._function.__name__)
-                has_programs(problem, config, source_space, strict=self.options.strict)
-            return source_space
+                has_programs(problem, config, sizes, strict=self.options.strict)
+            return sizes
 
         return (lambda values: check(grid(values))) if callable(grid) else check(grid)
 
@@ -208,8 +208,8 @@ class Chooser:
         return Choice(config, final, "heuristic")
 
     def _emit_resolved(self, choice: Choice) -> None:
-        spent = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)
-        emit(replace(spent, compiled=choice.compiled, timed=choice.timed))
+        event = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)
+        emit(replace(event, compiled=choice.compiled, timed=choice.timed))
 
     def _request(
         self, call: KernelCall, values: Mapping[str, Any], space: Space, device: str | None = None
@@ -227,7 +227,7 @@ class Chooser:
     def _on_background_tuned(self, request: TuningRequest, choice: Choice) -> None:
         """Note a key that was tuned in the background; its next launch looks it up again."""
         if current_job() is not None:
-            return  # ranks keep what they agreed on: they would not switch at one launch
+            return  # ranks stay with the agreed config: they would not switch at one launch
         call = KernelCall(
             request.problem.grid, (), request.problem.arguments, self._kernel.arg_names
         )

@@ -62,8 +62,9 @@ def asm_autotune(
             `restore_value`, `pre_hook`, `do_bench` and the others: see `tuning.TuneOptions`.
 
     Raises:
-        InputError: not exactly one of `configs` and `space` is given, an option is unknown or
-            none of its forms, the kernel is none of Triton's, or a key names no parameter of it.
+        InputError: not exactly one of `configs` and `space` is given, an option is unknown or has
+            an invalid value, the kernel is not a Triton kernel, or the key names an unknown
+            parameter.
     """
     made = decorator_options(configs, key, prune_configs_by, **options)
 
@@ -136,7 +137,8 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
             `asm_autotune`.
 
     Raises:
-        InputError: the module has no such kernel, an option is none of these, or of another form.
+        InputError: the module has no such kernel, or an option is unknown or has an invalid
+            value.
     """
     found = autotuners(kernel) if isinstance(kernel, ModuleType) else [kernel]
     if not found:

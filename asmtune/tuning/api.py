@@ -49,7 +49,7 @@ def tune(
         fails stops no other.
 
     Raises:
-        InputError: problem, space and kernel do not fit, or a choice is none of its forms.
+        InputError: problem, space and kernel do not fit, or a choice has an invalid value.
         CompileError: no config of `problem` can run.
         MeasureError: there is no GPU, or no config that compiled can be launched.
     """

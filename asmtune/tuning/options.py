@@ -28,7 +28,7 @@ class Effort:
         strategy: what is compiled and timed next; one of `search.strategy_names()`.
         scorer: predicts before anything is timed.
         pace: configs a batch, and the expected gain below which the search ends. A space of
-            no more configs than its first batch is compiled whole, unforeseen.
+            no more configs than its first batch is compiled whole, without sketches.
         limits: seconds, compiles and timings at most, and how many finalists there are.
         caps: configs whose `maxnreg` is read off the best ones' machine code, at most; only
             where the space has no such axis.
@@ -271,7 +271,7 @@ class TuneOptions:
         """Make options from a user's keywords.
 
         Raises:
-            InputError: no such effort or objective, or a choice is none of its forms.
+            InputError: no such effort or objective, or a choice has an invalid value.
         """
         objective = choices.get("objective", "time")
         on_busy = choices.get("on_busy", "wait")

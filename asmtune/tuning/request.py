@@ -139,7 +139,7 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
         choices: keywords as `TuneOptions.of` takes them.
 
     Raises:
-        InputError: no such objective, or another choice is none of its forms.
+        InputError: no such objective, or another choice has an invalid value.
     """
     objective = choices.get("objective")
     if isinstance(objective, str):

@@ -1,4 +1,4 @@
-"""Resolves a launch whose key is not in memory to a config.
+"""Resolves a request (a launch whose key is not in memory) to a config.
 
 store -> shipped -> small? -> as `on_miss` says
 
@@ -51,11 +51,11 @@ class TunersByDevice:
 
         Args:
             device: its name, as the driver gives it.
-            later: whether for the background: then what is timed runs in a process of its
-                own, and what is done ends with the program.
+            later: whether it tunes in the background: then a child process times, and tuning
+                ends with the program.
 
         Raises:
-            InputError: no target describes the device, or a choice is none of its forms.
+            InputError: no target describes the device, or a choice has an invalid value.
         """
         with self._lock:
             if (device, later) not in self._tuners:
@@ -72,8 +72,8 @@ class TunersByDevice:
         from asmtune.runtime.misses.background import queue_of
 
         shutdown = queue_of(device).shutdown
-        made = Tuner.open(device, replace(options, isolate=True))
-        return replace(made, listener=shutdown, funnel=replace(made.funnel, progress=shutdown))
+        tuner = Tuner.open(device, replace(options, isolate=True))
+        return replace(tuner, listener=shutdown, funnel=replace(tuner.funnel, progress=shutdown))
 
 
 HOST_LAUNCH_US: Final = 6.8
@@ -100,9 +100,6 @@ def user_calls_small(options: DecoratorOptions, request: TuningRequest) -> bool:
     return max(sizes, default=0) <= small
 
 
-__all__ = ["HOST_LAUNCH_US", "Choice", "How", "MissWarning", "Resolver"]
-
-
 class MissWarning(UserWarning):
     """Launches of a key continue with another config than the one requested."""
 
@@ -112,8 +109,8 @@ class Resolver:
 
     Args:
         options: of the decorator.
-        on_tuned: told of each key that was to be tuned in the background, with its final
-            choice; called in that thread, with copies of the arguments.
+        on_tuned: called for each key that was queued for the background, with its final
+            choice; runs in that thread, with copies of the arguments.
     """
 
     def __init__(
@@ -143,7 +140,7 @@ class Resolver:
         """
         if self._in_progress and not capturing:
             choice = self._in_progress.get(key_digest(request.key))
-            if choice is not None:  # before all that takes milliseconds, at each launch meanwhile
+            if choice is not None:  # each launch meanwhile: before what takes milliseconds
                 return choice
         lookup = MissLookup(request, Settings.from_environment())
         known = lookup.tuned() if capturing or not self.options.choices.get("force") else None
@@ -180,14 +177,14 @@ class Resolver:
 
     def _small(self, request: TuningRequest) -> Choice | None:
         """Return the config of a small problem, which is not worth timing; else None."""
-        called = user_calls_small(self.options, request)
-        if called and self.options.heuristic is not None:
+        by_user = user_calls_small(self.options, request)
+        if by_user and self.options.heuristic is not None:
             return self._heuristic(request)
-        # The prediction is what "predict" gives anyway; the background thread looks itself.
-        looks = self.options.small == "auto" and self.options.on_miss in ("tune", "raise")
-        if not called and not looks:
+        # "predict" predicts in any case; the background thread predicts by itself.
+        predicts = self.options.small == "auto" and self.options.on_miss in ("tune", "raise")
+        if not by_user and not predicts:
             return None
-        return self._small_pick(request, None if called else HOST_LAUNCH_US)
+        return self._small_pick(request, None if by_user else HOST_LAUNCH_US)
 
     def _small_pick(
         self, request: TuningRequest, limit_us: float | None, *, later: bool = False
@@ -196,7 +193,7 @@ class Resolver:
             tuner = self._tuners.of(request.key.device, later=later)
             prediction = tuner.predict_small(request, limit_us)
         except CompileError:
-            return None  # of a sample; whether any other compiles is for tuning to say
+            return None  # a sample does not compile; tuning finds out whether any config does
         if prediction is None:
             return None
         if self.options.heuristic is not None:
@@ -253,7 +250,7 @@ class Resolver:
             if digest in self._in_progress:
                 return self._in_progress[digest]
             pick = self._in_progress[digest] = self._provisional(lookup)
-            # Not `lookup`, which would keep the caller's tensors alive until then.
+            # Capturing `lookup` would keep the caller's tensors alive until then.
             settings = lookup.settings
 
             def settle(copy: TuningRequest) -> None:
@@ -265,31 +262,31 @@ class Resolver:
 
     def _settle(self, lookup: MissLookup, pick: Choice) -> None:
         """Find the final choice of a key in the background; failures become warnings."""
-        made = self._attempt(lookup)
-        if isinstance(made, str):
-            text = f"{key_text(lookup.request.key)}: not tuned in the background, {made}"
+        outcome = self._attempt(lookup)
+        if isinstance(outcome, str):
+            text = f"{key_text(lookup.request.key)}: not tuned in the background, {outcome}"
             warnings.warn(f"{text}; goes on with {pick.config}", MissWarning, stacklevel=2)
-            made = replace(pick, final=True)
+            outcome = replace(pick, final=True)
         with self._lock:
-            if not made.final:  # another process tunes it, and is taking long: asked again
+            if not outcome.final:  # another process still tunes it: the next launch asks again
                 del self._in_progress[key_digest(lookup.request.key)]
                 return
-            self._in_progress[key_digest(lookup.request.key)] = made
-        self._on_tuned(lookup.request, made)
+            self._in_progress[key_digest(lookup.request.key)] = outcome
+        self._on_tuned(lookup.request, outcome)
 
     def _attempt(self, lookup: MissLookup) -> Choice | str:
         """Return the tuned choice, or the message of what failed."""
 
         def work() -> Choice:
-            asked = self.options.small == "auto"
-            small = self._small_pick(lookup.request, HOST_LAUNCH_US, later=True) if asked else None
+            auto = self.options.small == "auto"
+            small = self._small_pick(lookup.request, HOST_LAUNCH_US, later=True) if auto else None
             return small or self._tuned(lookup, later=True)
 
         try:
-            made = guarded("tune", work)
+            outcome = guarded("tune", work)
         except AsmtuneError as error:
             return str(error)
-        return str(made) if isinstance(made, Failure) else made
+        return str(outcome) if isinstance(outcome, Failure) else outcome
 
 
 def _miss_message(request: TuningRequest) -> str:
@@ -307,7 +304,7 @@ def _miss_message(request: TuningRequest) -> str:
 def current_job() -> RankGroup | None:
     """Return the job that this process is a rank of; None without one, or if it has one rank.
 
-    Imports no PyTorch: who has not loaded `torch.distributed` is no rank.
+    It imports no PyTorch: a process that has not loaded `torch.distributed` is no rank.
     """
     group: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if group is None or not group.is_initialized() or group.get_world_size() < 2:
@@ -321,18 +318,18 @@ def current_job() -> RankGroup | None:
 def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:
     """Resolve as `Resolver.resolve` does, to a config that all ranks of this process's job use.
 
-    Where a launch is recorded (`capturing`), what it is recorded with counts for all ranks.
-    Nothing is switched later: a config that was agreed on is final.
+    While a CUDA graph is captured (`capturing`), all ranks use the config of the first capture.
+    A config that ranks agreed on is final.
     """
     job = current_job()
     if job is None:
         return resolver.resolve(request, capturing=capturing)
     from asmtune.runtime.rank_agreement import AgreementKey, RankPace, Resolvers
 
-    made: list[Choice] = []
+    choices: list[Choice] = []
 
     def chosen(choice: Choice) -> Config:
-        made.append(choice)
+        choices.append(choice)
         return choice.config
 
     def known() -> Config | None:
@@ -352,7 +349,7 @@ def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = Fal
         config = job.agree(
             agreement, resolvers, RankPace(wait_s=Settings.from_environment().wait_s)
         )
-    own = next((choice for choice in made if choice.config is config), None)
+    own = next((choice for choice in choices if choice.config is config), None)
     if own is None:
         return Choice(config, True, "known")
     return replace(own, final=own.final or not capturing)

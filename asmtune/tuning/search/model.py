@@ -44,7 +44,7 @@ class MomentReading:
     """Predictions and features of some configs at one moment; NaN where there are none.
 
     Attributes:
-        slowdown: logarithms of foreseen slowdowns.
+        slowdown: logarithms of predicted slowdowns.
         columns: `vectors.BASE`, a row a config.
     """
 
@@ -73,8 +73,8 @@ class ConfigPoints:
     """Points of all configs of a space; what does not change is computed once.
 
     Args:
-        state: its space as it is now; if configs join it, there is need of another outlook.
-        insight: what predicts; without it all are foreseen alike, and lie on the axes alone.
+        state: its space as it is now; if configs join it, new points are needed.
+        predictor: without one all are predicted alike, and lie on the axes alone.
     """
 
     def __init__(self, state: State, predictor: Predictor | None) -> None:
@@ -159,7 +159,7 @@ class Model:
     """Ranks configs before compiling, and again after each batch by the timings so far.
 
     Args:
-        insight: what predicts.
+        predictor: ranks before compiling; None for no prediction.
         pace: in which steps; and the gain below which the search ends.
         seed: of the draws that a batch's gain is averaged over.
     """

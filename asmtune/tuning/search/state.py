@@ -34,15 +34,15 @@ class State:
     """Knowledge of a space's configs: predicted, being compiled, compiled, timed, failed.
 
     Args:
-        foreseen: a verdict on each config before compiling, in the space's order; with the
-            features of its sketch, where sketches were made. What rules have dropped is no
-            candidate. What merely cannot be read is one: nothing is known against it.
+        initial: a verdict on each config before compiling, in the space's order; with the
+            features of its sketch, where sketches were made. Configs dropped by a rule are
+            excluded. Configs whose sketch cannot be parsed stay in.
         default: always compiled and timed first, whatever is known of it, if it is a candidate.
-        known: what earlier runs tell.
+        known: results of earlier runs.
         clock: seconds, of a clock that never goes back.
 
     Attributes:
-        foreseen: verdicts before compiling, by config.
+        initial: verdicts before compiling, by config.
         configs: the candidates, in the space's order.
         default: the space's default config.
         verdicts: of what is compiled, by config.

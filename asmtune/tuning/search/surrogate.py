@@ -60,7 +60,7 @@ class Points:
     """Configs as the Gaussian process sees them.
 
     Attributes:
-        predicted: logarithm of the foreseen slowdown, from 0 up.
+        predicted: logarithm of the predicted slowdown, from 0 up.
         places: a row a config; a distance of 1 is far.
         compiled: whether the assembly is known.
     """
