@@ -282,7 +282,7 @@ def test_one_shape_at_a_time(commands: Commands) -> None:
     machine = tuning_queue.TuningGpu("NVIDIA H200", "cpu", Watching([]))  # type: ignore[arg-type]
     results = list(queue.results(queue.check(module.shapes), machine))
     assert len(tensors) == 2
-    devices = [result.job.problem.arguments["x_ptr"].device.type for result in results]
+    devices = [result.request.problem.arguments["x_ptr"].device.type for result in results]
     assert devices == ["meta", "meta"]
 
 
