@@ -26,7 +26,7 @@ import triton.language as tl
 from asmtune import Config, asm_autotune
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.backends import backend
-from asmtune.runtime.launch.kinds import kinds, machine
+from asmtune.runtime.launch.layout import kinds, machine
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = 300

@@ -16,7 +16,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.pruned import PruneReport
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import NoProgress
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code
@@ -35,7 +35,7 @@ def report_of(kernel: str, shape: Mapping[str, Any], dtype: str) -> tuple[PruneR
     problem = module.problem(shape, dtype, "meta")
     funnel = Funnel(target, make_scorer("roofline"), settings, Keep.default("roofline"))
     report = funnel.prune(problem, module.space())
-    maker = CodeMaker([target], settings, NoProgress())
+    maker = CodeMaker([target], settings, ProgressListener())
     return report, carried_code([report], problem, maker)
 
 

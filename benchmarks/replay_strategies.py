@@ -25,7 +25,7 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
 from asmtune.studies.replay.plans import BUDGETS, ReplayPlan
 from asmtune.studies.replay.strategies import NOISE, replay_strategies
-from asmtune.tuning.presets import EFFORTS, Effort
+from asmtune.tuning.options import EFFORTS, Effort
 from asmtune.tuning.search.base import BatchSizes, Limits
 from asmtune.tuning.search.strategies import strategy_names
 from benchmarks.provenance import RESULTS, write

@@ -24,7 +24,7 @@ from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime import choosing
 from asmtune.runtime.autotuner import AsmAutotuner
@@ -32,8 +32,8 @@ from asmtune.runtime.decorator import asm_autotune
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
 from asmtune.tuning import tuner
-from asmtune.tuning.identity import provenance
-from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.request import TuningRequest, TuningResult, provenance
 from asmtune.tuning.session import Session
 
 AXES = {"BLOCK": [32, 64, 128], "num_warps": [4, 8]}
@@ -60,12 +60,12 @@ class Bench:
         """Stands for the launch."""
         self.launches.append({"args": args, **keywords})
 
-    def tune(self, job: TuneJob, _: Space, expected: Provenance) -> TuneResult:
+    def tune(self, request: TuningRequest) -> TuningResult:
         """Stands for the funnel and the clock."""
-        self.tuned.append(job.key)
+        self.tuned.append(request.key)
         timing = Measurement(self.winner, 2.0, 1.9, 2.1, (2.0,))
-        record = TuneRecord(job.key, self.winner, (timing,), expected)
-        return TuneResult(job, "tuned", record)
+        record = TuneRecord(request.key, self.winner, (timing,), request.expected)
+        return TuningResult(request, "tuned", record)
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
     monkeypatch.setattr(tuner, "match_device", lambda _: load_target("H200"))
 
-    def run(self: Session, *arguments: Any) -> TuneResult:
+    def run(self: Session, request: TuningRequest) -> TuningResult:
         made.options = self.options
-        return made.tune(*arguments)
+        return made.tune(request)
 
     monkeypatch.setattr(Session, "run", run)
     return made
@@ -317,7 +317,7 @@ def test_failed_tuning_is_told_and_tried_again(
 ) -> None:
     """An error while tuning reaches the caller, and the next launch tunes again."""
 
-    def fail(*_: Any) -> TuneResult:
+    def fail(*_: Any) -> TuningResult:
         raise MeasureError("nothing could be launched")
 
     kernel = tuned()
@@ -340,9 +340,9 @@ def test_choices_reach_the_session(bench: Bench) -> None:
 def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that launch one new key together wait for one tuning."""
 
-    def slowly(_: Session, *arguments: Any) -> TuneResult:
+    def slowly(_: Session, request: TuningRequest) -> TuningResult:
         time.sleep(0.05)
-        return bench.tune(*arguments)
+        return bench.tune(request)
 
     monkeypatch.setattr(Session, "run", slowly)
     kernel = tuned()

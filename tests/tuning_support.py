@@ -28,9 +28,8 @@ from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.timing.clock import Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.store.safe_store import SafeStore
-from asmtune.tuning.identity import key_of
-from asmtune.tuning.options import Choices, TuneJob, TuneOptions
-from asmtune.tuning.presets import EFFORTS
+from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
+from asmtune.tuning.request import TuningRequest, TuningResult, key_of
 from asmtune.tuning.tuner import Tuner
 
 DEVICE = "NVIDIA H200"
@@ -147,12 +146,21 @@ def workshop(folder: Path, machine: HostMachine, effort: str = "balanced", **cho
         return DedupBench(setup.lowering.problem, LocalBench(setup, machine))
 
     made = Tuner.open(DEVICE, options, settings)
-    made.shelf = SafeStore(str(settings.store_path))  # its own: warnings are told once a shelf
+    made.store = SafeStore(str(settings.store_path))  # its own: warnings are told once a shelf
     made.opener = opener
     return made
 
 
-def job(made: Problem | None = None) -> TuneJob:
-    """A job of a problem."""
+def request(
+    tuner: Tuner, made: Problem | None = None, searched: Space | None = None
+) -> TuningRequest:
+    """A request of a problem, as a tuner makes it."""
     made = made or problem()
-    return TuneJob(made, key_of(made, DEVICE))
+    return tuner.request(made, key_of(made, DEVICE), searched or space())
+
+
+def resolved(
+    tuner: Tuner, searched: Space | None = None, made: Problem | None = None
+) -> TuningResult:
+    """What a tuner answers to a request."""
+    return tuner.resolve(request(tuner, made, searched))

@@ -130,7 +130,7 @@ class UserProgram:
         Raises:
             InputError: there is no such file or module, or an option has none of its values.
         """
-        from asmtune.runtime.patching.options import check_options
+        from asmtune.runtime.patching.redirect import check_options
 
         check_options(self.options)
         if not self.is_module and not Path(self.name).exists():
@@ -166,8 +166,6 @@ class UserProgram:
         """Tells what was tuned; in a process that was forked off, nothing."""
         held.close()
         if met and not self.quiet and os.getpid() == process:
-            from asmtune.cli.run import keys_met_table
-
             write_note(keys_met_table(met))
 
 

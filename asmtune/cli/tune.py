@@ -20,7 +20,7 @@ from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import CostRow
 
 if TYPE_CHECKING:
-    from asmtune.tuning.options import TuneResult
+    from asmtune.tuning.request import TuningResult
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -86,7 +86,7 @@ def tune(
     tiles = tiles or bool(queue.tuner and queue.tuner.options.choices.get("tiles"))
     options = asked.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     problems = queue.check(wanted)
-    results: list[TuneResult] = []
+    results: list[TuningResult] = []
     interrupted = False
     with TuningProgress(len(problems), options.effort.limits.seconds) as progress:
         machine = open_machine(options, progress)
@@ -115,7 +115,7 @@ def _module(kernel: str) -> KernelModule:
     return load_kernel_module(kernel)
 
 
-def _write(results: Sequence[TuneResult], output: Path | None, *, as_json: bool) -> None:
+def _write(results: Sequence[TuningResult], output: Path | None, *, as_json: bool) -> None:
     from asmtune.report.tuning import results_json, results_table
 
     costs = _costs(results)
@@ -125,7 +125,7 @@ def _write(results: Sequence[TuneResult], output: Path | None, *, as_json: bool)
         write_result(results_table(results, costs), output)
 
 
-def _costs(results: Sequence[TuneResult]) -> dict[str, Sequence[CostRow]]:
+def _costs(results: Sequence[TuningResult]) -> dict[str, Sequence[CostRow]]:
     """What the finalists' launches cost, by run, where more than time counts."""
     folder = Settings.from_environment().runs_dir
     costs: dict[str, Sequence[CostRow]] = {}

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from asmtune.base.errors import InputError
 
 if TYPE_CHECKING:
-    from asmtune.tuning.options import TuneOptions
-    from asmtune.tuning.presets import Effort
+    from asmtune.tuning.options import Effort, TuneOptions
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from asmtune.predict.prune.front import ProgressListener
 
-class ProgressBar:
+
+class ProgressBar(ProgressListener):
     """A bar with a rate and an estimate; silent where stderr is no terminal.
 
-    Use as a context manager; it is an `asmtune.predict.prune.Progress`.
+    Use as a context manager.
     """
 
     def __init__(self) -> None:

@@ -10,17 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.core.config import Config
-from asmtune.report.cells import (
-    changes,
-    count,
-    dtype_words,
-    number,
-    one_line,
-    plain_table,
-    varying,
-    words,
-)
+from asmtune.core.config import Config, varying
+from asmtune.report.cells import changes, count, dtype_words, number, one_line, plain_table, words
 from asmtune.report.run_facts import funnel_steps, progress_of, seconds_by_stage
 from asmtune.store.trace.run import CostRow, Summary, Timing, TracedRun
 

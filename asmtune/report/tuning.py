@@ -16,14 +16,14 @@ from asmtune.report.runs import costs_table
 from asmtune.store.trace.json_codec import encoded
 from asmtune.store.trace.run import CostRow
 from asmtune.studies.replay.results import geometric_mean
-from asmtune.tuning.options import TuneResult
+from asmtune.tuning.request import TuningResult
 
 TUNING_FORMAT: Final = "asmtune-tuning"
 
 _OUTCOMES: Final = {"busy": "another process tunes it", "known": "known before"}
 
 
-def speedup_of(result: TuneResult) -> float | None:
+def speedup_of(result: TuningResult) -> float | None:
     """The default's time over the winner's; None where one is not known."""
     median_us = result.record.median_us if result.record is not None else None
     if median_us is None or result.default_us is None:
@@ -32,7 +32,7 @@ def speedup_of(result: TuneResult) -> float | None:
 
 
 def results_table(
-    results: Sequence[TuneResult], costs: Mapping[str, Sequence[CostRow]] | None = None
+    results: Sequence[TuningResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> Group:
     """A line a problem: best config, times, what it took; then the whole in a sentence.
 
@@ -40,23 +40,23 @@ def results_table(
         results: at least one, of one kernel.
         costs: of the finalists' launches, by run, where more than time counts.
     """
-    key = results[0].job.key
+    key = results[0].request.key
     title = Text.assemble(
-        (one_line(results[0].job.problem.name), "bold"),
+        (one_line(results[0].request.problem.name), "bold"),
         f" {dtype_words(key.dtypes)} on {one_line(key.device)}",
     )
     failed = [result for result in results if result.outcome == "failed"]
-    lines = [Text(f"{words(r.job.problem.shape)}: {one_line(r.error)}", "red") for r in failed]
+    lines = [Text(f"{words(r.request.problem.shape)}: {one_line(r.error)}", "red") for r in failed]
     parts: list[RenderableType] = [title, _table(results), Text(summary(results)), *lines]
     for result in results:
         if found := (costs or {}).get(result.run or ""):
-            parts += [Text(words(result.job.problem.shape), "bold"), costs_table(found)]
+            parts += [Text(words(result.request.problem.shape), "bold"), costs_table(found)]
     return Group(*parts)
 
 
-def result_line(result: TuneResult) -> str:
+def result_line(result: TuningResult) -> str:
     """What became of one problem, in a line."""
-    where = f"{one_line(result.job.problem.name)} {words(result.job.problem.shape)}"
+    where = f"{one_line(result.request.problem.name)} {words(result.request.problem.shape)}"
     if result.record is None:
         return f"{where}: {result.outcome}: {one_line(result.error)}"
     line = f"{where}: {number(result.record.median_us)} us"
@@ -68,7 +68,7 @@ def result_line(result: TuneResult) -> str:
     return f"{line}; {took}" + (f"; run {result.run}" if result.run else "")
 
 
-def summary(results: Sequence[TuneResult]) -> str:
+def summary(results: Sequence[TuningResult]) -> str:
     """`4 problems: 3 tuned, 1 known; ...` in one line."""
     tally = Counter(result.outcome for result in results)
     told = ", ".join(f"{n} {outcome}" for outcome, n in sorted(tally.items(), reverse=True))
@@ -81,7 +81,7 @@ def summary(results: Sequence[TuneResult]) -> str:
 
 
 def results_json(
-    results: Sequence[TuneResult], costs: Mapping[str, Sequence[CostRow]] | None = None
+    results: Sequence[TuningResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> str:
     """What became of each problem: `{"format", "version", "results": [...]}`; as the table."""
     rows = [
@@ -91,7 +91,7 @@ def results_json(
     return document_text(TUNING_FORMAT, {"results": rows})
 
 
-def _table(results: Sequence[TuneResult]) -> Table:
+def _table(results: Sequence[TuningResult]) -> Table:
     winners = [result.record.winner for result in results if result.record is not None]
     axes = list(dict.fromkeys(name for winner in winners for name in winner.to_dict()))
     table = plain_table("", ("shape", *map(one_line, axes)), left=1)
@@ -103,7 +103,7 @@ def _table(results: Sequence[TuneResult]) -> Table:
         values = record.winner.to_dict() if record is not None else {}
         tuned = result.outcome == "tuned"
         table.add_row(
-            words(result.job.problem.shape),
+            words(result.request.problem.shape),
             *(one_line(str(values.get(axis, "-"))) for axis in axes),
             number(record.median_us if record is not None else None),
             number(result.default_us),
@@ -116,11 +116,11 @@ def _table(results: Sequence[TuneResult]) -> Table:
     return table
 
 
-def _result(result: TuneResult) -> dict[str, Any]:
-    key, record = result.job.key, result.record
+def _result(result: TuningResult) -> dict[str, Any]:
+    key, record = result.request.key, result.record
     return {
         "kernel": key.kernel,
-        "shape": encoded(result.job.problem.shape),
+        "shape": encoded(result.request.problem.shape),
         "dtypes": dict(key.dtypes),
         "device": key.device,
         "outcome": result.outcome,

@@ -14,12 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.cells import dtype_words, number, one_line, words
 from asmtune.report.tuning import result_line
 from asmtune.store.trace.run import Ending, Header
 
 if TYPE_CHECKING:
-    from asmtune.tuning.options import TuneResult
+    from asmtune.tuning.request import TuningResult
     from asmtune.tuning.search.state import State
 
 
@@ -78,12 +79,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-class TuningProgress:
+class TuningProgress(ProgressListener):
     """A line of progress, and a line for each problem that is done.
 
     Where stderr is no terminal only the latter is shown. Use as a context manager, within which
-    warnings take one line each; it is an `asmtune.tuning.run_log.RunListener` and an
-    `asmtune.predict.prune.Progress`.
+    warnings take one line each.
 
     Args:
         problems: how many there are.
@@ -168,7 +168,7 @@ class TuningProgress:
         """The run has ended."""
         self._progress.update(self._task, status=one_line(ending.reason))
 
-    def finished(self, result: TuneResult) -> None:
+    def finished(self, result: TuningResult) -> None:
         """A problem is done, whether it was tuned or not."""
         self._clock.end(counts=result.outcome == "tuned")
         self._progress.advance(self._task)

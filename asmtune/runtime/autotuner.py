@@ -1,4 +1,4 @@
-"""A kernel that knows its configs: what `@asm_autotune` makes of a Triton function."""
+"""`AsmAutotuner`: the object that `@asm_autotune` makes of a Triton function."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ from asmtune.core.config import Config
 from asmtune.core.problem import heuristic_rules
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.runtime.calls import KernelCall
+from asmtune.runtime.calls import KernelCall, as_triton, timings_ms
 from asmtune.runtime.checks import check_decorated
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.backends import AnyLauncher, Backend, backend
-from asmtune.runtime.launch.kinds import kinds, machine
-from asmtune.runtime.launch.layout import ParameterLayout, layout_of
+from asmtune.runtime.launch.backends import Backend, Launcher, backend
+from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of, machine
 from asmtune.runtime.launch.planning import TritonLaunch, plan_of, quiet_lists
-from asmtune.runtime.misses.answers import Choice
+from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.options import DecoratorOptions
-from asmtune.runtime.torch.dynamo_fixes import correct_dynamo
-from asmtune.runtime.triton_configs import as_triton, timings_ms
+from asmtune.runtime.torch_compile import correct_dynamo
 
 if TYPE_CHECKING:
-    from asmtune.runtime.torch.compile_hook import PruneHook
+    from asmtune.runtime.torch_compile import PruneHook
 
 # Triton's interpreter changes `triton.language` while a kernel runs: one thread at a time.
 _INTERPRETER: Final = threading.RLock()
 
 
 class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
-    """A kernel that knows its configs; launched as `kernel[grid](*args, **kwargs)`.
+    """A kernel that finds its configs; launched as `kernel[grid](*args, **kwargs)`.
 
     It is one of Triton's autotuners, so that PyTorch's compiler and `@triton.heuristics`
     know it, and has its attributes, with this difference: `configs` are read-only.
@@ -45,7 +43,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     Attributes:
         fn: the Triton function underneath, with the heuristics around it.
         arg_names: its parameters.
-        cache: configs by key, as far as this process has met them.
+        cache: configs by key, of the keys that this process has launched.
         configs_timings: `[median, p20, p80]` in milliseconds by config, of the last tuning.
         bench_time: seconds of the last tuning.
         options: of the decorator.
@@ -82,7 +80,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @functools.cached_property
     def _function(self) -> Any:
-        """The `JITFunction`, or under TRITON_INTERPRET=1 what stands for it."""
+        """The `JITFunction`, or the interpreter's function under TRITON_INTERPRET=1."""
         layer = self.fn
         while not hasattr(layer, "params") and hasattr(layer, "fn") and hasattr(layer.fn, "run"):
             layer = layer.fn
@@ -95,14 +93,14 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @property
     def configs(self) -> list[triton.Config]:
-        """The configs as a list: those given, or the default of a space that makes its own."""
+        """The listed configs; for a space of axes, its default alone."""
         correct_dynamo()  # Dynamo reads them first of all
         # A new list each time: Dynamo 2.11 fails where it meets one list twice in a graph.
         return list(self._listed)
 
     @configs.setter
     def configs(self, _: Any) -> None:
-        """Triton's constructor sets them; the space says what they are."""
+        """Ignore what Triton's constructor sets; refuse what a program sets."""
         if "_chooser" in vars(self):
             raise InputError(
                 f"{self.__name__}.configs cannot be set: decorate the kernel anew, "
@@ -111,7 +109,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @functools.cached_property
     def _listed(self) -> tuple[triton.Config, ...]:
-        """Made once: Dynamo's guards ask for them at each call of a compiled function."""
+        """`configs`, made once: Dynamo's guards read them at each call of a compiled function."""
         space = self.space
         # Before all constraints, which may need the arguments of a launch.
         first = {name: values[0] for name, values in space.axes.items()}
@@ -120,16 +118,16 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @property
     def early_config_prune(self) -> PruneHook:
-        """What PyTorch's compiler asks for the config of a launch that it traces."""
+        """The function that PyTorch's compiler calls for the config of a launch that it traces."""
         return self._prune_hook
 
     @early_config_prune.setter
     def early_config_prune(self, value: Any) -> None:
-        """Triton's constructor sets it."""
+        """Ignore what Triton's constructor sets."""
 
     @functools.cached_property
     def _prune_hook(self) -> PruneHook:
-        from asmtune.runtime.torch.compile_hook import TracedLaunches, prune_hook
+        from asmtune.runtime.torch_compile import TracedLaunches, prune_hook
 
         # A program of `triton.autotune`'s expects Inductor to time its list; PyTorch drops what
         # would put arguments right between two timings.
@@ -144,7 +142,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @property
     def best_config(self) -> Config | None:
-        """Of the last launch; None before the first."""
+        """The config of the last launch; None before the first."""
         plan = self._launcher.last
         return self._best if plan is None else plan.config
 
@@ -156,13 +154,13 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         return self._launcher[grid]  # type: ignore[no-any-return]
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launches with the key's config; what `kernel[grid](...)` comes to."""
+        """Launch with the key's config; `kernel[grid](...)` does the same."""
         if warmup:
             return self.warmup(*args, grid=grid, **kwargs)
         return self._launcher[grid](*args, **kwargs)
 
     def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> list[Any]:
-        """Compiles without a launch: the key's config where one is known, else all candidates."""
+        """Compile without a launch: the key's config if it is known, else all candidates."""
         call = KernelCall(grid, args, kwargs, self.arg_names)
         configs = self._chooser.candidates(call)
         return [
@@ -171,12 +169,12 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     @functools.cached_property
     def _part(self) -> Backend:
-        """Where every launch is slow, the interpreter's above all, no C part need be built."""
+        """The launcher's module; the Python one where every launch takes the slow path."""
         return backend() if self._layout().names else cast(Backend, plain)
 
     @functools.cached_property
-    def _launcher(self) -> AnyLauncher:
-        """Made at the first launch, since its C part may have to be built."""
+    def _launcher(self) -> Launcher:
+        """The launcher, made at the first launch, since its C part may have to be built."""
         layout = self._layout()
         quiet = quiet_lists(self._function) if layout.names else ()
         return self._part.Launcher(
@@ -184,7 +182,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         )
 
     def _layout(self) -> ParameterLayout:
-        """Empty, so that every launch is slow, where the launcher cannot know all that decides.
+        """Return the launcher's view of the parameters; empty to send every launch the slow path.
 
         That is under the interpreter, for kernels of too many parameters, and where
         `@triton.heuristics` underneath add arguments to each launch.
@@ -197,7 +195,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         return layout if layout.fits else ParameterLayout((), b"")
 
     def _launch(self, grid: Any, args: Any, kwargs: Any, key: Any, held: Any) -> Any:
-        """The slow path: chooses, lets Triton launch, and plans the next launch of the key."""
+        """Choose a config, let Triton launch, and plan the key's next launch: the slow path."""
         call = KernelCall(grid, args, kwargs, self.arg_names)
         choice = self._chooser.choose(call)
         config = choice.config
@@ -224,7 +222,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             self.configs_timings = timings_ms(choice.record)
 
     def identity(self, arguments: Mapping[str, Any], device: str) -> tuple[TuneKey, Provenance]:
-        """What the config of a launch is kept by, and how it would be tuned now.
+        """Return the key of a launch, and the provenance that it would be tuned with now.
 
         Args:
             arguments: of the launch, by name; meta tensors serve.
@@ -236,7 +234,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         return self._chooser.identity(arguments, device)
 
     def reconfigure(self, options: DecoratorOptions) -> None:
-        """Other options from the next launch on; what this process has met is looked up anew.
+        """Change the options from the next launch on; forget the configs found so far.
 
         Args:
             options: with the same key, and the same of what Triton's constructor was given.
@@ -248,6 +246,6 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         self._forget()
 
     def _forget(self) -> None:
-        """A config of a planned launch may have changed."""
+        """Forget all plans: a config of a planned launch may have changed."""
         if "_launcher" in vars(self):
             self._launcher.forget()

@@ -1,26 +1,28 @@
-"""A launch as the slow path sees it, and where it goes: made at each launch that has no plan."""
+"""A launch on the slow path, its key in memory, `kernel.cache`, and configs as Triton has them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from asmtune.core.config import Config
 from asmtune.core.dtypes import element_type
 from asmtune.core.problem import GRID_LIMITS
+from asmtune.core.records.tuned import TuneRecord
 
 _SCALARS: Final = frozenset({bool, int, float, str, type(None)})
 
 
 class KernelCall:
-    """A launch as it was called.
+    """The arguments of a launch.
 
     Attributes:
         grid, args, kwargs: as they were given.
-        placed: what was given by position, by name.
+        positional: what was given by position, by name.
         arguments: what was given for the kernel's parameters, by name.
     """
 
-    __slots__ = ("args", "arguments", "grid", "kwargs", "placed")
+    __slots__ = ("args", "arguments", "grid", "kwargs", "positional")
 
     def __init__(
         self,
@@ -30,13 +32,13 @@ class KernelCall:
         arg_names: Sequence[str],
     ) -> None:
         self.grid, self.args, self.kwargs = grid, args, kwargs
-        self.placed = dict(zip(arg_names, args, strict=False))
+        self.positional = dict(zip(arg_names, args, strict=False))
         named = {name: value for name, value in kwargs.items() if name in arg_names}
-        self.arguments = {**self.placed, **named}
+        self.arguments = {**self.positional, **named}
 
 
 def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Values of the key and dtypes, as in Triton's cache, with names and the device.
+    """Make the key of `kernel.cache`: values and dtypes as Triton has them, names and the device.
 
     Args:
         call: the launch.
@@ -52,7 +54,7 @@ def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def is_usual_grid(grid: Any) -> bool:
-    """Whether a grid is what any GPU launches, told in under a microsecond."""
+    """Return whether a grid is one that any GPU launches, in under a microsecond."""
     return (
         type(grid) is tuple
         and 1 <= len(grid) <= 3
@@ -61,14 +63,14 @@ def is_usual_grid(grid: Any) -> bool:
 
 
 def device_index() -> int:
-    """Index of the current CUDA device; -1 without one."""
+    """Return the index of the current CUDA device; -1 without one."""
     import torch
 
     return torch.cuda.current_device() if torch.cuda.is_available() else -1
 
 
 def is_capturing() -> bool:
-    """Whether the current stream is being captured into a CUDA graph."""
+    """Return whether the current stream is being captured into a CUDA graph."""
     import torch
 
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
@@ -89,7 +91,7 @@ class ConfigCache(dict[tuple[Any, ...], Any]):
         self._on_change = on_change
 
     def learn(self, key: tuple[Any, ...], config: Any) -> None:
-        """Remembers a key that had no config, so that no planned launch has another."""
+        """Add a key that had no config; no planned launch has another, so no plan is dropped."""
         super().__setitem__(key, config)
 
     def __setitem__(self, key: tuple[Any, ...], config: Any) -> None:
@@ -101,23 +103,51 @@ class ConfigCache(dict[tuple[Any, ...], Any]):
         self._on_change()
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Remove all keys."""
         super().clear()
         self._on_change()
 
     def pop(self, *args: Any) -> Any:
-        """As `dict.pop`."""
+        """Do as `dict.pop`."""
         taken = super().pop(*args)
         self._on_change()
         return taken
 
     def popitem(self) -> tuple[tuple[Any, ...], Any]:
-        """As `dict.popitem`."""
+        """Do as `dict.popitem`."""
         taken = super().popitem()
         self._on_change()
         return taken
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """As `dict.update`."""
+        """Do as `dict.update`."""
         super().update(*args, **kwargs)
         self._on_change()
+
+
+def as_triton(config: Config) -> Any:
+    """Make a `triton.Config` of the same values."""
+    import triton
+
+    options = (config.num_warps, config.num_stages, config.num_ctas, config.maxnreg)
+    return triton.Config(config.kwargs, *options, config.pre_hook, config.ir_override)
+
+
+def as_listed(config: Config, listed: Sequence[Any]) -> Any:
+    """Return the equal one of a program's own configs, else a new `triton.Config`.
+
+    Programs compare `best_config` with what they listed, and look it up among it.
+    """
+    wanted = config.all_kwargs()
+    for own in listed:
+        if own is config or own.all_kwargs() == wanted:
+            return own
+    return as_triton(config)
+
+
+def timings_ms(record: TuneRecord) -> dict[Any, list[float]]:
+    """Return `[median, p20, p80]` in milliseconds by `triton.Config`."""
+    return {
+        as_triton(timed.config): [timed.median_us / 1e3, timed.p20_us / 1e3, timed.p80_us / 1e3]
+        for timed in record.measurements
+    }

@@ -1,7 +1,7 @@
-"""Bad use is told before anything is launched: what, its value, what was expected.
+"""Checks that raise on bad use before anything is launched: what, its value, what was expected.
 
 `check_configs` and `check_decorated` look at what the decorator was given, `check_space`
-at a space as soon as it is made, `by_place` and `check_launch` at the first launch of a
+at a space as soon as it is made, `positional_arguments` and `check_launch` at the first launch of a
 key; the values of the key itself are looked at by `keys.values`. For programs written
 for `triton.autotune` (`strict` is False) what Triton allows is let pass.
 """
@@ -9,23 +9,91 @@ for `triton.autotune` (`strict` is False) what Triton allows is let pass.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import OPTION_AXES, Config
+from asmtune.core.dtypes import dtype_of
 from asmtune.core.keys.parts import KeyPart
 from asmtune.core.problem import Problem, jit_function, unknown_parameter
 from asmtune.core.space.space import Space
-from asmtune.runtime.device_checks import check_places, shown
 from asmtune.runtime.options import DecoratorOptions, numbers
+
+
+def check_devices(kernel: str, arguments: Mapping[str, Any], *, strict: bool) -> None:
+    """Check that the GPU can reach every tensor; if strict, that all are on the current one.
+
+    Raises:
+        InputError: a tensor of one element or more is in memory of the CPU that is not pinned,
+            or where strict on another GPU than the one that Triton launches on.
+    """
+    device = _current_device()
+    if device is None:
+        return
+    first: tuple[str, Any] | None = None
+    for name, value in _tensors(arguments.items()):
+        place = value.device
+        if place.type == "cpu" and value.numel() and not value.is_pinned():
+            raise InputError(
+                f"kernel {kernel}: argument {name} is {shown(value)}: expected one on "
+                f"cuda:{device}; move it there, {name}.to('cuda'), or pin its memory"
+            )
+        if place.type != "cuda" or not strict:
+            continue
+        first = first or (name, place)
+        if place != first[1]:
+            raise InputError(
+                f"kernel {kernel}: argument {name} is {shown(value)}, and {first[0]} is on "
+                f"{first[1]}: expected all on one device; move it, {name}.to('{first[1]}')"
+            )
+    if first is not None and first[1].index != device:
+        raise InputError(
+            f"kernel {kernel}: argument {first[0]} is on {first[1]}, and the current device "
+            f"is cuda:{device}: expected the same; launch under torch.cuda.device({first[1].index})"
+        )
+
+
+def _tensors(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield PyTorch's tensors among arguments, in tuples, descriptors and wrappers as well.
+
+    Other objects with a `data_ptr` have no device, and are not checked.
+    """
+    kind = getattr(sys.modules.get("torch"), "Tensor", None)
+    if kind is None:
+        return
+    for name, value in items:
+        held = value if isinstance(value, kind) else getattr(value, "base", None)
+        if isinstance(held, kind):
+            yield name, held
+        elif isinstance(value, tuple):
+            yield from _tensors((f"{name}[{place}]", item) for place, item in enumerate(value))
+
+
+def shown(value: Any) -> str:
+    """Format a value in one short line; of a tensor no element is read."""
+    if hasattr(value, "data_ptr"):
+        shape, place = tuple(getattr(value, "shape", ())), getattr(value, "device", "no device")
+        return f"a tensor of {dtype_of(value)} {shape} on {place}"
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _current_device() -> int | None:
+    """Return the index that Triton launches on; None if there is no GPU."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return int(torch.cuda.current_device())
+
 
 _LISTS: Final = ("reset_to_zero", "restore_value")
 
 
 def check_configs(configs: Any) -> None:
-    """That `configs=` is a list of configs.
+    """Check that `configs=` is a list of configs.
 
     Raises:
         InputError: it is no list, or an item is no config or has values without a hash.
@@ -45,7 +113,7 @@ def check_configs(configs: Any) -> None:
 
 
 def check_decorated(function: Any, options: DecoratorOptions) -> None:
-    """That what names arguments names parameters of the kernel.
+    """Check that options which name arguments name parameters of the kernel.
 
     Args:
         function: the `JITFunction`, or what stands for it in the interpreter.
@@ -74,7 +142,7 @@ def check_decorated(function: Any, options: DecoratorOptions) -> None:
 
 
 def check_space(function: Any, space: Space, parts: Sequence[KeyPart] = ()) -> None:
-    """That a space's axes are what a launch can be given, and no part of the key.
+    """Check that a space's axes are parameters or options of a launch, and not in the key.
 
     Raises:
         InputError: an axis is neither a parameter of the kernel nor an option, or the key
@@ -98,14 +166,14 @@ def check_space(function: Any, space: Space, parts: Sequence[KeyPart] = ()) -> N
 
 
 def launch_options(function: Any, arguments: Mapping[str, Any], space: Space) -> frozenset[str]:
-    """Names of a launch and its configs that are no parameters, for `Problem.options`."""
+    """Return names of a launch and its configs that are no parameters, for `Problem.options`."""
     return frozenset((*arguments, *space.axes)).difference(function.arg_names)
 
 
-def by_place(
+def positional_arguments(
     kernel: str, arg_names: Sequence[str], args: Sequence[Any], keywords: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A launch's arguments that were given by position, by name.
+    """Return by name the arguments of a launch that were given by position.
 
     Raises:
         InputError: there are more than parameters, or one is among the keywords as well.
@@ -128,10 +196,10 @@ def by_place(
 def check_launch(
     kernel: Any, arguments: Mapping[str, Any], grid: Any, space: Space, *, strict: bool = True
 ) -> bool:
-    """Whether there is anything to launch: False where the grid is empty, and that may be.
+    """Check a launch; return False if its grid is empty and that is allowed.
 
     Nothing is read from a tensor, so that those without memory (meta, fake) pass too. Under
-    the interpreter nothing is checked: it takes tensors anywhere, and tells of the rest.
+    the interpreter nothing is checked: it takes tensors on any device, and raises by itself.
 
     Args:
         kernel: the Triton function, with the heuristics around it.
@@ -155,14 +223,14 @@ def check_launch(
         if name not in _option_names():
             raise unknown_parameter(problem.name, name, function.arg_names, _option_names())
     values = problem.bind(config)
-    check_places(problem.name, arguments, strict=strict)
+    check_devices(problem.name, arguments, strict=strict)
     # As Triton has it: parameters alone, without the options that `bind` gives.
     seen = {name: value for name, value in values.items() if name in function.arg_names}
     return has_programs(problem, config, problem.grid_at(config, seen), strict=strict)
 
 
 def has_programs(problem: Problem, config: Config, grid: Any, *, strict: bool) -> bool:
-    """Whether a grid launches anything; raises where it cannot be launched."""
+    """Return whether a grid launches anything; raise if it cannot be launched."""
     if not isinstance(grid, tuple | list):
         raise InputError(
             f"kernel {problem.name}: grid {shown(grid)} at {config}: expected a tuple of one to "
@@ -177,7 +245,7 @@ def has_programs(problem: Problem, config: Config, grid: Any, *, strict: bool) -
 
 
 def _jit(kernel: Any) -> Any | None:
-    """The `JITFunction` underneath; None under the interpreter."""
+    """Return the `JITFunction` underneath; None under the interpreter."""
     layer = kernel
     while not hasattr(layer, "params") and hasattr(layer, "fn"):
         layer = layer.fn
@@ -185,7 +253,7 @@ def _jit(kernel: Any) -> Any | None:
 
 
 def _check_unset(kernel: str, arguments: Mapping[str, Any], config: Config, space: Space) -> None:
-    """That the launch gives nothing that the configs set."""
+    """Check that the launch gives nothing that the configs set."""
     chosen = config.all_kwargs()
     for name, value in arguments.items():
         if name in chosen or name in space.axes:
@@ -197,12 +265,12 @@ def _check_unset(kernel: str, arguments: Mapping[str, Any], config: Config, spac
 
 
 def _others(function: Any, names: Iterable[str]) -> Iterator[str]:
-    """Names that are neither parameters nor options that asmtune knows."""
+    """Yield names that are neither parameters nor options that asmtune knows."""
     return (n for n in names if n not in function.arg_names and n not in OPTION_AXES)
 
 
 def _option_names() -> frozenset[str]:
-    """Triton's own; looked up where a name is none that asmtune knows."""
+    """Return Triton's options; needed only for a name that asmtune does not know."""
     from asmtune.compile.toolchain import option_names
 
     return option_names()

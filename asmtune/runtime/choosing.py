@@ -1,4 +1,4 @@
-"""From the arguments of a launch to its config: memory, the user's pruning, what a miss does."""
+"""`Chooser`: from the arguments of a launch to its config."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
@@ -17,15 +17,29 @@ from asmtune.core.keys.parts import key_parts, values
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
-from asmtune.runtime.calls import ConfigCache, KernelCall, is_capturing, is_usual_grid, memory_key
-from asmtune.runtime.checks import by_place, check_launch, check_space, has_programs, launch_options
-from asmtune.runtime.device_checks import check_places
-from asmtune.runtime.events import KeyResolved, Notices, announce, emit
-from asmtune.runtime.misses.answers import Choice, Miss
-from asmtune.runtime.misses.resolver import Resolver
+from asmtune.runtime.calls import (
+    ConfigCache,
+    KernelCall,
+    as_triton,
+    is_capturing,
+    is_usual_grid,
+    memory_key,
+)
+from asmtune.runtime.checks import (
+    check_devices,
+    check_launch,
+    check_space,
+    has_programs,
+    launch_options,
+    positional_arguments,
+)
+from asmtune.runtime.events import KeyResolved, Notices, emit, notify_triton
+from asmtune.runtime.misses.lookups import Choice
+from asmtune.runtime.misses.resolver import Resolver, current_job, resolve
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
-from asmtune.runtime.ranks.resolving import current_job, resolve
-from asmtune.runtime.triton_configs import as_triton
+
+if TYPE_CHECKING:
+    from asmtune.tuning.request import TuningRequest
 
 
 class Chooser:
@@ -35,7 +49,7 @@ class Chooser:
         kernel: the Triton function, with the heuristics around it.
         function: the `JITFunction` underneath.
         options: of the decorator.
-        on_change: called where a config that was launched is no longer the one to launch.
+        on_change: called when the config of a key that was launched may have changed.
     """
 
     def __init__(
@@ -55,17 +69,17 @@ class Chooser:
         self._kernel = kernel
         self._function = function
         self._lock = threading.RLock()
-        self._resolver = Resolver(options, self._tuned_later)
+        self._resolver = Resolver(options, self._on_background_tuned)
         self._notices = Notices()
 
     @functools.cached_property
     def space(self) -> Space:
         """The space of configs, made when first needed."""
         source = self.options.space
-        made = Space.of(source() if callable(source) else source)
+        source_space = Space.of(source() if callable(source) else source)
         parts = self.parts if self.options.strict else ()
-        check_space(self._function, made, parts)
-        return made
+        check_space(self._function, source_space, parts)
+        return source_space
 
     @functools.cached_property
     def defaults(self) -> dict[str, Any]:
@@ -74,45 +88,45 @@ class Chooser:
         return {param.name: param.default for param in params if param.default is not param.empty}
 
     def choose(self, call: KernelCall) -> Choice:
-        """The config of a launch.
+        """Return the config of a launch.
 
         Raises:
-            InputError: the launch is none that can be made; says what to change.
+            InputError: the launch is impossible; says what to change.
             AsmtuneError: its config cannot be tuned.
         """
         values = self._values(call)
         key = memory_key(call, values)
         known = self.memory.get(key)
         if known is not None:
-            check_places(self._function.__name__, call.arguments, strict=self.options.strict)
+            check_devices(self._function.__name__, call.arguments, strict=self.options.strict)
             return Choice(Config.of(known), True, "known")
         with self._lock:
             known = self.memory.get(key)
             if known is not None:
                 return Choice(Config.of(known), True, "known")
-            miss, choice = self._missed(call, values)
+            request, choice = self._resolve_miss(call, values)
             if choice.final:
                 self.memory.learn(key, choice.config)
-        if choice.final and miss is not None:
+        if choice.final and request is not None:
             # Without the lock: a listener may wait for a thread that tunes another key.
-            announce(miss, choice, key, self.options.choices)
+            notify_triton(request, choice, key)
         return choice
 
     def checked_grid(self, grid: Any, config: Config) -> Any:
-        """The grid of a launch, which tells bad use when Triton evaluates it."""
+        """Wrap the grid of a launch so that bad use raises when Triton evaluates it."""
         if not hasattr(self._function, "params"):
             return grid
 
-        def check(made: Any) -> Any:
-            if not is_usual_grid(made):
+        def check(sizes: Any) -> Any:
+            if not is_usual_grid(sizes):
                 problem = Problem(self._kernel, {}, grid, name=self._function.__name__)
-                has_programs(problem, config, made, strict=self.options.strict)
-            return made
+                has_programs(problem, config, sizes, strict=self.options.strict)
+            return sizes
 
         return (lambda values: check(grid(values))) if callable(grid) else check(grid)
 
-    def searched(self, call: KernelCall) -> Space:
-        """The space as the user's functions prune it for a launch, with copies of its files."""
+    def searched_space(self, call: KernelCall) -> Space:
+        """Prune the space for a launch by the user's functions; copy the files that it names."""
         return pinned_space(self._pruned(call), Settings.from_environment().overrides_dir)
 
     def _pruned(self, call: KernelCall) -> Space:
@@ -120,7 +134,7 @@ class Chooser:
         if self.options.prune is None or only_one:  # of one, Triton asks no function either
             return self.space
         configs = [as_triton(config) for config in self.space.configs(**numbers(call.arguments))]
-        return Space.from_configs(self.options.prune.kept(configs, call.placed, call.kwargs))
+        return Space.from_configs(self.options.prune.apply(configs, call.positional, call.kwargs))
 
     def _values(self, call: KernelCall) -> dict[str, Any]:
         return values(
@@ -132,86 +146,89 @@ class Chooser:
         )
 
     def candidates(self, call: KernelCall) -> list[Config]:
-        """The configs to compile for a launch to come: its own where it is known, else all."""
+        """Return the configs to compile for a later launch: its own if it is known, else all."""
         known = self.memory.get(memory_key(call, self._values(call)))
         if known is not None:
             return [Config.of(known)]
-        return list(self.searched(call).configs(**numbers(call.arguments)))
+        return list(self.searched_space(call).configs(**numbers(call.arguments)))
 
-    def listed(self, placed: Arguments, named: Arguments) -> list[Config]:
-        """The configs to search for a launch that is only described; see `look_up`."""
-        call = KernelCall((1,), (*placed.values(),), named, self._kernel.arg_names)
-        return list(self.searched(call).configs(**numbers(call.arguments)))
+    def listed(self, positional: Arguments, named: Arguments) -> list[Config]:
+        """Return the configs to search for a launch that is only described; see `look_up`."""
+        call = KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
+        return list(self.searched_space(call).configs(**numbers(call.arguments)))
 
-    def look_up(self, placed: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
-        """The key and the config of a launch that is only described; tunes and compiles nothing.
+    def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
+        """Return key and config of a launch that is only described; tune and compile nothing.
 
         Args:
-            placed: arguments given by position, by their names; meta tensors serve.
+            positional: arguments given by position, by their names; meta tensors serve.
             named: arguments given by name.
         """
-        call = KernelCall((1,), (*placed.values(),), named, self._kernel.arg_names)
+        call = KernelCall((1,), (*positional.values(),), named, self._kernel.arg_names)
         values = self._values(call)
-        miss = self._miss(call, values, self.searched(call))
+        request = self._request(call, values, self.searched_space(call))
         known = self.memory.get(memory_key(call, values))
         if known is not None:  # a program may have put it there, or ranks agreed on it
-            return miss.key, Choice(Config.of(known), True, "known")
-        return miss.key, resolve(self._resolver, miss, capturing=True)
+            return request.key, Choice(Config.of(known), True, "known")
+        return request.key, resolve(self._resolver, request, capturing=True)
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
-        """As `AsmAutotuner.identity`."""
-        from asmtune.tuning.identity import expected_of
-
+        """Do as `AsmAutotuner.identity`."""
         call = KernelCall((1,), (), named, self._kernel.arg_names)
-        miss = self._miss(call, self._values(call), self.searched(call), device)
-        return miss.key, expected_of(miss.problem, miss.space, self.options.choices)
+        request = self._request(call, self._values(call), self.searched_space(call), device)
+        return request.key, request.expected
 
-    def _missed(self, call: KernelCall, values: Mapping[str, Any]) -> tuple[Miss | None, Choice]:
-        """The config of a key that is not in memory, and what was looked up for it."""
+    def _resolve_miss(
+        self, call: KernelCall, values: Mapping[str, Any]
+    ) -> tuple[TuningRequest | None, Choice]:
+        """Resolve a key that is not in memory; return its request, if any, and its config."""
         if not hasattr(self._function, "params"):  # the interpreter's: it has no assembly to read
             return None, self._heuristic(self._pruned(call), call, final=False)
         start = time.perf_counter()
-        space = self.searched(call)
-        miss, capturing = self._miss(call, values, space), is_capturing()
+        space = self.searched_space(call)
+        request, capturing = self._request(call, values, space), is_capturing()
         name, arg_names = self._function.__name__, self._kernel.arg_names
-        given = {**by_place(name, arg_names, call.args, call.kwargs), **call.kwargs}
+        given = {**positional_arguments(name, arg_names, call.args, call.kwargs), **call.kwargs}
         strict = self.options.strict
         if not check_launch(self._kernel, given, call.grid, space, strict=strict):
             return None, self._heuristic(space, call, final=False)  # a grid of no programs
         if space.is_listed and space.size == 1:
             return None, self._heuristic(space, call, final=True)
-        choice = resolve(self._resolver, miss, capturing=capturing)
+        choice = resolve(self._resolver, request, capturing=capturing)
         if capturing and not choice.final:
-            self._notices.untuned(miss.key, choice.config, "capture")
+            self._notices.untuned(request.key, choice.config, "capture")
         if choice.final:
             choice = replace(choice, seconds=time.perf_counter() - start)
-            self._tell(choice)
-        return miss, choice
+            self._emit_resolved(choice)
+        return request, choice
 
     def _heuristic(self, space: Space, call: KernelCall, *, final: bool) -> Choice:
         config = self.options.heuristic_config(space, call.arguments)
         return Choice(config, final, "heuristic")
 
-    def _tell(self, choice: Choice) -> None:
-        spent = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)
-        emit(replace(spent, compiled=choice.compiled, timed=choice.timed))
+    def _emit_resolved(self, choice: Choice) -> None:
+        event = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)
+        emit(replace(event, compiled=choice.compiled, timed=choice.timed))
 
-    def _miss(
+    def _request(
         self, call: KernelCall, values: Mapping[str, Any], space: Space, device: str | None = None
-    ) -> Miss:
+    ) -> TuningRequest:
         from asmtune.measure.timing.nvml import device_name
+        from asmtune.tuning.request import TuningRequest
 
         shape = numbers(call.arguments)
-        given = {**call.placed, **call.kwargs}
+        given = {**call.positional, **call.kwargs}
         options = launch_options(self._function, given, space)
         problem = Problem(self._kernel, given, call.grid, shape, self.name, options)
         key = TuneKey(self.name, dict(values), problem.dtypes, device or device_name())
-        return Miss(problem, key, space)
+        return TuningRequest(problem, key, space, self.options.choices)
 
-    def _tuned_later(self, miss: Miss, choice: Choice) -> None:
-        """A key was tuned in the background; its next launch looks it up again."""
+    def _on_background_tuned(self, request: TuningRequest, choice: Choice) -> None:
+        """Note a key that was tuned in the background; its next launch looks it up again."""
         if current_job() is not None:
-            return  # ranks keep what they agreed on: they would not switch at one launch
-        call = KernelCall(miss.problem.grid, (), miss.problem.arguments, self._kernel.arg_names)
-        self.memory[memory_key(call, miss.key.shape)] = choice.config
-        self._tell(choice)
+            return  # ranks stay with the agreed config: they would not switch at one launch
+        call = KernelCall(
+            request.problem.grid, (), request.problem.arguments, self._kernel.arg_names
+        )
+        self.memory[memory_key(call, request.key.shape)] = choice.config
+        self._emit_resolved(choice)

@@ -1,8 +1,10 @@
-"""The decorator and its options."""
+"""`asm_autotune` and `reconfigure`: options are checked and become a `DecoratorOptions`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from asmtune.base.errors import InputError
@@ -11,8 +13,7 @@ from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
 from asmtune.core.space.space import Space
 from asmtune.runtime.checks import check_configs
-from asmtune.runtime.options import Arguments, DecoratorOptions, OnMiss, Small, SpaceSource
-from asmtune.runtime.pruning import Pruning
+from asmtune.runtime.options import Arguments, DecoratorOptions, OnMiss, Pruning, Small, SpaceSource
 
 if TYPE_CHECKING:
     from asmtune.runtime.autotuner import AsmAutotuner
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
         strict: bool
 
 
-_OF_LAUNCHES: Final = ("small", "heuristic", "on_miss", "nearest", "strict")
+_OF_LAUNCHES: Final = ("small", "heuristic", "on_miss", "nearest")
+CHANGEABLE: Final = (*_OF_LAUNCHES, "effort", "force")
+"""Options that `reconfigure` may change: they leave the key and the provenance as they are."""
 
 
 def asm_autotune(
@@ -38,7 +41,7 @@ def asm_autotune(
     prune_configs_by: Mapping[str, Any] | None = None,
     **options: Unpack[Options],
 ) -> Callable[[Any], AsmAutotuner]:
-    """Tunes a Triton kernel on its first launch with a new key, then remembers.
+    """Tune a Triton kernel on its first launch with a new key, then remember the config.
 
         @asm_autotune(space=Space({"BLOCK": [128, 256, 512], "num_warps": [4, 8]}), key=["n"])
         @triton.jit
@@ -59,8 +62,9 @@ def asm_autotune(
             `restore_value`, `pre_hook`, `do_bench` and the others: see `tuning.TuneOptions`.
 
     Raises:
-        InputError: not exactly one of `configs` and `space` is given, an option is unknown or
-            none of its forms, the kernel is none of Triton's, or a key names no parameter of it.
+        InputError: not exactly one of `configs` and `space` is given, an option is unknown or has
+            an invalid value, the kernel is not a Triton kernel, or the key names an unknown
+            parameter.
     """
     made = decorator_options(configs, key, prune_configs_by, **options)
 
@@ -78,10 +82,10 @@ def decorator_options(
     prune_configs_by: Mapping[str, Any] | None = None,
     **options: Unpack[Options],
 ) -> DecoratorOptions:
-    """What `asm_autotune` makes of what it is given.
+    """Check the arguments of `asm_autotune` and make its options.
 
     Raises:
-        InputError: as `asm_autotune`, but for what only a kernel can tell.
+        InputError: as `asm_autotune`, but for what depends on the kernel.
     """
     rest: dict[str, Any] = dict(options)
     space = rest.pop("space", None)
@@ -94,7 +98,7 @@ def decorator_options(
     source: SpaceSource = (
         Space.from_configs(list(configs or ()) or [Config({})]) if space is None else space
     )
-    of_launches = {name: rest.pop(name) for name in _OF_LAUNCHES if name in rest}
+    of_launches = {name: rest.pop(name) for name in (*_OF_LAUNCHES, "strict") if name in rest}
     choices = checked_choices(rest)
     return DecoratorOptions(
         space=source, key=key, prune=Pruning.of(prune_configs_by), choices=choices, **of_launches
@@ -102,10 +106,10 @@ def decorator_options(
 
 
 def checked_choices(choices: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Choices of how to tune, as they are.
+    """Check choices of how to tune, and return them.
 
     Raises:
-        InputError: one is unknown, or none of its forms.
+        InputError: one is unknown, or has an invalid value.
     """
     if not choices:
         return choices  # nothing to check, and the tuner need not be loaded before it is needed
@@ -114,7 +118,60 @@ def checked_choices(choices: Mapping[str, Any]) -> Mapping[str, Any]:
     known = Choices.__annotations__
     for name in choices:
         if name not in known:
-            hint = did_you_mean(name, [*known, "space", *_OF_LAUNCHES])
+            hint = did_you_mean(name, [*known, "space", *_OF_LAUNCHES, "strict"])
             raise InputError(f"asm_autotune: unknown option {name!r}{hint}")
     TuneOptions.of(Choices(**choices))  # type: ignore[typeddict-item]
     return choices
+
+
+def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
+    """Change options of a decorated kernel, or of all kernels of a module, from now on.
+
+        from asmtune.kernels import softmax
+
+        reconfigure(softmax, on_miss="predict", nearest=True)
+
+    Args:
+        kernel: what `@asm_autotune` made, or a module with such kernels.
+        changes: of `small`, `heuristic`, `on_miss`, `nearest`, `effort` and `force`; see
+            `asm_autotune`.
+
+    Raises:
+        InputError: the module has no such kernel, or an option is unknown or has an invalid
+            value.
+    """
+    found = autotuners(kernel) if isinstance(kernel, ModuleType) else [kernel]
+    if not found:
+        raise InputError(
+            f"reconfigure: module {getattr(kernel, '__name__', kernel)} has no kernel decorated "
+            "with @asm_autotune; give the decorated kernel itself"
+        )
+    revised = [_revised(tuner.options, changes) for tuner in found]
+    for tuner, options in zip(found, revised, strict=True):
+        tuner.reconfigure(options)
+
+
+def autotuners(module: ModuleType) -> list[AsmAutotuner]:
+    """List the decorated kernels among a module's names, and in its dicts, lists and tuples."""
+    from asmtune.runtime.autotuner import AsmAutotuner
+
+    found: dict[int, AsmAutotuner] = {}
+    for value in vars(module).values():
+        inner = value.values() if isinstance(value, Mapping) else value
+        items = inner if isinstance(value, Mapping | list | tuple) else (value,)
+        found |= {id(item): item for item in items if isinstance(item, AsmAutotuner)}
+    return list(found.values())
+
+
+def _revised(options: DecoratorOptions, changes: Mapping[str, Any]) -> DecoratorOptions:
+    for name in changes:
+        if name not in CHANGEABLE:
+            hint = did_you_mean(name, CHANGEABLE)
+            raise InputError(
+                f"reconfigure: option {name!r} cannot be changed, only "
+                f"{', '.join(CHANGEABLE)}{hint}"
+            )
+    of_launches = {name: changes[name] for name in _OF_LAUNCHES if name in changes}
+    rest = {name: value for name, value in changes.items() if name not in of_launches}
+    choices = {**options.choices, **checked_choices(rest)}
+    return replace(options, choices=choices, **of_launches)

@@ -1,24 +1,27 @@
-"""What became of each key that this process met: told to whoever listens, else to nobody."""
+"""Events and warnings of keys that this process resolves."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.stacklevel import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.runtime.misses.answers import Choice, Miss
-from asmtune.runtime.triton_configs import as_triton, timings_ms
+from asmtune.runtime.calls import as_triton, timings_ms
+from asmtune.runtime.misses.lookups import Choice
+
+if TYPE_CHECKING:
+    from asmtune.tuning.request import TuningRequest
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyResolved:
-    """A key that was met for the first time.
+    """Event of a key that this process has resolved for the first time.
 
     Attributes:
         kernel: its dotted name.
@@ -34,20 +37,20 @@ class KeyResolved:
     seconds: float = 0.0
 
 
-# Replaced whole, so that `emit` reads it without the lock; a launch of a known key never tells.
+# Replaced whole, so that `emit` reads it without the lock. A launch of a known key emits nothing.
 _listeners: tuple[Callable[[KeyResolved], None], ...] = ()
 _lock = threading.Lock()
 
 
-def emit(met: KeyResolved) -> None:
-    """Tells all listeners; called in the thread that launches or tunes."""
+def emit(event: KeyResolved) -> None:
+    """Call all listeners, in the thread that launches or tunes."""
     for listener in _listeners:
-        listener(met)
+        listener(event)
 
 
 @contextlib.contextmanager
 def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
-    """Tells a listener of every key met, in the whole process, until the context is left."""
+    """Call a listener for every resolved key of the process, until the context is left."""
     global _listeners
     with _lock:
         _listeners = (*_listeners, listener)
@@ -60,14 +63,13 @@ def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
             _listeners = tuple(held)
 
 
-def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[str, Any]) -> None:
-    """Tells of a key that was tuned, or found in a store, as Triton's autotuner would.
+def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
+    """Print, and call Triton's listener, for a tuned or stored key, as Triton's autotuner does.
 
     Args:
-        miss: the launch.
+        request: the launch.
         choice: its config.
         key: as `kernel.cache` has it.
-        choices: of how to tune, by keyword.
     """
     from triton import knobs
 
@@ -75,15 +77,15 @@ def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[
         return
     tuned = choice.how == "tuned"
     if knobs.autotuning.print and tuned:
-        kernel = miss.problem.name
+        kernel = request.problem.name
         print(f"asmtune: {kernel} at {key}: {choice.config}, tuned in {choice.seconds:.2f} s")  # noqa: T201
     listener = getattr(knobs.autotuning, "listener", None)  # newer than Triton 3.6
     if listener is None:
         return
-    record = choice.record or _record(miss, choices)
+    record = choice.record or _record(request)
     if record is not None:
         listener(
-            fn=_function(miss),
+            fn=_function(request),
             key=key,
             best_config=as_triton(choice.config),
             configs_timings=timings_ms(record),
@@ -92,21 +94,20 @@ def announce(miss: Miss, choice: Choice, key: tuple[Any, ...], choices: Mapping[
         )
 
 
-def _record(miss: Miss, choices: Mapping[str, Any]) -> TuneRecord | None:
-    """The whole record of a key whose config alone was read."""
+def _record(request: TuningRequest) -> TuneRecord | None:
+    """Read the whole record of a key whose config alone was read before."""
     from asmtune.base.settings import Settings
     from asmtune.store.safe_store import open_user_store
     from asmtune.store.shipped import find_tuned
-    from asmtune.tuning.identity import expected_of
 
-    shelf = open_user_store(Settings.from_environment())
-    return find_tuned(miss.key, expected_of(miss.problem, miss.space, choices), shelf).record
+    store = open_user_store(Settings.from_environment())
+    return find_tuned(request.key, request.expected, store).record
 
 
-def _function(miss: Miss) -> Any:
+def _function(request: TuningRequest) -> Any:
     from asmtune.core.problem import jit_function
 
-    return jit_function(miss.problem.kernel)
+    return jit_function(request.problem.kernel)
 
 
 _ADVICE: Final = {
@@ -116,40 +117,40 @@ _ADVICE: Final = {
     "compiles, under torch.compiler.set_stance('force_eager')",
 }
 
-THROUGH: Final = ("torch.", "contextlib", "threading")
-"""Modules that launch for a program."""
+LAUNCHING_MODULES: Final = ("torch.", "contextlib", "threading")
+"""Modules that launch on behalf of a program; warnings point to their caller."""
 
 
 class UntunedWarning(UserWarning):
-    """A launch was recorded for later with a config that is not tuned for its key."""
+    """A launch was captured or compiled with a config that is not tuned for its key."""
 
 
 class Notices:
-    """Tells of each kernel and key once, from whichever thread comes first."""
+    """Warns of each kernel and key once, from whichever thread comes first."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     def untuned(self, key: TuneKey, config: Config, moment: str) -> None:
-        """Warns that a key's launch goes on with a config that is not tuned for it.
+        """Warn that a launch continues with a config that is not tuned for its key.
 
         Args:
             key: of the launch.
-            config: that it goes on with.
+            config: that it continues with.
             moment: "capture" or "compile": why it was not tuned.
         """
-        spoken = spoken_key(key)
+        text = key_text(key)
         with self._lock:
-            first = (moment, spoken) not in self._told
-            self._told.add((moment, spoken))
+            first = (moment, text) not in self._warned
+            self._warned.add((moment, text))
         if first:
-            message = f"{spoken}: not tuned; {_ADVICE[moment]}; goes on with {config}"
-            warnings.warn(message, UntunedWarning, stacklevel=user_stacklevel(*THROUGH))
+            message = f"{text}: not tuned; {_ADVICE[moment]}; goes on with {config}"
+            warnings.warn(message, UntunedWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
 
 
-def spoken_key(key: TuneKey) -> str:
-    """A key in one line: `module.add at n=8, x_ptr fp16 on NVIDIA H200`."""
+def key_text(key: TuneKey) -> str:
+    """Format a key in one line: `module.add at n=8, x_ptr fp16 on NVIDIA H200`."""
     values = [f"{name}={value}" for name, value in key.shape.items()]
     values += [f"{name} {dtype}" for name, dtype in key.dtypes.items()]
     return f"kernel {key.kernel} at {', '.join(values) or 'any arguments'} on {key.device}"

@@ -1,4 +1,4 @@
-"""What the decorator was given."""
+"""`DecoratorOptions` and `Pruning`: the checked arguments of `@asm_autotune`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,83 @@ from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
 from asmtune.core.space.space import Space
-from asmtune.runtime.pruning import Pruning
+
+_KNOWN = ("early_config_prune", "perf_model", "top_k")
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The functions of `prune_configs_by`, with the meaning that they have in `triton.autotune`.
+
+    Attributes:
+        early_config_prune: takes configs, arguments by name as given by position, and those
+            given by name as keywords; gives the configs to keep, one at least.
+        perf_model: takes all arguments and a config's values by name; gives its expected time.
+        top_k: number of configs that the model keeps, or a share up to 1.0.
+    """
+
+    early_config_prune: Callable[..., Sequence[Any]] | None = None
+    perf_model: Callable[..., Any] | None = None
+    top_k: int | float = 1.0
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | None) -> Pruning | None:
+        """Check a `prune_configs_by=` and make its pruning; None if nothing is given.
+
+        Raises:
+            InputError: it is no mapping, or has another name than those that Triton knows.
+        """
+        if not given:
+            return None
+        if not isinstance(given, Mapping) or any(name not in _KNOWN for name in given):
+            raise InputError(
+                f"asm_autotune: prune_configs_by={given!r}: expected a dict of {', '.join(_KNOWN)}"
+            )
+        top_k = given.get("top_k", 1.0)
+        if isinstance(top_k, bool) or not isinstance(top_k, int | float) or top_k <= 0:
+            raise InputError(
+                f"asm_autotune: prune_configs_by top_k={top_k!r}: "
+                "expected a number of configs, or a share up to 1.0"
+            )
+        if isinstance(top_k, float) and top_k > 1.0:
+            raise InputError(
+                f"asm_autotune: prune_configs_by top_k={top_k!r}: a share is up to 1.0"
+            )
+        return cls(given.get("early_config_prune"), given.get("perf_model"), top_k)
+
+    def apply(
+        self, configs: Sequence[Any], positional: Mapping[str, Any], named: Mapping[str, Any]
+    ) -> list[Any]:
+        """Return the configs to search for one launch.
+
+        Args:
+            configs: `triton.Config`s.
+            positional: arguments given by position, by their names.
+            named: arguments given by name.
+
+        Raises:
+            InputError: none is left.
+        """
+        apply = list(configs)
+        if self.early_config_prune is not None:
+            apply = list(self.early_config_prune(apply, positional, **named))
+            if not apply:
+                raise InputError(
+                    "asm_autotune: early_config_prune kept none of "
+                    f"{len(configs)} configs; it must return at least one"
+                )
+        if self.perf_model is None:
+            return apply
+        most = self.top_k
+        if isinstance(most, float):  # one at least, as in the newest Triton
+            most = max(1, int(len(apply) * most))
+        if len(apply) <= most:
+            return apply
+        model = self.perf_model
+        times = [model(**positional, **named, **config.all_kwargs()) for config in apply]
+        order = sorted(range(len(apply)), key=times.__getitem__)
+        return [apply[index] for index in order[:most]]
+
 
 Arguments = Mapping[str, Any]
 SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[], Any]
@@ -23,20 +99,20 @@ ON_MISS: Final[tuple[str, ...]] = get_args(OnMiss)
 
 @dataclass(frozen=True, kw_only=True)
 class DecoratorOptions:
-    """What the decorator was given.
+    """The checked arguments of the decorator.
 
     Attributes:
-        space: where configs come from.
+        space: the configs, or a function that makes them.
         key: what a tuned config depends on; see `asmtune.core.keys`.
-        small: which problems are not worth timing: "auto" (predicted to run for less time than
+        small: the problems that are not worth timing: "auto" (predicted to run for less time than
             a launch costs the host), a number of elements of the largest tensor argument, a
             predicate over the arguments by name, or None for no problem. These take
             `heuristic`'s config where there is one, else the model's first pick.
         heuristic: a config, or a function of the arguments by name that gives
             one; the space's default where it is None.
-        on_miss: what to do with a key that no store knows: "tune" it now, "predict" (the
-            model's first pick, nothing timed), tune it in the "background" and go on with a
-            pick meanwhile, or "raise".
+        on_miss: what to do with a key that no store has: "tune" it now, "predict" (use the
+            model's first pick, nothing timed), tune it in the "background" and launch a
+            provisional config until then, or "raise".
         nearest: whether the nearest stored neighbour may be the pick while a key is unknown.
         prune: the user's own choice of what is searched, by arguments.
         choices: of how to tune, by keyword; see `tuning.TuneOptions`.
@@ -64,7 +140,7 @@ class DecoratorOptions:
             )
 
     def heuristic_config(self, space: Space, arguments: Arguments) -> Config:
-        """The user's heuristic, or the space's default: a config that nothing is known of."""
+        """Return the config of the user's heuristic, or the space's default."""
         if self.heuristic is None:
             return space.first(**numbers(arguments))
         made = self.heuristic(arguments) if callable(self.heuristic) else self.heuristic
@@ -72,5 +148,5 @@ class DecoratorOptions:
 
 
 def numbers(arguments: Arguments) -> dict[str, Any]:
-    """The arguments that a space's constraints may name."""
+    """Return the arguments that a space's constraints may name: numbers."""
     return {name: value for name, value in arguments.items() if type(value) in _NUMBERS}

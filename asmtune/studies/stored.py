@@ -40,7 +40,7 @@ class StoredLaunch:
         """The key under which its launches look, else its shape; and what a record must hold."""
         if self.tuner is not None:
             return self.tuner.identity(self.problem.arguments, device)
-        from asmtune.tuning.identity import expected_of, key_of
+        from asmtune.tuning.request import expected_of, key_of
 
         return key_of(self.problem, device), expected_of(self.problem, self.space, {})
 
@@ -69,7 +69,7 @@ class StoredLaunch:
 
 def tuner_of(module: KernelModule) -> AsmAutotuner | None:
     """What launches a module's kernel, where the module decorates it."""
-    from asmtune.runtime.reconfiguring import autotuners
+    from asmtune.runtime.decorator import autotuners
 
     tuners = autotuners(module.python) if module.python is not None else []
     own = jit_function(module.kernel)

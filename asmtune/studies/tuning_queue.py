@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from asmtune.core.failures import guarded, required
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.studies.stored import StoredLaunch, tuner_of
 from asmtune.tuning.api import gpu_of
-from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.tuner import Tuner
 
 
@@ -27,15 +28,15 @@ class TuningGpu:
     Attributes:
         device: the GPU's name, as its driver gives it.
         place: where tensors are made, as PyTorch has it.
-        workshop: does the jobs.
+        tuner: tunes the requests.
     """
 
     device: str
     place: str
-    workshop: Tuner
+    tuner: Tuner
 
 
-def open_machine(options: TuneOptions, progress: Any) -> TuningGpu:
+def open_machine(options: TuneOptions, progress: ProgressListener) -> TuningGpu:
     """This machine's GPU, or the first of those asked for.
 
     Raises:
@@ -47,9 +48,9 @@ def open_machine(options: TuneOptions, progress: Any) -> TuningGpu:
     device = gpu_of(options)
     if options.devices is not None:
         torch.cuda.set_device(options.devices[0])
-    workshop = Tuner.open(device, options)
-    funnel = replace(workshop.funnel, progress=progress)
-    return TuningGpu(device, "cuda", replace(workshop, audience=progress, funnel=funnel))
+    tuner = Tuner.open(device, options)
+    funnel = replace(tuner.funnel, progress=progress)
+    return TuningGpu(device, "cuda", replace(tuner, listener=progress, funnel=funnel))
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,15 @@ class TuningQueue:
         make = self._problem
         return [required(self._what(shape), partial(make, shape, "meta")) for shape in shapes]
 
-    def results(self, problems: Sequence[Problem], machine: TuningGpu) -> Iterator[TuneResult]:
+    def results(self, problems: Sequence[Problem], machine: TuningGpu) -> Iterator[TuningResult]:
         """What becomes of each, as it is done; one that fails stops no other.
 
         A result's problem has no memory, so that the tensors of all shapes never stand at once.
         """
         for problem in problems:
             key, _ = self.launched(problem).identity(machine.device)
-            job = TuneJob(problem, key, self.reference)
-            yield replace(self._result(job, machine), job=job)
+            request = machine.tuner.request(problem, key, self.space, self.reference)
+            yield replace(self._result(request, machine), request=request)
 
     @property
     def tuner(self) -> AsmAutotuner | None:
@@ -96,21 +97,21 @@ class TuningQueue:
         """A launch as the stores know it."""
         return StoredLaunch(problem, self.space, self.tuner)
 
-    def _result(self, job: TuneJob, machine: TuningGpu) -> TuneResult:
-        shape = job.problem.shape
+    def _result(self, request: TuningRequest, machine: TuningGpu) -> TuningResult:
+        shape = request.problem.shape
         made = guarded("input", partial(self._problem, shape, machine.place))
         if isinstance(made, Failure):
             first = made.detail.splitlines()[0]
-            return TuneResult(job, "failed", error=f"{self._what(shape)}: {first}")
-        (result,) = machine.workshop.results([replace(job, problem=made)], self.space)
+            return TuningResult(request, "failed", error=f"{self._what(shape)}: {first}")
+        (result,) = machine.tuner.results([request.with_arguments_of(made)])
         if result.outcome == "known":
             result = replace(result, default_us=self._default_us(result))
         return result
 
-    def _default_us(self, result: TuneResult) -> float | None:
+    def _default_us(self, result: TuningResult) -> float | None:
         """The default's time as the record has it."""
         timings = result.record.measurements if result.record is not None else ()
-        default = self.space.first(**result.job.problem.shape)
+        default = self.space.first(**result.request.problem.shape)
         return next((m.median_us for m in timings if m.config == default), None)
 
     def _problem(self, shape: Shape, place: str) -> Problem:

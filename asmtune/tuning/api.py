@@ -10,8 +10,8 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import device_name
-from asmtune.tuning.identity import key_of
-from asmtune.tuning.options import Choices, TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.options import Choices, TuneOptions
+from asmtune.tuning.request import TuningResult, key_of
 from asmtune.tuning.tuner import Tuner
 
 
@@ -22,7 +22,7 @@ def tune(problem: Problem, space: Any, **choices: Unpack[Choices]) -> TuneRecord
 @overload
 def tune(
     *, problems: Sequence[Problem], space: Any, **choices: Unpack[Choices]
-) -> list[TuneResult]: ...
+) -> list[TuningResult]: ...
 
 
 def tune(
@@ -31,17 +31,17 @@ def tune(
     *,
     problems: Sequence[Problem] | None = None,
     **choices: Unpack[Choices],
-) -> TuneRecord | list[TuneResult]:
-    """Finds the fastest config of a space for one problem, or for each of many.
+) -> TuneRecord | list[TuningResult]:
+    """Find the fastest config of a space for one problem, or for each of many.
 
-    What the store knows already is taken from it; what is found is kept there. A run that is
-    interrupted goes on where it was when it is started again.
+    Records that the store has are taken from it; new ones are stored. An interrupted run
+    continues where it was when it is started again.
 
     Args:
         problem: one launch; instead of `problems`.
         space: a `Space`, configs, or axes by name.
         problems: launches of one kernel; those of equal specialisation share their compiles,
-            and what was good for one is tried early on the next.
+            and good configs of one are tried early on the next.
         choices: `effort`, `isolate`, `devices` and the others: see `TuneOptions`.
 
     Returns:
@@ -49,7 +49,7 @@ def tune(
         fails stops no other.
 
     Raises:
-        InputError: problem, space and kernel do not fit, or a choice is none of its forms.
+        InputError: problem, space and kernel do not fit, or a choice has an invalid value.
         CompileError: no config of `problem` can run.
         MeasureError: there is no GPU, or no config that compiled can be launched.
     """
@@ -57,12 +57,12 @@ def tune(
         raise InputError("tune: give either a problem or problems=, and not both")
     options = TuneOptions.of(choices)
     device = gpu_of(options)
-    workshop = Tuner.open(device, options)
+    tuner = Tuner.open(device, options)
     searched = Space.of(space)
     if problem is None:
-        jobs = [TuneJob(one, key_of(one, device)) for one in problems or ()]
-        return list(workshop.results(jobs, searched))
-    result = workshop.resolve(TuneJob(problem, key_of(problem, device)), searched)
+        requests = [tuner.request(one, key_of(one, device), searched) for one in problems or ()]
+        return list(tuner.results(requests))
+    result = tuner.resolve(tuner.request(problem, key_of(problem, device), searched))
     if result.record is None:
         raise MeasureError(
             f"{problem.name} is being tuned by another process; "
@@ -72,7 +72,7 @@ def tune(
 
 
 def gpu_of(options: TuneOptions) -> str:
-    """Name of the GPU that options choose: the first of theirs, or the current one.
+    """Return the name of the GPU that options choose: the first of theirs, or the current one.
 
     Raises:
         MeasureError: there is none.

@@ -1,4 +1,4 @@
-"""Compiling in the background, so that the GPU times one batch while the next is compiled."""
+"""`BackgroundCompiler`: compiles the next batch while the GPU times the last one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final, Self
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.predict.prune.front import Front, Outcomes, Progress
+from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
 
 MOST: Final = 0.75
 """Share of a batch after which those that are left may be stragglers."""
 
 PATIENCE: Final = 4.0
-"""Times what that share took, and at least `LEAST_S`, that stragglers are waited for. Of a batch of
+"""Factor of the time of that share, and at least `LEAST_S`, to wait for stragglers. Of a batch of
 softmax configs on an H200 machine all but one took 0.5 s, and that one more than 30."""
 
 LEAST_S: Final = 2.0
@@ -25,36 +25,36 @@ LEAST_S: Final = 2.0
 _LOOK_S: Final = 0.05
 
 
-class StragglerTimer:
-    """How a batch gets on, by the clock; a funnel's progress that passes on what it is told."""
+class StragglerTimer(ProgressListener):
+    """Times a batch to find stragglers; passes the funnel's progress on."""
 
-    def __init__(self, inner: Progress) -> None:
+    def __init__(self, inner: ProgressListener) -> None:
         self._inner = inner
         self._total, self._done = 0, 0
         self._began = self._most_s = 0.0
 
     def start(self, stage: str, total: int) -> None:
-        """A batch begins."""
+        """Start the clock of a batch."""
         self._began, self._most_s = time.monotonic(), 0.0
         self._total, self._done = total, 0
         self._inner.start(stage, total)
 
     def advance(self) -> None:
-        """One more of the batch is done."""
+        """Count one more of the batch as done."""
         self._done += 1
         if self._done >= MOST * self._total and not self._most_s:
             self._most_s = time.monotonic() - self._began
         self._inner.advance()
 
     def overdue_s(self) -> float:
-        """Seconds that the batch has taken, where what is left is no longer worth it; else 0."""
+        """Return the seconds that a batch has taken if the rest is overdue; else 0."""
         taken = time.monotonic() - self._began
         late = self._most_s and taken > max(LEAST_S, PATIENCE * self._most_s)
         return taken if late and self._done < self._total else 0.0
 
 
 class BackgroundCompiler:
-    """One batch at a time: a thread hands it to the workers and judges what comes back.
+    """Compiles one batch at a time: a thread hands it to the workers and judges the results.
 
     Stragglers are given up, so that one config that keeps the compiler busy for minutes does
     not keep the search waiting. Use as a context manager: leaving it ends what is being
@@ -63,22 +63,22 @@ class BackgroundCompiler:
     Args:
         front: of the problem; used by that thread alone while a batch is under way.
         known: outcomes of compiles by digest, shared between problems.
-        pulse: the front's progress.
-        meanwhile: called once, while the first batch is compiled.
+        stragglers: the front's progress.
+        on_first_batch: called once, while the first batch is compiled.
     """
 
     def __init__(
         self,
         front: Front,
         known: Outcomes,
-        pulse: StragglerTimer,
-        meanwhile: Callable[[], None] = lambda: None,
+        stragglers: StragglerTimer,
+        on_first_batch: Callable[[], None] = lambda: None,
     ) -> None:
-        self._front, self._known, self._pulse = front, known, pulse
-        self._meanwhile: Callable[[], None] | None = meanwhile
+        self._front, self._known, self._stragglers = front, known, stragglers
+        self._on_first_batch: Callable[[], None] | None = on_first_batch
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="asmtune-compile")
         self._batch: tuple[Config, ...] = ()
-        self._made: Future[list[Verdict]] | None = None
+        self._future: Future[list[Verdict]] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -93,32 +93,32 @@ class BackgroundCompiler:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def start(self, configs: Sequence[Config]) -> None:
-        """Begins a batch; nothing to compile begins none."""
+        """Start a batch; an empty one starts nothing."""
         self._batch = tuple(configs)
         if self._batch:
-            self._made = self._threads.submit(
+            self._future = self._threads.submit(
                 self._front.verdicts, self._batch, "assembly", self._known
             )
-            meanwhile, self._meanwhile = self._meanwhile, None
-            if meanwhile is not None:
-                meanwhile()
+            on_first_batch, self._on_first_batch = self._on_first_batch, None
+            if on_first_batch is not None:
+                on_first_batch()
 
     def collect(self) -> list[Verdict]:
-        """Waits for the batch that was begun; verdicts in its order, none where none was begun.
+        """Wait for the current batch and return its verdicts in order ([] if none was started).
 
         Raises:
             ProblemError: arguments and config do not fit the kernel.
             StoreError: no folder for artifacts can be written.
         """
-        made, self._made = self._made, None
-        if made is None:
+        future, self._future = self._future, None
+        if future is None:
             return []
         overdue_s = 0.0
-        while not wait([made], _LOOK_S).done:
-            if not overdue_s and (overdue_s := self._pulse.overdue_s()):
+        while not wait([future], _LOOK_S).done:
+            if not overdue_s and (overdue_s := self._stragglers.overdue_s()):
                 self._front.stop()
-        found = {verdict.config: verdict for verdict in made.result()}
-        return [found.get(config) or _given_up(config, overdue_s) for config in self._batch]
+        by_config = {verdict.config: verdict for verdict in future.result()}
+        return [by_config.get(config) or _given_up(config, overdue_s) for config in self._batch]
 
 
 def _given_up(config: Config, seconds: float) -> Verdict:

@@ -1,4 +1,4 @@
-"""The last rounds: finalists and default timed afresh, and one of them declared."""
+"""The last rounds: finalists and default are timed afresh, and the winner is chosen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REGISTER_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class FinalDecision:
-    """What the last rounds found.
+    """The result of the last rounds.
 
     Attributes:
         winner: the config to launch.
@@ -34,14 +34,14 @@ class FinalDecision:
     costs: tuple[Costs, ...] = ()
 
     def measurement(self, config: Config) -> Measurement | None:
-        """A finalist's timing; None where it has none."""
+        """Return a finalist's timing; None if it has none."""
         found = dict(self.outcomes).get(config)
         return found if isinstance(found, Measurement) else None
 
 
 @dataclass(frozen=True)
 class Finals:
-    """How one of the finalists is declared.
+    """Chooses the winner among the finalists.
 
     Attributes:
         final: times verdicts afresh, interleaved.
@@ -56,7 +56,7 @@ class Finals:
     objective: Objective
 
     def decide(self, finalists: Sequence[Verdict], default: Config) -> FinalDecision:
-        """Times the finalists, the default among them if it can run, and picks the best.
+        """Time the finalists, the default among them if it can run, and pick the best.
 
         Raises:
             MeasureError: none of them can be timed.
@@ -82,7 +82,7 @@ class Finals:
 
 
 def memory_bytes(verdict: Verdict) -> int:
-    """Registers and shared memory that one program of a compiled config holds."""
+    """Return the bytes of registers and shared memory that one program of a config holds."""
     features: Mapping[str, float] = verdict.features or {}
     threads = _WARP_SIZE * int(features.get("num_warps", verdict.config.num_warps))
     registers = int(features.get("regs_per_thread", 0)) * threads * _REGISTER_BYTES
@@ -90,6 +90,6 @@ def memory_bytes(verdict: Verdict) -> int:
 
 
 def _resources(verdict: Verdict) -> tuple[float, float]:
-    """Registers a thread and shared memory: of equals, the one with fewer is launched."""
+    """Return registers a thread and shared memory: of equals, the one with fewer is launched."""
     features: Mapping[str, float] = verdict.features or {}
     return features.get("regs_per_thread", 0.0), features.get("shared_bytes", 0.0)

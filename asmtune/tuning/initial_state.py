@@ -1,23 +1,106 @@
-"""What is known of a space before anything is compiled: the state that a search begins with."""
+"""The state that a search begins with: sketches, earlier runs, and records of other shapes."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Measurement
+from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.score.base import moments_of, ranked_by
 from asmtune.store.codec import config_text
 from asmtune.store.lookup import EarlierOutcomes
-from asmtune.tuning.presets import Effort
+from asmtune.tuning.options import Effort
 from asmtune.tuning.search.state import PriorTimings
-from asmtune.tuning.transfer import Experience
+
+MOST_SEEDS: Final = 6
+"""Configs of other shapes that go into the first batch."""
+
+BEST_OF_EACH: Final = 2
+"""Number of a record's fastest configs that are seeds."""
+
+SLOW: Final = 5.0
+"""Ratio to the best of its record from which a config counts as bad there."""
+
+_SIZES: Final = (int, float)
+
+AGREEING: Final = 2
+"""Records in which a config must be bad, and none in which it is not, to be tried last."""
+
+
+@dataclass(frozen=True)
+class Experience:
+    """Experience with other shapes of a kernel.
+
+    Attributes:
+        seeds: good on other shapes, the nearest shape's first.
+        shunned: failed or slow wherever they were tried.
+    """
+
+    seeds: tuple[Config, ...] = ()
+    shunned: frozenset[Config] = frozenset()
+
+
+def experience(records: Iterable[TuneRecord], key: TuneKey) -> Experience:
+    """Collect experience from records of the same kernel, device and dtypes.
+
+    Args:
+        records: of any kernels and shapes; those of other kernels, dtypes or devices, and the
+            key's own, are left out.
+        key: of the search.
+    """
+    others = [record for record in records if _related(record.key, key)]
+    others.sort(key=lambda record: distance(record.key.shape, key.shape))
+    seeds = [
+        config for record in others for config in (record.winner, *_fastest(record)[:BEST_OF_EACH])
+    ]
+    return Experience(tuple(dict.fromkeys(seeds))[:MOST_SEEDS], _shunned(others))
+
+
+def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """Return the distance of two shapes: the sum of |log2| of the ratios of their sizes.
+
+    Values that are no numbers above 0 are one step apart where they differ.
+    """
+    total = 0.0
+    for name in one.keys() | other.keys():
+        a, b = one.get(name), other.get(name)
+        if isinstance(a, _SIZES) and isinstance(b, _SIZES) and a > 0 and b > 0:
+            total += abs(math.log2(a) - math.log2(b))
+        elif a != b:
+            total += 1.0
+    return total
+
+
+def _related(one: TuneKey, other: TuneKey) -> bool:
+    same = (one.kernel, one.device, dict(one.dtypes))
+    return same == (other.kernel, other.device, dict(other.dtypes)) and one != other
+
+
+def _fastest(record: TuneRecord) -> list[Config]:
+    return [m.config for m in sorted(record.measurements, key=lambda m: m.median_us)]
+
+
+def _shunned(records: Sequence[TuneRecord]) -> frozenset[Config]:
+    bad: Counter[Config] = Counter()
+    good: set[Config] = set()
+    for record in records:
+        best = min((m.median_us for m in record.measurements), default=0.0)
+        for measurement in record.measurements:
+            if measurement.median_us > SLOW * best:
+                bad[measurement.config] += 1
+            else:
+                good.add(measurement.config)
+        bad.update(config for config, failure in record.failures if failure.stage != "rules")
+    return frozenset(c for c, count in bad.items() if count >= AGREEING and c not in good)
+
 
 T = TypeVar("T")
 
@@ -28,7 +111,7 @@ _PASSING: Final = frozenset({"timeout", "memory", "lost", "crash"})
 def initial_verdicts(
     funnel: Funnel, front: Front, configs: Sequence[Config], effort: Effort
 ) -> list[Verdict]:
-    """A verdict on each config before compiling: of its sketch, where that is worth it."""
+    """Judge each config before compiling: by its sketch where that is worth it, else by rules."""
     sketches = (
         effort.strategy == "model"
         and len(configs) > effort.pace.first
@@ -47,7 +130,7 @@ def initial_verdicts(
 def known_to(
     configs: Sequence[Config], remembered: EarlierOutcomes, experience: Experience
 ) -> tuple[PriorTimings, dict[Config, Measurement]]:
-    """What earlier runs, and other shapes, tell a search of these configs; and the timings.
+    """Select what earlier runs and other shapes know of these configs; return it and the timings.
 
     A config of the store has no `pre_hook`; the space's own takes its place. One with a derived
     cap, which is not of the space, is left out: it is derived again.
@@ -65,7 +148,7 @@ def known_to(
 
 
 def with_edited(known: PriorTimings, configs: Sequence[Config]) -> PriorTimings:
-    """The same, with hand-edited configs among the first to be tried, which no model foresees."""
+    """Put hand-edited configs first among the seeds: no model can predict them."""
     edited = (config for config in configs if config.ir_override is not None)
     return replace(known, seeds=tuple(dict.fromkeys((*edited, *known.seeds))))
 

@@ -1,4 +1,4 @@
-"""What "best" means: time, or a weighted sum of time, energy and memory.
+"""`Objective`: the meaning of "best": time, or a weighted sum of time, energy and memory.
 
 Each quantity counts relative to the default config's, so that weights need no units:
 `time=1,energy=0.5` calls a config that takes 10% less energy as good as one that is 5% faster.
@@ -24,7 +24,7 @@ _FORM: Final = (
 
 @dataclass(frozen=True)
 class Costs:
-    """What one launch of a config costs.
+    """The costs of one launch of a config.
 
     Attributes:
         config: the config.
@@ -39,7 +39,7 @@ class Costs:
     memory_bytes: int
 
     def values(self) -> dict[str, float | None]:
-        """By quantity."""
+        """Return the costs by quantity."""
         return {"time": self.time_us, "energy": self.energy_mj, "memory": self.memory_bytes}
 
 
@@ -57,7 +57,7 @@ class Objective:
 
     @classmethod
     def parse(cls, text: str) -> Objective:
-        """An objective as the command line has it.
+        """Parse an objective as the command line has it.
 
         Raises:
             InputError: it is of no such form; says which forms there are.
@@ -80,16 +80,16 @@ class Objective:
 
     @property
     def only_time(self) -> bool:
-        """Whether nothing but time counts, so that nothing else need be measured."""
+        """True if nothing but time counts, so that nothing else need be measured."""
         return set(self.weights) == {"time"} and not self.pareto
 
     @property
     def needs_energy(self) -> bool:
-        """Whether energy must be measured."""
+        """True if energy must be measured."""
         return "energy" in self.weights or self.pareto
 
     def sums(self, costs: Sequence[Costs], base: Costs) -> list[float]:
-        """The weighted sum of each config's costs over the base's; lower is better.
+        """Return the weighted sum of each config's costs over the base's; lower is better.
 
         Raises:
             InputError: energy has a weight and was not measured.
@@ -111,7 +111,7 @@ class Objective:
 
 
 def pareto_front(costs: Iterable[Costs]) -> list[Costs]:
-    """Those that no other beats in one quantity without losing in another; fastest first.
+    """Return the costs that no other dominates, fastest first.
 
     A quantity that was not measured of all counts for none.
     """

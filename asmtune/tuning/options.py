@@ -1,22 +1,176 @@
-"""What a user may choose of a tuning run, and what a run is given and gives."""
+"""Options of tuning: efforts, the user's choices, and what is taken from `triton.autotune`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from asmtune.base.errors import InputError
-from asmtune.core.problem import Problem
-from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.base.text import did_you_mean
 from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
 from asmtune.measure.checks.roles import CheckOptions
-from asmtune.tuning.objective import Costs, Objective
-from asmtune.tuning.presets import Effort, effort_of
-from asmtune.tuning.triton_options import checks_of, do_bench_of, hooks_of, policy_of
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.tuning.objective import Objective
+from asmtune.tuning.search.base import BatchSizes, Limits
 
 if TYPE_CHECKING:
     from asmtune.measure.bench.hooks import DoBench
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """An effort: how hard to search.
+
+    Attributes:
+        name: of the preset, or the user's own.
+        strategy: what is compiled and timed next; one of `search.strategy_names()`.
+        scorer: predicts before anything is timed.
+        pace: configs a batch, and the expected gain below which the search ends. A space of
+            no more configs than its first batch is compiled whole, without sketches.
+        limits: seconds, compiles and timings at most, and how many finalists there are.
+        caps: configs whose `maxnreg` is read off the best ones' machine code, at most; only
+            where the space has no such axis.
+        policy: how to time.
+    """
+
+    name: str
+    strategy: str = "model"
+    scorer: str = "learned"
+    pace: BatchSizes = field(default_factory=BatchSizes)
+    limits: Limits = field(default_factory=Limits)
+    caps: int = 8
+    policy: TimingPolicy = field(default_factory=TimingPolicy)
+
+
+EFFORTS: Final = {
+    effort.name: effort
+    for effort in (
+        Effort(
+            name="quick",
+            pace=BatchSizes(first=16, batch=16, gain=0.1),
+            limits=Limits(finalists=4),
+            caps=0,
+            policy=TimingPolicy(fine_rounds=12),
+        ),
+        Effort(name="balanced", pace=BatchSizes(first=32, batch=24, gain=0.02)),
+        Effort(
+            name="thorough",
+            pace=BatchSizes(first=48, batch=48, trial=32, gain=0.002),
+            limits=Limits(finalists=16),
+            caps=16,
+            policy=TimingPolicy(fine_rounds=40),
+        ),
+        Effort(
+            name="exhaustive",
+            strategy="exhaustive",
+            pace=BatchSizes(first=64, batch=64, trial=64, gain=0.0),
+            limits=Limits(finalists=16),
+            caps=32,
+            policy=TimingPolicy(fine_rounds=40),
+        ),
+    )
+}
+"""Efforts by name."""
+
+
+def effort_of(value: str | Effort) -> Effort:
+    """Return an effort by its name; an effort is returned as it is.
+
+    Raises:
+        InputError: there is none of that name; lists them.
+    """
+    if isinstance(value, Effort):
+        return value
+    if value not in EFFORTS:
+        hint = did_you_mean(str(value), EFFORTS)
+        raise InputError(f"unknown effort {value!r}: the efforts are {', '.join(EFFORTS)}{hint}")
+    return EFFORTS[value]
+
+
+_US: Final = 1e3
+_SWITCHES: Final = ("use_cuda_graph", "cache_results")
+
+
+def hooks_of(choices: Mapping[str, Any]) -> TunerHooks:
+    """Return the user's hooks.
+
+    Raises:
+        InputError: one cannot be called.
+    """
+    return TunerHooks(_function(choices, "pre_hook"), _function(choices, "post_hook"))
+
+
+def do_bench_of(choices: Mapping[str, Any]) -> DoBench | None:
+    """Return the user's clock; None if `warmup`, `rep` or `use_cuda_graph` ask for ours.
+
+    Raises:
+        InputError: it cannot be called.
+    """
+    given = _function(choices, "do_bench")
+    figures = choices.get("warmup") is not None or choices.get("rep") is not None
+    return None if figures or choices.get("use_cuda_graph") else given
+
+
+def policy_of(policy: TimingPolicy, choices: Mapping[str, Any]) -> TimingPolicy:
+    """Change an effort's timing policy as the choices say.
+
+    Raises:
+        InputError: `warmup` or `rep` is no number of milliseconds, or a switch is no bool.
+    """
+    for name in _SWITCHES:
+        if not isinstance(choices.get(name, False), bool):
+            raise InputError(f"{name}={choices[name]!r}: give True or False")
+    warmup_us, rep_us = _microseconds(choices, "warmup"), _microseconds(choices, "rep")
+    if warmup_us is not None:
+        policy = replace(policy, warmup_us=warmup_us)
+    if rep_us is not None:
+        policy = replace(policy, entrant_us=rep_us)
+    if choices.get("use_cuda_graph"):
+        policy = replace(policy, mode="graph")
+    if do_bench_of(choices) is not None:
+        # Without samples a tie cannot be told from a difference: the user's clock decides.
+        policy = replace(policy, near_tie=0.0)
+    return policy
+
+
+def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
+    """Make the options of output checks; the user's hooks replace what they replace in Triton.
+
+    There a `pre_hook` stands for zeroing and for keeping a copy, and a `post_hook` for putting
+    the copy back. Arguments that the IR updates in place are restored in any case.
+    """
+    has_pre, has_post = choices.get("pre_hook") is not None, choices.get("post_hook") is not None
+    return CheckOptions(
+        check=choices.get("check", True),
+        reference=choices.get("reference"),
+        restore_value=() if has_pre or has_post else _names(choices, "restore_value"),
+        reset_to_zero=() if has_pre else _names(choices, "reset_to_zero"),
+    )
+
+
+def _names(choices: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    return tuple(choices.get(name) or ())
+
+
+def _function(choices: Mapping[str, Any], name: str) -> Callable[..., Any] | None:
+    given = choices.get(name)
+    if given is None or callable(given):
+        return given
+    raise InputError(f"{name}={given!r}: give a function, or None")
+
+
+def _microseconds(choices: Mapping[str, Any], name: str) -> float | None:
+    given = choices.get(name)
+    if given is None:
+        return None
+    # Not `given < 0`, which lets NaN pass.
+    sound = isinstance(given, int | float) and not isinstance(given, bool)
+    if not sound or not 0 <= given < math.inf:
+        raise InputError(f"{name}={given!r}: give milliseconds, a number of 0 or more")
+    return float(given) * _US
+
 
 OnBusy = Literal["wait", "heuristic"]
 
@@ -35,7 +189,7 @@ class Choices(TypedDict, total=False):
     do_bench: `do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))` times in the place of our clock:
         milliseconds, `[median, p20, p80]` or one number, of which the least wins. Calling
         `kernel_call` launches once, with hooks and with what puts back arguments that the kernel
-        updates; outputs are checked before it is asked. As in Triton the three below, where
+        updates; outputs are checked before it is called. As in Triton the three below, where
         they are given, leave it unused.
     warmup: milliseconds for which each config is launched before its first sample, in every
         trial and final that it is in; one launch by default.
@@ -70,7 +224,7 @@ class Choices(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions:
-    """How to tune.
+    """Options of tuning.
 
     Attributes:
         effort: how hard to search.
@@ -83,9 +237,9 @@ class TuneOptions:
         tiles: whether to search the tile axes of a persistent kernel as well, which otherwise
             stay at the values of the space's default.
         force: whether to tune although the store knows the key.
-        on_busy: while another process tunes the same key: "wait" for it, or go on with the
+        on_busy: while another process tunes the same key: "wait" for it, or launch the
             "heuristic".
-        checks: how outputs are checked and arguments kept whole.
+        checks: how outputs are checked and arguments restored.
         hooks: called around every launch; with `isolate` or `devices` in the process that times,
             to which they are sent, on its copies of the arguments.
         do_bench: the user's function that times, in the place of our clock; sent likewise.
@@ -105,7 +259,7 @@ class TuneOptions:
 
     @property
     def clock(self) -> str:
-        """Whose clock times, by name; empty for ours. Times of two clocks do not compare."""
+        """Name of the user's clock; empty for ours. Times of two clocks do not compare."""
         if self.do_bench is None:
             return ""
         module = getattr(self.do_bench, "__module__", "")
@@ -114,10 +268,10 @@ class TuneOptions:
 
     @classmethod
     def of(cls, choices: Choices) -> TuneOptions:
-        """Options from a user's keywords.
+        """Make options from a user's keywords.
 
         Raises:
-            InputError: no such effort or objective, or a choice is none of its forms.
+            InputError: no such effort or objective, or a choice has an invalid value.
         """
         objective = choices.get("objective", "time")
         on_busy = choices.get("on_busy", "wait")
@@ -137,49 +291,3 @@ class TuneOptions:
             hooks=hooks_of(choices),
             do_bench=do_bench_of(choices),
         )
-
-
-@dataclass(frozen=True)
-class TuneJob:
-    """One problem to tune.
-
-    Attributes:
-        problem: the launch.
-        key: what its config is kept by.
-        reference: the kernel module's name or file, for the trace; None where there is none.
-    """
-
-    problem: Problem
-    key: TuneKey
-    reference: str | None = None
-
-
-Result = Literal["tuned", "known", "busy", "failed"]
-
-
-@dataclass(frozen=True)
-class TuneResult:
-    """What became of a job.
-
-    Attributes:
-        job: the job.
-        outcome: "tuned" now, "known" before, "busy" (another process tunes it), or "failed".
-        record: of what was tuned or known.
-        run: id of the trace, where there is one.
-        seconds: wall clock.
-        default_us: the default config's time, where it was measured.
-        compiled, timed: configs.
-        costs: of the finalists, where more than time counts.
-        error: why it failed, in one line.
-    """
-
-    job: TuneJob
-    outcome: Result
-    record: TuneRecord | None = None
-    run: str | None = None
-    seconds: float = 0.0
-    default_us: float | None = None
-    compiled: int = 0
-    timed: int = 0
-    costs: tuple[Costs, ...] = ()
-    error: str = ""

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: its trace, its progress, and timings for the store."""
+"""`RunWatch`: writes a run's trace, reports its progress and stores its timings."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from asmtune.base.settings import Settings
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.bench.base import Outcome
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.store.trace.writer import TraceWriter
@@ -21,55 +22,17 @@ from asmtune.tuning.objective import pareto_front
 from asmtune.tuning.search.state import State
 
 
-class RunListener(Protocol):
-    """Told of runs as they go on, for a user who waits."""
-
-    def begin(self, header: Header) -> None:
-        """A run begins."""
-
-    def waiting(self, holder: str) -> None:
-        """Another process, of that name, tunes the key, and is waited for."""
-
-    def stage(self, name: str) -> None:
-        """A stage begins."""
-
-    def progress(self, state: State) -> None:
-        """More is compiled or timed."""
-
-    def end(self, ending: Ending) -> None:
-        """The run has ended."""
-
-
-class SilentListener:
-    """Listens to nothing."""
-
-    def begin(self, header: Header) -> None:
-        """Ignores it."""
-
-    def waiting(self, holder: str) -> None:
-        """Ignores it."""
-
-    def stage(self, name: str) -> None:
-        """Ignores it."""
-
-    def progress(self, state: State) -> None:
-        """Ignores it."""
-
-    def end(self, ending: Ending) -> None:
-        """Ignores it."""
-
-
-class RunWatch:
-    """Told of everything that one run does; an observer of its search, and a context.
+class RunWatch(ProgressListener):
+    """Records everything that one run does; a listener of its search, and a context manager.
 
     Left by an exception, the trace says that the run failed or was interrupted.
 
     Args:
         writer: of the trace.
-        audience: told as well.
-        shelf: keeps single outcomes, so that a run that is killed can go on.
-        key: what they are kept by.
-        expected: what they were made with.
+        listener: called as well.
+        store: stores single outcomes, so that a run that was killed can continue.
+        key: what they are stored under.
+        expected: the provenance that they are stored with.
 
     Attributes:
         seconds: by stage.
@@ -78,32 +41,32 @@ class RunWatch:
     def __init__(
         self,
         writer: TraceWriter,
-        audience: RunListener,
-        shelf: SafeStore,
+        listener: ProgressListener,
+        store: SafeStore,
         key: TuneKey,
         expected: Provenance,
     ) -> None:
         self.expected = expected
         self.seconds: dict[str, float] = {}
-        self._writer, self._audience, self._shelf, self._key = writer, audience, shelf, key
+        self._writer, self._listener, self._store, self._key = writer, listener, store, key
         self._state: State | None = None
         self._batches = self._trials = 0
         self._ended = False
         self._since = time.perf_counter()
 
     @classmethod
-    def begin(
+    def open(
         cls,
         settings: Settings,
         header: Header,
-        audience: RunListener,
-        shelf: SafeStore,
+        listener: ProgressListener,
+        store: SafeStore,
         expected: Provenance,
     ) -> Self:
-        """Opens the trace of a run, and tells of it."""
-        audience.begin(header)
+        """Open the trace of a run, and report that it begins."""
+        listener.begin(header)
         writer = TraceWriter(settings.runs_dir, header)
-        return cls(writer, audience, shelf, header.key, expected)
+        return cls(writer, listener, store, header.key, expected)
 
     @property
     def run(self) -> str:
@@ -111,9 +74,9 @@ class RunWatch:
         return self._writer.run
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Times a stage, and tells of it."""
-        self._audience.stage(name)
+    def timed_stage(self, name: str) -> Iterator[None]:
+        """Time a stage and report it."""
+        self._listener.stage(name)
         start = time.perf_counter()
         try:
             yield
@@ -122,41 +85,38 @@ class RunWatch:
             self._writer.stage(name, self.seconds[name])
 
     def note(self, text: str) -> None:
-        """What a reader of the run must know."""
+        """Write a note for the reader of the trace."""
         self._writer.note(text)
 
     def measured(self, outcomes: Sequence[Outcome]) -> None:
-        """Keeps single outcomes at once."""
+        """Store single outcomes at once."""
         timed = [o for _, o in outcomes if isinstance(o, Measurement)]
         failed = [(config, o) for config, o in outcomes if isinstance(o, Failure)]
         if outcomes:
-            self._shelf.save_outcomes(self._key, self.expected, timed, failed)
+            self._store.save_outcomes(self._key, self.expected, timed, failed)
 
-    def foreseen(self, state: State) -> None:
-        """The search begins."""
+    def search_started(self, state: State) -> None:
+        """Record the verdicts that the search begins with."""
         self._state = state
-        self._writer.ranking(list(state.foreseen.values()), state.default)
+        self._writer.ranking(list(state.initial.values()), state.default)
         self._told()
 
     def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
-        """A batch is compiled."""
+        """Record a compiled batch."""
         self._batches += 1
         self._writer.batch(self._batches, seconds, verdicts)
         self._told()
 
     def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
-        """Configs are timed."""
+        """Record timed configs."""
         self._trials += 1
         seconds = time.perf_counter() - self._since
         best_us = self._state.best_us if self._state is not None else None
         self._writer.trial(self._trials, seconds, outcomes, best_us=best_us, expected_gain=gain)
         self._told()
 
-    def ended(self, reason: str) -> None:
-        """The search is over."""
-
     def decided(self, decision: FinalDecision) -> None:
-        """The last rounds are over."""
+        """Record the finals."""
         self._writer.final(decision.outcomes)
         if decision.costs:
             front = {one.config for one in pareto_front(decision.costs)}
@@ -166,10 +126,10 @@ class RunWatch:
             )
 
     def end(self, ending: Ending) -> None:
-        """The run has ended well."""
+        """Record that the run has ended well."""
         self._ended = True
         self._writer.end(ending)
-        self._audience.end(ending)
+        self._listener.end(ending)
 
     def __enter__(self) -> Self:
         return self
@@ -193,4 +153,4 @@ class RunWatch:
     def _told(self) -> None:
         self._since = time.perf_counter()
         if self._state is not None:
-            self._audience.progress(self._state)
+            self._listener.progress(self._state)

@@ -1,4 +1,4 @@
-"""One search, from a problem to its record.
+"""`Session`: one search, from a request to its record.
 
 configs -> sketches -> [compile a batch | time the last one]... -> caps -> finals -> record
 """
@@ -12,52 +12,51 @@ from dataclasses import asdict, dataclass, field, replace
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Measurement, Provenance, TuneRecord
-from asmtune.core.space.space import Space
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.measure.bench.base import Bench, BenchSetup
 from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import Front, ProgressListener
 from asmtune.predict.score.base import for_dtypes
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import StragglerTimer
 from asmtune.tuning.finals import FinalDecision
-from asmtune.tuning.initial_state import initial_verdicts, known_to, with_edited
-from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.run_log import RunListener, RunWatch, SilentListener
+from asmtune.tuning.initial_state import Experience, initial_verdicts, known_to, with_edited
+from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.request import TuningRequest, TuningResult
+from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.state import State
 from asmtune.tuning.stages import BenchTimer, Stages
-from asmtune.tuning.transfer import Experience
 
 Opener = Callable[[BenchSetup], Bench]
 
 
 @dataclass(frozen=True)
 class Session:
-    """How one problem is tuned.
+    """Tunes one request.
 
     Attributes:
         funnel: for this GPU; what it has compiled serves all problems of equal specialisation.
         options: how to tune.
-        shelf: keeps single timings as they come, and has those of runs that were cut off.
+        store: stores single timings as they come, and has those of runs that were cut off.
         experience: what other shapes taught.
-        audience: told of the run as it goes on.
-        opener: opens the bench; `open_bench` as the options say where it is None.
+        listener: called as the run proceeds.
+        opener: opens the bench; `open_bench` with the options if None.
     """
 
     funnel: Funnel
     options: TuneOptions
-    shelf: SafeStore
+    store: SafeStore
     experience: Experience = field(default_factory=Experience)
-    audience: RunListener = field(default_factory=SilentListener)
+    listener: ProgressListener = field(default_factory=ProgressListener)
     opener: Opener | None = None
 
-    def run(self, job: TuneJob, space: Space, expected: Provenance) -> TuneResult:
-        """Searches, times the finalists afresh, and names the winner.
+    def run(self, request: TuningRequest) -> TuningResult:
+        """Search, time the finalists afresh, and choose the winner.
 
         The problem's tensors hold what they held before.
 
@@ -66,50 +65,52 @@ class Session:
             CompileError: no config can run.
             MeasureError: no config that compiled can be launched.
         """
-        pulse = StragglerTimer(self.funnel.progress)
-        scorer = for_dtypes(self.funnel.scorer, job.problem.dtypes.values())
-        funnel = replace(self.funnel, scorer=scorer, progress=pulse)
-        front = funnel.front(job.problem)
-        default = space.first(**job.problem.shape)
+        stragglers = StragglerTimer(self.funnel.progress)
+        scorer = for_dtypes(self.funnel.scorer, request.problem.dtypes.values())
+        funnel = replace(self.funnel, scorer=scorer, progress=stragglers)
+        front = funnel.front(request.problem)
+        default = request.space.first(**request.problem.shape)
         with ExitStack() as stack:
-            header = self._header(job, default)
-            watch = RunWatch.begin(funnel.settings, header, self.audience, self.shelf, expected)
+            header = self._header(request, default)
+            watch = RunWatch.open(
+                funnel.settings, header, self.listener, self.store, request.expected
+            )
             stack.enter_context(watch)
-            hooked = any(config.pre_hook for config in space.configs(**job.problem.shape))
-            touched = job.problem.arguments.values() if hooked else ()
-            # The front end runs hooks, before the bench keeps the arguments whole and after.
+            hooked = any(config.pre_hook for config in request.configs())
+            touched = request.problem.arguments.values() if hooked else ()
+            # The front end runs hooks, before the bench saves the arguments and after.
             stack.enter_context(preserved(touched))
-            with preserved(touched), watch.stage("foresee"):
-                state, known = self._state(job, space, funnel, front, watch)
+            with preserved(touched), watch.timed_stage("foresee"):
+                state, known = self._state(request, funnel, front, watch)
                 effects = _effects(front, state.configs, default)
-            with watch.stage("open"):
+            with watch.timed_stage("open"):
                 bench = stack.enter_context(closing(self._bench(front, effects)))
             cache = ArtifactCache.of(funnel.settings)
             timer = BenchTimer(bench, cache, default, watch.measured)
             timer.measurements.update(known)
             stages = Stages(funnel, front, state, timer, self.options, watch)
-            reason = stages.search(pulse)
-            if "maxnreg" not in space.axes:
+            reason = stages.search(stragglers)
+            if "maxnreg" not in request.space.axes:
                 stages.caps()
             decision = stages.finals()
             for note in bench.notes:
                 watch.note(note)
-            return self._result(job, stages, decision, reason)
+            return self._result(request, stages, decision, reason)
 
     def _state(
-        self, job: TuneJob, space: Space, funnel: Funnel, front: Front, watch: RunWatch
+        self, request: TuningRequest, funnel: Funnel, front: Front, watch: RunWatch
     ) -> tuple[State, dict[Config, Measurement]]:
-        """What the search begins with, and timings of earlier runs."""
+        """Make the state that the search begins with; return it with timings of earlier runs."""
         front.warm()
-        found = funnel.searched(job.problem, space)
+        found = funnel.searched(request.problem, request.space)
         for note in found.notes:
             watch.note(note)
-        default = space.first(**job.problem.shape)
-        configs = found.configs(default, job.problem.shape)
+        default = request.space.first(**request.problem.shape)
+        configs = found.configs(default, request.problem.shape)
         verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
         remembered = EarlierOutcomes()
         if not self.options.force:
-            remembered = self.shelf.earlier_outcomes(job.key, watch.expected)
+            remembered = self.store.earlier_outcomes(request.key, watch.expected)
         known, measured = known_to(configs, remembered, self.experience)
         if measured:
             watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
@@ -131,29 +132,29 @@ class Session:
             return self.opener(setup)
         return open_bench(setup, isolate=options.isolate, devices=options.devices)
 
-    def _header(self, job: TuneJob, default: Config) -> Header:
+    def _header(self, request: TuningRequest, default: Config) -> Header:
         effort = self.options.effort
         return Header(
-            kernel=job.problem.name,
-            key=job.key,
-            reference=job.reference,
+            kernel=request.problem.name,
+            key=request.key,
+            reference=request.reference,
             target=self.funnel.target.name,
             effort=asdict(effort),
             strategy=effort.strategy,
             seed=self.options.seed,
             default=default,
-            sizes=None if job.reference is None else dict(job.problem.shape),
+            sizes=None if request.reference is None else dict(request.problem.shape),
         )
 
     def _result(
-        self, job: TuneJob, stages: Stages, decision: FinalDecision, reason: str
-    ) -> TuneResult:
+        self, request: TuningRequest, stages: Stages, decision: FinalDecision, reason: str
+    ) -> TuningResult:
         state, watch = stages.state, stages.watch
         finals = {config: o for config, o in decision.outcomes if isinstance(o, Measurement)}
         measured = {**stages.timer.measurements, **finals}
         failures = tuple(state.failures.items())
         record = TuneRecord(
-            job.key, decision.winner.config, (*measured.values(),), watch.expected, failures
+            request.key, decision.winner.config, (*measured.values(),), watch.expected, failures
         )
         default = finals.get(state.default)
         ending = Ending(
@@ -166,8 +167,8 @@ class Session:
             timed=state.trials,
         )
         watch.end(ending)
-        return TuneResult(
-            job,
+        return TuningResult(
+            request,
             "tuned",
             record,
             run=watch.run,
@@ -179,7 +180,7 @@ class Session:
 
 
 def _effects(front: Front, configs: Sequence[Config], default: Config) -> Effects:
-    """What launches of the configs do to the problem's arguments."""
+    """Return what launches of the configs do to the problem's arguments."""
     arguments = front.problem.arguments
     effects = Effects.of(front.works(configs), arguments)
     effects = effects.beside(front.works([default]), arguments)

@@ -33,7 +33,7 @@ class BenchTimer:
         bench: checks and times.
         cache: holds the artifacts of the verdicts.
         default: the space's default config.
-        watch: told of every outcome as soon as it is known.
+        watch: called with every outcome as soon as it is known.
 
     Attributes:
         measurements: of all trials, by config; earlier runs' may be put there.
@@ -54,7 +54,7 @@ class BenchTimer:
         self.measurements: dict[Config, Measurement] = {}
 
     def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
-        """A timing or a failure for each verdict, in order."""
+        """Return a timing or a failure for each verdict, in order."""
         entrants, outcomes = self._entrants(verdicts)
         default = next((e for e in entrants if e.config == self._default), None)
         if default is not None and not self._begun:
@@ -62,19 +62,19 @@ class BenchTimer:
             entrants.remove(default)
             outcomes[default.config] = self._bench.begin(default)[1]
         outcomes.update(self._bench.trial(entrants) if entrants else ())
-        told = [(verdict.config, outcomes[verdict.config]) for verdict in verdicts]
-        self.measurements.update((c, o) for c, o in told if isinstance(o, Measurement))
-        self._watch(told)
-        return told
+        results = [(verdict.config, outcomes[verdict.config]) for verdict in verdicts]
+        self.measurements.update((c, o) for c, o in results if isinstance(o, Measurement))
+        self._watch(results)
+        return results
 
     def final(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
-        """Fresh timings of finalists, interleaved."""
+        """Time finalists afresh, interleaved."""
         entrants, outcomes = self._entrants(verdicts)
         outcomes.update(self._bench.final(entrants) if entrants else ())
         return [(verdict.config, outcomes[verdict.config]) for verdict in verdicts]
 
     def energy(self, verdict: Verdict) -> float | None:
-        """Millijoules of one launch; None where the GPU has no counter."""
+        """Measure millijoules of one launch; None if the GPU has no counter."""
         entrants, _ = self._entrants([verdict])
         return self._bench.energy(entrants[0]) if entrants else None
 
@@ -96,14 +96,14 @@ class BenchTimer:
 
 @dataclass(frozen=True)
 class Stages:
-    """What is done with a state.
+    """The stages of a run, over one state.
 
     Attributes:
         funnel, front: compile and judge.
         state: what is known; filled.
         timer: checks and times.
         options: how to tune.
-        watch: told of everything.
+        watch: records everything.
     """
 
     funnel: Funnel
@@ -113,34 +113,34 @@ class Stages:
     options: TuneOptions
     watch: RunWatch
 
-    def search(self, pulse: StragglerTimer) -> str:
-        """Compiles and times until it is not worth it any more; says why it ended.
+    def search(self, stragglers: StragglerTimer) -> str:
+        """Compile and time until no further gain is expected; return why the search ended.
 
         Args:
-            pulse: the front's progress.
+            stragglers: the front's progress.
 
         Raises:
             CompileError: nothing compiles.
             MeasureError: nothing that compiled can be launched, or is right.
         """
         effort = self.options.effort
-        insight = Predictor(self.funnel.scorer, self.funnel.target)
-        strategy = make_strategy(effort.strategy, self.options.seed, insight, effort.pace)
-        compiler = BackgroundCompiler(self.front, self.funnel.known, pulse, prepare)
-        with self.watch.stage("search"), compiler:
+        predictor = Predictor(self.funnel.scorer, self.funnel.target)
+        strategy = make_strategy(effort.strategy, self.options.seed, predictor, effort.pace)
+        compiler = BackgroundCompiler(self.front, self.funnel.known, stragglers, prepare)
+        with self.watch.timed_stage("search"), compiler:
             ended = run(strategy, self.state, compiler, self.timer, effort.limits, self.watch)
         if not ended.finalists:
             raise self._nothing(ended)
         return ended.reason
 
     def caps(self) -> None:
-        """Tries caps on the registers of the fastest configs, read off their machine code."""
+        """Try caps on the registers of the fastest configs, read off their machine code."""
         effort = self.options.effort
         parents = [v for v in self.state.finalists(effort.limits.finalists) if _uncapped(v)]
         derived = caps_for(parents, self.funnel.cap_source(), effort.caps)
         if not derived:
             return
-        with self.watch.stage("caps"):
+        with self.watch.timed_stage("caps"):
             verdicts = self.front.verdicts(list(derived), "assembly", self.funnel.known)
             self.state.add_verdicts(verdicts)
             self.watch.batch(verdicts, 0.0)
@@ -149,20 +149,20 @@ class Stages:
             self.watch.trial(outcomes, None)
 
     def finals(self) -> FinalDecision:
-        """Times the fastest and the default afresh; one of them wins.
+        """Time the fastest configs and the default afresh; one of them wins.
 
         Raises:
             MeasureError: none of them can be timed.
         """
         effort = self.options.effort
         finals = Finals(self.timer.final, self.timer.energy, effort.policy, self.options.objective)
-        with self.watch.stage("finals"):
+        with self.watch.timed_stage("finals"):
             decision = finals.decide(self._finalists(), self.state.default)
         self.watch.decided(decision)
         return decision
 
     def _finalists(self) -> list[Verdict]:
-        """The fastest of different code, and the default: equal binaries share their samples."""
+        """Return the fastest of different code, and the default; equal binaries share samples."""
         most = self.options.effort.limits.finalists
         chosen: dict[object, Verdict] = {}
         for verdict in self.state.finalists(len(self.state.timings)):

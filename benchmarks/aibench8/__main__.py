@@ -40,7 +40,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.gpu import allocating
 from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.tuning.presets import EFFORTS, Effort
+from asmtune.tuning.options import EFFORTS, Effort
 from benchmarks.aibench8.experiment import Plan, line
 from benchmarks.aibench8.offline import lines
 from benchmarks.aibench8.summary import speedups, summary

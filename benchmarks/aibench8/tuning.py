@@ -11,9 +11,8 @@ from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.tuning.identity import key_of
-from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
-from asmtune.tuning.presets import Effort
+from asmtune.tuning.options import Effort, TuneOptions
+from asmtune.tuning.request import TuningResult, key_of
 from asmtune.tuning.session import Opener
 from asmtune.tuning.tuner import Tuner
 from benchmarks.aibench8.tasks import Task
@@ -115,13 +114,13 @@ class TaskTuner:
         # A store of its own: a run must not begin with what another one timed.
         store = self.settings.cache_dir / f"{problem.name}-{run}.sqlite"
         settings = replace(self.settings, store_url=str(store))
-        workshop = replace(Tuner.open(self.device, options, settings), opener=self.opener)
-        result = workshop.resolve(TuneJob(problem, key_of(problem, self.device)), search.space)
+        tuner = replace(Tuner.open(self.device, options, settings), opener=self.opener)
+        result = tuner.resolve(tuner.request(problem, key_of(problem, self.device), search.space))
         assert result.record is not None  # nobody else tunes it
         return Tuning(result.record.winner, result.timed, _told(result, result.record))
 
 
-def _told(result: TuneResult, record: TuneRecord) -> dict[str, Any]:
+def _told(result: TuningResult, record: TuneRecord) -> dict[str, Any]:
     ranked = sorted(record.measurements, key=lambda m: m.median_us)
     return {
         "winner": record.winner.to_dict(),

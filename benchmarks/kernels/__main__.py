@@ -30,8 +30,8 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.runtime.reconfiguring import autotuners, reconfigure
-from asmtune.tuning.presets import EFFORTS
+from asmtune.runtime.decorator import autotuners, reconfigure
+from asmtune.tuning.options import EFFORTS
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.identities import kernel_modules, source_of
 from benchmarks.kernels.plan import PLANS, Place, Plan

@@ -16,7 +16,7 @@ from asmtune.base.fingerprint import digest
 from asmtune.compile.source import source_digest
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.autotuner import AsmAutotuner
-from asmtune.runtime.reconfiguring import autotuners
+from asmtune.runtime.decorator import autotuners
 from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import module_of
 

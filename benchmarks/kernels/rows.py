@@ -19,7 +19,7 @@ from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
 from asmtune.measure.timing.statistics import quantile
-from asmtune.runtime.reconfiguring import autotuners
+from asmtune.runtime.decorator import autotuners
 from benchmarks.kernels.entry import Entry, Inputs
 from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import as_tuple, case_of, doubled

@@ -26,8 +26,7 @@ from asmtune.measure.bench.dedup import DedupBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.tuning.options import TuneOptions
-from asmtune.tuning.presets import EFFORTS
+from asmtune.tuning.options import EFFORTS, TuneOptions
 from benchmarks.aibench8 import __main__ as command
 from benchmarks.aibench8 import experiment
 from benchmarks.aibench8.contest import Entrant, race

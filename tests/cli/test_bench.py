@@ -25,7 +25,7 @@ from asmtune.studies.regression import processes as bench_processes
 from asmtune.studies.regression import rows as bench_rows
 from asmtune.studies.regression.files import read_run
 from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment
-from asmtune.tuning.identity import key_of, provenance
+from asmtune.tuning.request import key_of, provenance
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_bench_process.py")))
 WINNER = Config({"BLOCK": 256}, num_warps=2)

@@ -13,7 +13,7 @@ from asmtune.cli.arguments import KernelArguments, LoadedKernel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.database import Store
-from asmtune.tuning.identity import expected_of, key_of
+from asmtune.tuning.request import expected_of, key_of
 
 DOUBLED = ("explain", "{}/doubled.py")
 SUMS = (

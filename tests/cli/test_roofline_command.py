@@ -20,7 +20,7 @@ from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.database import Store
-from asmtune.tuning.identity import key_of, provenance
+from asmtune.tuning.request import key_of, provenance
 from tests.pinned import needs_shipped
 
 COPY = "tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)"

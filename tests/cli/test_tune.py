@@ -16,11 +16,13 @@ from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import versions
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.records.tuned import Measurement, Provenance, TuneRecord
+from asmtune.core.problem import Problem
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.store.trace.run import Ending, Header
 from asmtune.studies import tuning_queue
-from asmtune.tuning.options import TuneJob, TuneOptions, TuneResult
+from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.request import TuningRequest, TuningResult
 from tests.trace_runs import write_run
 
 MADE = versions()
@@ -30,28 +32,28 @@ PROVENANCE = Provenance(
 WINNER = Config({"BLOCK": 256}, num_warps=4)
 
 
-def tuned(job: TuneJob, us: float = 10.0) -> TuneResult:
+def tuned(job: TuningRequest, us: float = 10.0) -> TuningResult:
     """A job whose winner is twice as fast as its default."""
     timing = Measurement(WINNER, us, us, us, (us,))
     record = TuneRecord(job.key, WINNER, (timing,), PROVENANCE)
-    return TuneResult(job, "tuned", record, "20250304-050607-x-06be", 1.5, 2 * us, 4, 3)
+    return TuningResult(job, "tuned", record, "20250304-050607-x-06be", 1.5, 2 * us, 4, 3)
 
 
-def known(job: TuneJob) -> TuneResult:
+def known(job: TuningRequest) -> TuningResult:
     """A job that the store knew, the default's time among the others."""
     record = tuned(job).record
     assert record is not None
     default = Measurement(Config({"BLOCK": 128}, num_warps=2), 30.0, 30.0, 30.0, (30.0,))
     timings = (*record.measurements, default)
-    return TuneResult(job, "known", replace(record, measurements=timings))
+    return TuningResult(job, "known", replace(record, measurements=timings))
 
 
-def failed(job: TuneJob) -> TuneResult:
+def failed(job: TuningRequest) -> TuningResult:
     """A job of which nothing ran."""
-    return TuneResult(job, "failed", seconds=1.0, error="no config\nof doubled can run")
+    return TuningResult(job, "failed", seconds=1.0, error="no config\nof doubled can run")
 
 
-def interrupted(job: TuneJob) -> TuneResult:
+def interrupted(job: TuningRequest) -> TuningResult:
     """The user has had enough."""
     raise KeyboardInterrupt
 
@@ -60,17 +62,21 @@ def interrupted(job: TuneJob) -> TuneResult:
 class FakeWorkshop:
     """Stands for the GPU: gives each job the result that the test has written down."""
 
-    answers: list[Callable[[TuneJob], TuneResult]]
-    jobs: list[TuneJob] = field(default_factory=list)
-    spaces: list[Space] = field(default_factory=list)
+    answers: list[Callable[[TuningRequest], TuningResult]]
+    jobs: list[TuningRequest] = field(default_factory=list)
     options: TuneOptions | None = None
     audience: Any = None
 
-    def results(self, jobs: Sequence[TuneJob], space: Space) -> Iterator[TuneResult]:
+    def request(
+        self, problem: Problem, key: TuneKey, space: Space, reference: str | None = None
+    ) -> TuningRequest:
+        """As the real one."""
+        return TuningRequest(problem, key, space, reference=reference)
+
+    def results(self, jobs: Sequence[TuningRequest]) -> Iterator[TuningResult]:
         """As the real one."""
         for job in jobs:
             self.jobs.append(job)
-            self.spaces.append(space)
             yield self.answers[len(self.jobs) - 1](job)
 
 
@@ -118,7 +124,7 @@ def test_what_a_job_is(workshop: FakeWorkshop, commands: Commands) -> None:
     assert job.key.device == "NVIDIA H200"
     assert job.key.kernel.endswith(".kernel")
     assert job.reference == str(commands.folder.resolve() / "doubled.py")
-    assert workshop.spaces[0].axes["BLOCK"] == (128, 256)
+    assert workshop.jobs[0].space.axes["BLOCK"] == (128, 256)
 
 
 def test_the_key_of_a_shipped_kernel(workshop: FakeWorkshop, commands: Commands) -> None:
@@ -267,16 +273,16 @@ def test_one_shape_at_a_time(commands: Commands) -> None:
     queue = tuning_queue.TuningQueue(module, "fp16", module.space(), "doubled.py")
     tensors: list[Any] = []
 
-    class Watching:
-        def results(self, jobs: Sequence[TuneJob], *_: Space) -> Iterator[TuneResult]:
+    class Watching(FakeWorkshop):
+        def results(self, jobs: Sequence[TuningRequest]) -> Iterator[TuningResult]:
             assert [seen() for seen in tensors] == [None] * len(tensors)
             tensors.append(weakref.ref(jobs[0].problem.arguments["x_ptr"]))
             yield tuned(jobs[0])
 
-    machine = tuning_queue.TuningGpu("NVIDIA H200", "cpu", Watching())  # type: ignore[arg-type]
+    machine = tuning_queue.TuningGpu("NVIDIA H200", "cpu", Watching([]))  # type: ignore[arg-type]
     results = list(queue.results(queue.check(module.shapes), machine))
     assert len(tensors) == 2
-    devices = [result.job.problem.arguments["x_ptr"].device.type for result in results]
+    devices = [result.request.problem.arguments["x_ptr"].device.type for result in results]
     assert devices == ["meta", "meta"]
 
 
@@ -308,7 +314,7 @@ def test_warnings_take_one_line(workshop: FakeWorkshop, commands: Commands) -> N
     """A warning of the store or the trace is one line, without the place in the source."""
     import warnings
 
-    def warned(job: TuneJob) -> TuneResult:
+    def warned(job: TuningRequest) -> TuningResult:
         warnings.warn("the store is full\nof bytes", UserWarning, stacklevel=1)
         return tuned(job)
 
@@ -321,7 +327,7 @@ def test_warnings_take_one_line(workshop: FakeWorkshop, commands: Commands) -> N
 def test_the_audience(workshop: FakeWorkshop, commands: Commands) -> None:
     """What a run tells of itself does not reach stdout, nor stderr where that is no terminal."""
 
-    def watched(job: TuneJob) -> TuneResult:
+    def watched(job: TuningRequest) -> TuningResult:
         effort = {"name": "balanced"}
         header = Header("doubled", job.key, None, "H200", effort, "model", 0, WINNER)
         workshop.audience.begin(header)

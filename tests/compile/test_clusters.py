@@ -23,7 +23,7 @@ from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact
-from asmtune.predict.prune.front import Front, NoProgress
+from asmtune.predict.prune.front import Front, ProgressListener
 from tests.compile.readings import admit, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem
 
@@ -122,8 +122,8 @@ def test_a_cluster_agrees(
 ) -> None:
     """Verdicts before compiling and after are those of this machine's own workers."""
     problem = row_sum_problem()
-    own = Front(problem, target, settings, NoProgress(), {}, Workers(settings.jobs))
-    far = Front(problem, target, empty_settings, NoProgress(), {}, workers)
+    own = Front(problem, target, settings, ProgressListener(), {}, Workers(settings.jobs))
+    far = Front(problem, target, empty_settings, ProgressListener(), {}, workers)
     # The search asks in a thread of its own.
     with ThreadPoolExecutor(1) as threads:
         for moment in ("sketch", "assembly"):

@@ -23,7 +23,7 @@ from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
-from asmtune.predict.prune.front import Front, NoProgress
+from asmtune.predict.prune.front import Front, ProgressListener
 from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import StrangeError, admit, breaks, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem
@@ -161,7 +161,7 @@ def test_others_go_on(trouble: str, target: Target, patient: Settings, no_worker
     assert all(isinstance(outcome, CompiledConfig) for outcome in made.values()), made
 
 
-class _Impatient(NoProgress):
+class _Impatient(ProgressListener):
     """Raises when the first config is done, as Ctrl-C may."""
 
     def advance(self) -> None:
@@ -177,7 +177,7 @@ def test_verdicts_given_up(target: Target, patient: Settings, no_workers: None) 
         front.verdicts([*CONFIGS[:1], *SLOW], "assembly", {})
     assert comes_true(lambda: not busy())
     assert kept.value is not None
-    calm = replace(front, progress=NoProgress())
+    calm = replace(front, progress=ProgressListener())
     assert all(verdict.kept for verdict in calm.verdicts(CONFIGS, "assembly", {}))
 
 
@@ -188,7 +188,7 @@ def test_stopped_from_outside(
 ) -> None:
     """Another thread's verdicts end at once when told to, with what was known; then all works."""
     with joblib.parallel_config(backend=backend):
-        front = Front(row_sum_problem(), target, patient, NoProgress(), {}, Workers(2))
+        front = Front(row_sum_problem(), target, patient, ProgressListener(), {}, Workers(2))
     known: dict[str, Any] = {}
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(front.verdicts, [*CONFIGS[:1], *SLOW], "assembly", known)
@@ -203,7 +203,7 @@ def test_stopped_from_outside(
 
 def test_stop_with_nothing_to_stop(target: Target, settings: Settings) -> None:
     """Stopping where nothing runs does nothing, to later calls either."""
-    front = Front(scale_problem(), target, settings, NoProgress(), {}, Workers(settings.jobs))
+    front = Front(scale_problem(), target, settings, ProgressListener(), {}, Workers(settings.jobs))
     front.stop()
     assert len(front.verdicts(CONFIGS, "assembly", {})) == 4
 

@@ -27,7 +27,7 @@ def keep(block: int) -> None:
     from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
     from asmtune.core.space.space import Space
     from asmtune.store.database import Store
-    from asmtune.tuning.identity import provenance
+    from asmtune.tuning.request import provenance
 
     problem = Problem(add, {"x_ptr": torch.zeros(8), "n": 8}, (1,))
     key = TuneKey(f"{add.__module__}.add", {"n": 8}, dict(problem.dtypes), DEVICE)

@@ -11,10 +11,11 @@ import pytest
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.runtime.misses.answers import Choice, Miss
+from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import Resolver
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.tuning.options import TuneOptions
+from asmtune.tuning.request import TuningRequest, key_of
 from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
 
@@ -60,10 +61,12 @@ def make_host(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return made
 
 
-def miss(n: int = 4096, space: Space | None = None, problem: Problem | None = None) -> Miss:
+def miss(
+    n: int = 4096, space: Space | None = None, problem: Problem | None = None
+) -> TuningRequest:
     """A launch that adds two vectors."""
     made = problem or support.problem(n)
-    return Miss(made, support.job(made).key, space or support.space())
+    return TuningRequest(made, key_of(made, support.DEVICE), space or support.space())
 
 
 def described(choice: Choice) -> tuple[str, bool, Config]:

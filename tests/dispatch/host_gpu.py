@@ -20,7 +20,7 @@ from asmtune.core.config import Config
 from asmtune.measure.bench.base import BenchSetup
 from asmtune.measure.bench.dedup import DedupBench
 from asmtune.measure.bench.local import LocalBench
-from asmtune.tuning.presets import EFFORTS
+from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.tuner import Tuner
 from tests.dispatch.case_kernels import copy_as, fill_either, increment, staged
 from tests.tuning_support import DEVICE, HostMachine

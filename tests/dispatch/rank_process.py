@@ -28,8 +28,8 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime import choosing
-from asmtune.runtime.ranks.agreement import AgreementKey, RankGroup, RankPace, Resolvers
-from asmtune.runtime.ranks.resolving import current_job
+from asmtune.runtime.misses.resolver import current_job
+from asmtune.runtime.rank_agreement import AgreementKey, RankGroup, RankPace, Resolvers
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined
 
@@ -89,7 +89,7 @@ class Player:
         ways = Resolvers(known=lambda: known, resolve=resolve, fallback=lambda: FALLBACK)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            config = self.job.agreed(matter(name, device), ways, pace)
+            config = self.job.agree(matter(name, device), ways, pace)
         return {
             "config": str(config),
             "hook": config.pre_hook is hooked,

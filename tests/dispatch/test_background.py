@@ -14,10 +14,12 @@ import pytest
 import torch
 
 from asmtune.base.errors import MeasureError
-from asmtune.runtime.misses import background, copies
-from asmtune.runtime.misses.answers import Choice, Miss
-from asmtune.runtime.misses.background import BackgroundQueue, BackgroundWarning, line_of
+from asmtune.runtime.misses import background
+from asmtune.runtime.misses import background as copies
+from asmtune.runtime.misses.background import BackgroundQueue, BackgroundWarning, queue_of
+from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
+from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.session import Session
 from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
@@ -30,10 +32,10 @@ class Told:
     """What a resolver tells of keys that were tuned in the background."""
 
     def __init__(self) -> None:
-        self.choices: list[tuple[Miss, Choice]] = []
+        self.choices: list[tuple[TuningRequest, Choice]] = []
         self._some = threading.Semaphore(0)
 
-    def __call__(self, at: Miss, choice: Choice) -> None:
+    def __call__(self, at: TuningRequest, choice: Choice) -> None:
         """Takes note."""
         self.choices.append((at, choice))
         self._some.release()
@@ -59,7 +61,7 @@ def test_goes_on_at_once_and_switches_when_tuned(host: Host, told: Told) -> None
     """The heuristic is launched until the key is tuned, in another process; then the winner."""
     resolver, at = later(host, told), miss()
     held = threading.Event()
-    line_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))  # so that it is not faster than we
+    queue_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))  # so that it is not faster than we
     assert described(resolver.resolve(at)) == ("heuristic", False, support.DEFAULT)
     assert described(resolver.resolve(at)) == ("heuristic", False, support.DEFAULT)
     held.set()
@@ -73,7 +75,7 @@ def test_the_arguments_are_copies(host: Host, told: Told) -> None:
     """Tuning sees the tensors as they were, touches no original, and keeps none alive."""
     resolver = later(host, told)
     held = threading.Event()
-    line_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))
+    queue_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))
     at = miss()
     tensors = {n: v for n, v in at.problem.arguments.items() if torch.is_tensor(v)}
     resolver.resolve(at)
@@ -85,9 +87,9 @@ def test_the_arguments_are_copies(host: Host, told: Told) -> None:
     assert gone() is None
     held.set()
     told.next()
-    copied = told.choices[0][0].problem.arguments
-    assert torch.equal(copied["x_ptr"], torch.arange(4096.0))
-    assert torch.equal(copied["out_ptr"], torch.full((4096,), 7.0))
+    copy_arguments = told.choices[0][0].problem.arguments
+    assert torch.equal(copy_arguments["x_ptr"], torch.arange(4096.0))
+    assert torch.equal(copy_arguments["out_ptr"], torch.full((4096,), 7.0))
 
 
 def test_each_key_once_and_one_after_another(
@@ -186,7 +188,7 @@ def test_a_neighbour_serves_meanwhile(host: Host, told: Told) -> None:
 def test_busy_is_asked_again(host: Host, told: Told) -> None:
     """A key that another process tunes is asked for again, and tuned when that lets it go."""
     from asmtune.store.safe_store import SafeStore
-    from asmtune.tuning.identity import provenance
+    from asmtune.tuning.request import provenance
 
     at = miss()
     resolver = later(host, told, choices={"on_busy": "heuristic"})
@@ -194,7 +196,7 @@ def test_busy_is_asked_again(host: Host, told: Told) -> None:
     with shelf.lease(at.key, provenance(at.problem, at.space)):
         resolver.resolve(at)
         done = threading.Event()
-        line_of(support.DEVICE).put(done.set)
+        queue_of(support.DEVICE).put(done.set)
         assert done.wait(PATIENCE_S)
     assert told.choices == []
     assert not resolver.resolve(at).final
@@ -261,10 +263,10 @@ def test_the_program_ends_all_the_same() -> None:
     assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
 
 
-def test_workshops_are_not_shared(host: Host, told: Told) -> None:
+def test_tuners_are_not_shared(host: Host, told: Told) -> None:
     """What tunes in the background ends with the program; what tunes at once does not."""
     resolver = later(host, told)
-    at_once = resolver._workshops.of(support.DEVICE)
-    background_own: Tuner = resolver._workshops.of(support.DEVICE, later=True)
-    assert background_own.audience is line_of(support.DEVICE).leaving
-    assert at_once.audience is not background_own.audience
+    at_once = resolver._tuners.of(support.DEVICE)
+    background_own: Tuner = resolver._tuners.of(support.DEVICE, later=True)
+    assert background_own.listener is queue_of(support.DEVICE).shutdown
+    assert at_once.listener is not background_own.listener

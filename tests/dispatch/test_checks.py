@@ -20,12 +20,12 @@ from asmtune.core.keys.buckets import pow2
 from asmtune.core.keys.parts import key_parts
 from asmtune.core.space.space import Space
 from asmtune.runtime.checks import (
-    by_place,
     check_configs,
     check_decorated,
     check_launch,
     check_space,
     launch_options,
+    positional_arguments,
 )
 from asmtune.runtime.options import DecoratorOptions
 
@@ -194,14 +194,14 @@ def test_what_another_config_sets() -> None:
 def test_by_place() -> None:
     """Arguments by position are named; too many, or one that is given twice, are told."""
     names = ("x", "n")
-    assert by_place("add", names, (1, 2), {"BLOCK": 4}) == {"x": 1, "n": 2}
-    assert by_place("add", names, (), {"x": 4}) == {}
+    assert positional_arguments("add", names, (1, 2), {"BLOCK": 4}) == {"x": 1, "n": 2}
+    assert positional_arguments("add", names, (), {"x": 4}) == {}
     with pytest.raises(
         InputError, match=r"kernel add: 3 arguments, the last is 7: .* at most: x, n"
     ):
-        by_place("add", names, (1, 2, 7), {})
+        positional_arguments("add", names, (1, 2, 7), {})
     with pytest.raises(InputError, match="argument x is given by position, 1, and by name, 5: giv"):
-        by_place("add", names, (1,), {"x": 5})
+        positional_arguments("add", names, (1,), {"x": 5})
 
 
 def test_an_empty_space() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.runtime.misses.copies import copied
+from asmtune.runtime.misses.background import copy_arguments
 from tests import tuning_support as support
 
 DTYPES = (torch.float32, torch.float16, torch.int8, torch.int64, torch.bool)
@@ -29,7 +29,7 @@ def test_a_view_stays_the_same_view(
     """Contents, shape, strides and alignment of any view are those of the original."""
     base = torch.arange(200).to(dtype)
     view = torch.as_strided(base, (rows, cols), (cols * step, step), start)
-    made = copied({"x": view, "n": 3})["x"]
+    made = copy_arguments({"x": view, "n": 3})["x"]
     assert torch.equal(made, view)
     assert (made.shape, made.stride(), made.dtype) == (view.shape, view.stride(), view.dtype)
     assert made.data_ptr() % 512 == view.data_ptr() % 512
@@ -42,7 +42,7 @@ def test_a_view_stays_the_same_view(
 def test_views_of_one_storage_share_a_copy(first: int, second: int) -> None:
     """What a kernel writes through one argument it reads through the other, as before."""
     base = torch.zeros(64)
-    made = copied({"x": base[first : first + 8], "y": base[second : second + 8]})
+    made = copy_arguments({"x": base[first : first + 8], "y": base[second : second + 8]})
     assert made["y"].data_ptr() - made["x"].data_ptr() == 4 * (second - first)
     made["x"].fill_(1.0)
     assert float(made["y"].sum()) == max(0, 8 - abs(first - second))
@@ -51,7 +51,7 @@ def test_views_of_one_storage_share_a_copy(first: int, second: int) -> None:
 def test_descriptors_wrappers_and_tuples() -> None:
     """Tensors inside what Triton takes are copied too; the wrapping stays."""
     base = torch.ones(16, 16, dtype=torch.float16)
-    made = copied(
+    made = copy_arguments(
         {
             "desc": TensorDescriptor.from_tensor(base, [16, 16]),
             "cast": triton.reinterpret(torch.ones(8, dtype=torch.int8), tl.float8e5),
@@ -68,12 +68,12 @@ def test_descriptors_wrappers_and_tuples() -> None:
 @pytest.mark.parametrize("value", [None, 3, 2.5, "text", tl.constexpr(4), tl.float16, object()])
 def test_what_has_no_memory_is_itself(value: object) -> None:
     """Numbers, constexprs and what is not known are handed on as they are."""
-    assert copied({"value": value})["value"] is value
+    assert copy_arguments({"value": value})["value"] is value
 
 
 def test_a_kernel_as_an_argument_is_itself() -> None:
     """A `@triton.jit` function among the constexprs must still be one for the front end."""
     arguments = {"f": support.add, "c": tl.constexpr(support.add), "x": torch.ones(1)}
-    made = copied(arguments)
+    made = copy_arguments(arguments)
     assert made["f"] is support.add
     assert made["c"].value is support.add

@@ -14,11 +14,10 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.predict.score.roofline import LAUNCH_US as LEAST_US
 from asmtune.runtime.misses import resolver as misses
-from asmtune.runtime.misses.answers import Miss
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
-from asmtune.tuning.identity import provenance
+from asmtune.tuning.request import TuningRequest, provenance
 from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
 from tests.dispatch.host import Host, described, miss
@@ -31,7 +30,7 @@ def store(host: Host) -> Store:
     return Store.open(host.folder / "store.sqlite")
 
 
-def record(at: Miss, winner: Config, us: float = 5.0) -> TuneRecord:
+def record(at: TuningRequest, winner: Config, us: float = 5.0) -> TuneRecord:
     """A record that holds for a miss."""
     timed = (Measurement(winner, us, us, us, (us,)),)
     return TuneRecord(at.key, winner, timed, provenance(at.problem, at.space))
@@ -152,7 +151,7 @@ def test_nothing_can_be_predicted(host: Host, monkeypatch: pytest.MonkeyPatch) -
     def fails(*_: Any) -> Any:
         raise CompileError("no config of add can run on H200: 3 of 3 fail")
 
-    monkeypatch.setattr("asmtune.tuning.predicting.first_pick", fails)
+    monkeypatch.setattr("asmtune.tuning.tuner.first_pick", fails)
     resolver = host.resolver(on_miss="predict", heuristic=SLOWEST)
     with pytest.warns(MissWarning, match=r"add at n=4096.*nothing can be predicted, no config"):
         found = resolver.resolve(miss())
@@ -253,7 +252,7 @@ def test_sketches_of_a_prediction_serve_the_tuning(
     monkeypatch.setattr(Front, "verdicts", seen)
     resolver = host.resolver(small="auto")
     resolver.resolve(miss())
-    workshop = resolver._workshops.of(support.DEVICE)
+    workshop = resolver._tuners.of(support.DEVICE)
     assert any(known is workshop.funnel.sketches for known in asked)
     assert {id(known) for known in asked} <= {
         id(workshop.funnel.sketches),

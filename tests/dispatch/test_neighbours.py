@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
-from asmtune.runtime.misses.nearest import distance
+from asmtune.runtime.misses.lookups import distance
 
 _sizes = st.integers(1, 1 << 40) | st.floats(1e-6, 1e12)
 _others = st.booleans() | st.none() | st.text(max_size=3)

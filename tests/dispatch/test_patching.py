@@ -23,7 +23,7 @@ from triton.runtime import autotuner as triton_autotuner
 import asmtune
 from asmtune.base.errors import InputError
 from asmtune.runtime.autotuner import AsmAutotuner
-from asmtune.runtime.patching.converting import convert
+from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import patch
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu, increment
 

@@ -11,7 +11,7 @@ import torch
 
 from asmtune import asm_autotune
 from asmtune.base.errors import InputError, MissError
-from asmtune.runtime.reconfiguring import autotuners, reconfigure
+from asmtune.runtime.decorator import autotuners, reconfigure
 from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu
 
 SPACE = {"BLOCK": [64, 128, 256], "num_warps": [4]}

@@ -20,9 +20,9 @@ from asmtune.core.space.space import Space
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.events import UntunedWarning
-from asmtune.runtime.misses.answers import Choice
+from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.patching.redirect import patch
-from asmtune.runtime.torch.compile_hook import inductor_config
+from asmtune.runtime.torch_compile import inductor_config
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import DEVICE, Imagined
 

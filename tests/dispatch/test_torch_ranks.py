@@ -15,15 +15,17 @@ import torch.distributed as dist
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.runtime.ranks.agreement import (
+from asmtune.runtime.misses.resolver import current_job
+from asmtune.runtime.rank_agreement import (
     AgreementKey,
+    GroupStoreEntries,
     RankGroup,
     RankPace,
     RankWarning,
     Resolvers,
+    decode_config,
+    encode_config,
 )
-from asmtune.runtime.ranks.group_store import Words, read_config, written
-from asmtune.runtime.ranks.resolving import current_job
 
 ROOT = Path(__file__).parents[2]
 MATTER = AgreementKey(
@@ -179,7 +181,7 @@ def test_no_job_without_a_group() -> None:
 def test_every_store_of_pytorch_serves(kind: str, tmp_path: Path) -> None:
     """What ranks say works through PyTorch's stores in memory and in a file."""
     store = dist.HashStore() if kind == "hash" else dist.FileStore(str(tmp_path / "store"), 2)
-    words = Words(dist.PrefixStore("default_pg", store), "asmtune/key")
+    words = GroupStoreEntries(dist.PrefixStore("default_pg", store), "asmtune/key")
     assert words.told() is None
     assert [words.claim(0, "a"), words.claim(0, "b"), words.claim(1, "b")] == ["a", "a", "b"]
     assert (words.beats(0), words.failed(0)) == (0, False)
@@ -212,7 +214,7 @@ def test_configs_survive_being_told() -> None:
     odd = Config({"TYPE": tl.float32}, num_warps=8)
     plain = Config({"BLOCK": 64}, 2, 1, 2, 168)
     replaced = Config({"BLOCK": 64}, ir_override="mine.ptx")
-    assert read_config(written(odd), [plain, odd]) is odd
-    assert read_config(written(plain), []) == plain
-    assert read_config(written(replaced), [Config({"BLOCK": 64}), replaced]) is replaced
-    assert read_config(written(replaced), []) == replaced
+    assert decode_config(encode_config(odd), [plain, odd]) is odd
+    assert decode_config(encode_config(plain), []) == plain
+    assert decode_config(encode_config(replaced), [Config({"BLOCK": 64}), replaced]) is replaced
+    assert decode_config(encode_config(replaced), []) == replaced

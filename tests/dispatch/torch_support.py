@@ -14,12 +14,11 @@ from triton.runtime import driver
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.core.space.space import Space
+from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.runtime import autotuner
-from asmtune.runtime.launch.kinds import CurrentStream
+from asmtune.runtime.launch.layout import CurrentStream
 from asmtune.tuning import tuner
-from asmtune.tuning.options import TuneJob, TuneResult
+from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.session import Session
 from tests.dispatch import torch_kernels
 
@@ -51,19 +50,20 @@ class Imagined:
         patch.setattr(autotuner, "machine", lambda: CurrentStream(lambda: -1, lambda _: 0))
         patch.setattr("asmtune.measure.timing.nvml.device_name", lambda: DEVICE)
         patch.setattr(tuner, "match_device", lambda _: load_target("H200"))
-        patch.setattr(Session, "run", lambda _, *arguments: self.tune(*arguments))
+        patch.setattr(Session, "run", lambda _, request: self.tune(request))
         patch.setattr("torch.utils._triton.has_triton", lambda: True)
         patch.setattr(driver, "_active", ImaginedDriver())
         return self
 
-    def tune(self, job: TuneJob, _: Space, expected: Provenance) -> TuneResult:
+    def tune(self, request: TuningRequest) -> TuningResult:
         """Stands for the funnel and the clock."""
-        self.tuned.append(job.key)
+        self.tuned.append(request.key)
         timed = [
             Measurement(config, 2.0 + i, 2.0 + i, 2.0 + i, (2.0 + i,))
             for i, config in enumerate([self.winner, *self.others])
         ]
-        return TuneResult(job, "tuned", TuneRecord(job.key, self.winner, tuple(timed), expected))
+        record = TuneRecord(request.key, self.winner, tuple(timed), request.expected)
+        return TuningResult(request, "tuned", record)
 
     def run(self, *args: Any, **keywords: Any) -> None:
         """Stands for a launch: does the work, and checks that the grid covers it."""

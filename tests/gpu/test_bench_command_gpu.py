@@ -14,7 +14,7 @@ import torch
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.database import Store
-from asmtune.tuning.identity import key_of, provenance
+from asmtune.tuning.request import key_of, provenance
 
 MODULE = """
 import torch, triton, triton.language as tl

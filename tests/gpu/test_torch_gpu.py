@@ -16,7 +16,7 @@ from torch._inductor.utils import run_and_get_code
 from asmtune import Config, Space, asm_autotune
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.events import UntunedWarning
-from asmtune.tuning.options import TuneResult
+from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.session import Session
 from tests.gpu import gpu_kernels
 
@@ -30,9 +30,9 @@ def tunings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     run = Session.run
 
-    def counted(self: Session, job: Any, *rest: Any) -> TuneResult:
-        seen.append(f"{job.key.kernel.rpartition('.')[2]} {job.key.shape['n']}")
-        return run(self, job, *rest)
+    def counted(self: Session, request: TuningRequest) -> TuningResult:
+        seen.append(f"{request.key.kernel.rpartition('.')[2]} {request.key.shape['n']}")
+        return run(self, request)
 
     monkeypatch.setattr(Session, "run", counted)
     return seen

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from asmtune.measure.timing import nvml
-from asmtune.runtime.reconfiguring import autotuners
+from asmtune.runtime.decorator import autotuners
 from benchmarks.kernels.identities import DEVICE
 from benchmarks.kernels.plan import Plan
 from tests.kernels.accuracy import module_of

@@ -15,8 +15,7 @@ from triton.compiler import make_backend
 from triton.runtime.jit import create_function_from_signature
 
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.kinds import CurrentStream
-from asmtune.runtime.launch.layout import ParameterLayout, layout_of
+from asmtune.runtime.launch.layout import CurrentStream, ParameterLayout, layout_of
 from tests.launch.fakes import Slow, launcher
 
 

@@ -19,7 +19,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import NoProgress
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explorer.code import CodeMaker, carried_code
@@ -68,7 +68,7 @@ def made(
         )
         for machine in machines
     )
-    return Made(problem, reports, CodeMaker(machines, settings, NoProgress()))
+    return Made(problem, reports, CodeMaker(machines, settings, ProgressListener()))
 
 
 def matmul(settings: Settings, targets: tuple[str, ...] = ("H200",)) -> Made:

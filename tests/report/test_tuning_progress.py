@@ -15,8 +15,9 @@ from rich.console import Console
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
 from asmtune.report.tuning_progress import TimeEstimate, TuningProgress, duration
-from asmtune.tuning.options import TuneJob, TuneResult
+from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.search.state import State
 from tests.trace_runs import DEFAULT, ENDING, FAST, HEADER, measured
 
@@ -96,13 +97,14 @@ def state(compiled: int, times: list[float], failures: int = 0) -> State:
     return made
 
 
-def result() -> TuneResult:
+def result() -> TuningResult:
     """A job that is done."""
     problem: Any = SimpleNamespace(name="doubled", shape={"n": 4096})
-    job = TuneJob(problem, TuneKey("k", {"n": 4096}, {"x": "fp16"}, "NVIDIA H200"))
+    key = TuneKey("k", {"n": 4096}, {"x": "fp16"}, "NVIDIA H200")
+    request = TuningRequest(problem, key, Space.from_configs([DEFAULT]))
     provenance: Any = None
-    record = TuneRecord(job.key, DEFAULT, (), provenance)
-    return TuneResult(job, "tuned", record, seconds=3.0, compiled=4, timed=3)
+    record = TuneRecord(key, DEFAULT, (), provenance)
+    return TuningResult(request, "tuned", record, seconds=3.0, compiled=4, timed=3)
 
 
 def told(terminal: bool) -> str:

@@ -28,7 +28,7 @@ from asmtune.store.shipped import shipped_records
 from asmtune.studies.roofline import clock as clocks
 from asmtune.studies.roofline.clock import PairClock, check_gpu
 from asmtune.studies.roofline.survey import RooflineSubject, Survey
-from asmtune.tuning.identity import key_of, provenance
+from asmtune.tuning.request import key_of, provenance
 from tests.tuning_support import BEST, DEFAULT, DEVICE, HostMachine, problem, space, usual_us
 
 BROKEN = Config({"BLOCK": 3, "FLAW": 0})

@@ -13,7 +13,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.tuning.search.base import BatchSizes, Ended, Limits, NoObserver, Proposal
+from asmtune.predict.prune.front import ProgressListener
+from asmtune.tuning.search.base import BatchSizes, Ended, Limits, Proposal
 from asmtune.tuning.search.loop import MOST_IN_VAIN, run
 from asmtune.tuning.search.state import PriorTimings, State
 from asmtune.tuning.search.strategies import make_strategy
@@ -270,7 +271,7 @@ def test_compiler_that_forgets() -> None:
 def test_observer_is_told_each_stage() -> None:
     """Foreseen first, then batches and trials with the gain expected meanwhile, then the end."""
 
-    class Watch(NoObserver):
+    class Watch(ProgressListener):
         """Notes what it is told."""
 
         def __init__(self) -> None:
@@ -278,7 +279,7 @@ def test_observer_is_told_each_stage() -> None:
             self.gains: list[float | None] = []
             self.outcomes: list[Config] = []
 
-        def foreseen(self, state: State) -> None:
+        def search_started(self, state: State) -> None:
             self.told.append(f"foreseen {len(state.configs)}")
 
         def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
@@ -290,7 +291,7 @@ def test_observer_is_told_each_stage() -> None:
             self.gains.append(gain)
             self.outcomes += [config for config, _ in outcomes]
 
-        def ended(self, reason: str) -> None:
+        def search_ended(self, reason: str) -> None:
             self.told.append(reason)
 
     watch, bench, state = Watch(), Bench(TIME), State(foreseen(SPACE), DEFAULT)

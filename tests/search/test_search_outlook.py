@@ -18,7 +18,7 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
-from asmtune.tuning.search.points import ConfigPoints
+from asmtune.tuning.search.model import ConfigPoints
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
 
@@ -72,10 +72,10 @@ def test_configs_without_features_lie_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize("insight", [None, Predictor(make_scorer("weights"), TARGET)])
-def test_without_predictions_all_are_alike(insight: Predictor | None) -> None:
+def test_without_predictions_all_are_alike(predictor: Predictor | None) -> None:
     """Without a scorer that ranks before compiling, nothing is foreseen; places still differ."""
     state = State(sketched(), SPACE[0])
-    points = ConfigPoints(state, insight).points(state)
+    points = ConfigPoints(state, predictor).points(state)
     assert not points.predicted.any()
     assert len(np.unique(points.places, axis=0)) == len(SPACE)
 

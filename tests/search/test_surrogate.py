@@ -8,8 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asmtune.tuning.search import surrogate
-from asmtune.tuning.search.gain import batch_gain, improvement, spread_out
-from asmtune.tuning.search.surrogate import Points, Posterior, Surrogate
+from asmtune.tuning.search.surrogate import (
+    Points,
+    Posterior,
+    Surrogate,
+    batch_gain,
+    improvement,
+    spread_out,
+)
 
 
 def points(predicted: list[float], places: list[list[float]], *, compiled: bool = True) -> Points:
@@ -44,7 +50,7 @@ def test_equations_against_a_library() -> None:
     library = GaussianProcessRegressor(kernel, alpha=surrogate.NOISE**2, optimizer=None)
     library.fit(timed.places, log_us - log_us.min())
     mean, deviation = library.predict(asked.places, return_std=True)
-    believed = fitted.believe(asked)
+    believed = fitted.posterior(asked)
     assert believed.mean == pytest.approx(mean + log_us.min())
     assert believed.deviation == pytest.approx(deviation * np.sqrt(fitted._scale))
 
@@ -52,7 +58,9 @@ def test_equations_against_a_library() -> None:
 def test_near_a_timing_little_is_unknown() -> None:
     """Where a config lies at a timed one its time is taken over; far from all it is wide open."""
     timed = points([0.0, 0.0], [[0.0], [0.3]])
-    believed = Surrogate(timed, np.array([1.0, 1.4])).believe(points([0.0] * 3, [[0], [0.3], [9]]))
+    believed = Surrogate(timed, np.array([1.0, 1.4])).posterior(
+        points([0.0] * 3, [[0], [0.3], [9]])
+    )
     assert believed.mean[:2] == pytest.approx([1.0, 1.4], abs=0.02)
     assert believed.deviation[0] < 0.2 * believed.deviation[2]
 
@@ -61,7 +69,7 @@ def test_error_of_the_scorer_is_learned() -> None:
     """Where the scorer is wrong about a corner of the space, its neighbours are corrected."""
     timed = points([0.0, 0.0, 0.5, 0.5], [[0.0], [0.1], [2.0], [2.1]])
     log_us = np.array([1.5, 1.5, 1.0, 1.0])  # foreseen the other way round
-    believed = Surrogate(timed, log_us).believe(points([0.0, 0.5], [[0.05], [2.05]]))
+    believed = Surrogate(timed, log_us).posterior(points([0.0, 0.5], [[0.05], [2.05]]))
     assert believed.mean[1] < believed.mean[0] - 0.3
 
 
@@ -70,8 +78,8 @@ def test_good_predictions_narrow_the_belief() -> None:
     timed, asked = line(20, slope=1.0), points([0.5], [[3.0]])
     exact = surrogate.SLOPE * timed.predicted
     wrong = exact + np.random.default_rng(0).normal(0.0, 0.2, 20)
-    narrow = Surrogate(timed, exact).believe(asked).deviation
-    assert narrow < 0.7 * Surrogate(timed, wrong).believe(asked).deviation
+    narrow = Surrogate(timed, exact).posterior(asked).deviation
+    assert narrow < 0.7 * Surrogate(timed, wrong).posterior(asked).deviation
 
 
 def test_sketches_are_less_sure() -> None:
@@ -79,8 +87,8 @@ def test_sketches_are_less_sure() -> None:
     fitted = Surrogate(line(5), np.zeros(5))
     asked = ([0.0], [[0.1]])
     assert (
-        fitted.believe(points(*asked, compiled=False)).deviation
-        > fitted.believe(points(*asked)).deviation
+        fitted.posterior(points(*asked, compiled=False)).deviation
+        > fitted.posterior(points(*asked)).deviation
     )
 
 
@@ -94,10 +102,10 @@ def test_unit_of_time_does_not_matter(count: int, shift: float, seed: int) -> No
     asked = Points(rng.uniform(0, 1, 6), rng.uniform(0, 2, (6, 2)), rng.random(6) < 0.5)
     log_us = rng.normal(0.0, 0.3, count)
     one, other = Surrogate(timed, log_us), Surrogate(timed, log_us + shift)
-    assert other.believe(asked).mean == pytest.approx(one.believe(asked).mean + shift)
-    assert other.believe(asked).deviation == pytest.approx(one.believe(asked).deviation)
+    assert other.posterior(asked).mean == pytest.approx(one.posterior(asked).mean + shift)
+    assert other.posterior(asked).deviation == pytest.approx(one.posterior(asked).deviation)
     covariance = one.covariance(asked)
-    assert np.sqrt(np.diag(covariance)) == pytest.approx(one.believe(asked).deviation)
+    assert np.sqrt(np.diag(covariance)) == pytest.approx(one.posterior(asked).deviation)
     assert np.linalg.eigvalsh(covariance).min() > 0.0
 
 

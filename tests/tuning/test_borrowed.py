@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.tuning.options import Choices, TuneOptions
-from asmtune.tuning.presets import EFFORTS
+from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
 
 
 def options(**choices: Any) -> TuneOptions:

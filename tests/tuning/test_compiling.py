@@ -12,7 +12,7 @@ import pytest
 from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.prune.front import NoProgress
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.tuning import background_compiler
 from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
 
@@ -46,7 +46,7 @@ class Workers:
 
 def test_verdicts_come_in_order() -> None:
     """A batch gives a verdict for each config, in its order; without a batch there is none."""
-    pulse = StragglerTimer(NoProgress())
+    pulse = StragglerTimer(ProgressListener())
     with BackgroundCompiler(Workers(pulse), {}, pulse) as compiler:  # type: ignore[arg-type]
         assert compiler.collect() == []
         compiler.start(CONFIGS)
@@ -57,7 +57,7 @@ def test_verdicts_come_in_order() -> None:
 def test_a_straggler_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """One config that hangs while the rest were quick fails by timeout; the others are kept."""
     monkeypatch.setattr(background_compiler, "LEAST_S", 0.3)
-    pulse = StragglerTimer(NoProgress())
+    pulse = StragglerTimer(ProgressListener())
     start = time.monotonic()
     with BackgroundCompiler(Workers(pulse, CONFIGS[3]), {}, pulse) as compiler:  # type: ignore[arg-type]
         compiler.start(CONFIGS)
@@ -72,7 +72,7 @@ def test_a_straggler_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_batch_of_equals_is_waited_for() -> None:
     """While less than three quarters of a batch are done, nothing in it is late."""
-    pulse = StragglerTimer(NoProgress())
+    pulse = StragglerTimer(ProgressListener())
     pulse.start("compile", 8)
     for _ in range(5):
         pulse.advance()
@@ -82,7 +82,7 @@ def test_a_batch_of_equals_is_waited_for() -> None:
 
 def test_errors_reach_the_collector() -> None:
     """What the background raises is raised where its batch is collected."""
-    pulse = StragglerTimer(NoProgress())
+    pulse = StragglerTimer(ProgressListener())
     workers = Workers(pulse)
     workers.error = StoreError("no folder")
     with BackgroundCompiler(workers, {}, pulse) as compiler:  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ def test_errors_reach_the_collector() -> None:
 
 def test_leaving_ends_the_batch() -> None:
     """A batch that nobody collects is stopped, not waited for."""
-    pulse = StragglerTimer(NoProgress())
+    pulse = StragglerTimer(ProgressListener())
     workers = Workers(pulse, CONFIGS[0])
     start = time.monotonic()
     with BackgroundCompiler(workers, {}, pulse) as compiler:  # type: ignore[arg-type]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from asmtune.tuning.identity import expected_of
 from asmtune.tuning.options import TuneOptions
-from tests.tuning_support import HostMachine, job, problem, space, workshop
+from asmtune.tuning.request import expected_of
+from tests.tuning_support import HostMachine, problem, request, space, workshop
 
 
 def own_clock(call: Any, quantiles: Any) -> float:
@@ -37,7 +37,7 @@ def test_lookups_expect_what_tuning_writes(tmp_path: Path, choices: dict[str, An
     """Whatever a user chooses, what is tuned so is a hit for a launch that has chosen so."""
     bench = workshop(tmp_path, HostMachine())
     bench.options = TuneOptions.of(choices)  # type: ignore[arg-type]
-    written = bench.expected(job(), space())
+    written = request(bench).expected
     expected = expected_of(problem(), space(), choices)
     assert replace(expected, date="") == replace(written, date="")
 

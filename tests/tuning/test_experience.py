@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.tuning.transfer import AGREEING, MOST_SEEDS, distance, experience
+from asmtune.tuning.initial_state import AGREEING, MOST_SEEDS, distance, experience
 
 KEY = TuneKey("m.matmul", {"M": 1024, "N": 1024}, {"a": "fp16"}, "NVIDIA H200")
 MADE = Provenance("s", "p", "3.6.0", "2.11", "0.1", "580", "2026-01-01")

@@ -22,8 +22,15 @@ from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.store.database import Store
 from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_trace
-from asmtune.tuning.identity import space_digest, with_files
-from tests.tuning_support import DEVICE, HostMachine, job, problem, usual_us, workshop
+from asmtune.tuning.request import space_digest, with_files
+from tests.tuning_support import (
+    DEVICE,
+    HostMachine,
+    problem,
+    resolved,
+    usual_us,
+    workshop,
+)
 
 PLAIN = Config({"BLOCK": 256, "FLAW": 0}, num_warps=4)
 OTHER = Config({"BLOCK": 512, "FLAW": 0}, num_warps=4)
@@ -85,7 +92,7 @@ def test_a_faster_edit_wins_is_stored_and_found(tmp_path: Path, ptx: str) -> Non
     path = tmp_path / "add.ptx"
     space = listed(path, "// better\n" + ptx)
     machine = EditedMachine(edited_us)
-    record = workshop(tmp_path / "w", machine).resolve(job(), space).record
+    record = resolved(workshop(tmp_path / "w", machine), space).record
     assert record is not None
     winner = record.winner
     assert winner.ir_override is not None
@@ -93,7 +100,7 @@ def test_a_faster_edit_wins_is_stored_and_found(tmp_path: Path, ptx: str) -> Non
     assert record.median_us == pytest.approx(edited_us(winner))
     assert {m.config.ir_override is None for m in record.measurements} == {True, False}
     later = EditedMachine(edited_us)
-    again = workshop(tmp_path / "w", later).resolve(job(), space)
+    again = resolved(workshop(tmp_path / "w", later), space)
     assert (again.outcome, later.timed) == ("known", [])
     assert again.record is not None
     assert again.record.winner == winner
@@ -111,7 +118,7 @@ def test_an_edit_that_computes_something_else_never_wins(tmp_path: Path, ptx: st
     """A constant changed in the file is wrong output: the compiler's own config stays."""
     space = listed(tmp_path / "add.ptx", ptx.replace(PLUS_ZERO, PLUS_ONE))
     machine = EditedMachine(edited_us)
-    record = workshop(tmp_path / "w", machine).resolve(job(), space).record
+    record = resolved(workshop(tmp_path / "w", machine), space).record
     assert record is not None
     assert record.winner in (PLAIN, OTHER)
     ((config, failure),) = record.failures
@@ -129,7 +136,7 @@ def test_an_edit_that_writes_an_input_is_caught(
     before = made.arguments["x_ptr"].clone()
     space = listed(tmp_path / "add.ptx", "// scribbles\n" + ptx)
     maker = workshop(tmp_path / "w", EditedMachine(edited_us), reference=reference)
-    record = maker.resolve(job(made), space).record
+    record = resolved(maker, space, made).record
     assert record is not None
     assert record.winner in (PLAIN, OTHER)
     ((_, failure),) = record.failures
@@ -142,9 +149,9 @@ def test_an_edited_file_is_a_new_candidate(tmp_path: Path, ptx: str) -> None:
     """After an edit of the file nothing of the store is a hit; what was wrong before is tried."""
     path = tmp_path / "add.ptx"
     wrong = listed(path, ptx.replace(PLUS_ZERO, PLUS_ONE))
-    first = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), wrong)
+    first = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), wrong)
     mended = listed(path, "// mended\n" + ptx)
-    second = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), mended)
+    second = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), mended)
     assert (first.outcome, second.outcome) == ("tuned", "tuned")
     assert first.record is not None
     assert second.record is not None
@@ -152,7 +159,7 @@ def test_an_edited_file_is_a_new_candidate(tmp_path: Path, ptx: str) -> None:
     assert second.record.winner.ir_override is not None
     assert first.record.provenance.space != second.record.provenance.space
     back = listed(path, ptx.replace(PLUS_ZERO, PLUS_ONE))
-    third = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), back)
+    third = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), back)
     assert third.record is not None
     assert third.record.winner.ir_override is None
 
@@ -164,8 +171,8 @@ def test_a_hook_stays_with_its_edited_config(tmp_path: Path, ptx: str) -> None:
         """Of the edited config."""
 
     space = listed(tmp_path / "add.ptx", "// better\n" + ptx, pre_hook=hook)
-    workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), space)
-    found = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), space).record
+    resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space)
+    found = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space).record
     assert found is not None
     assert found.winner.pre_hook is hook
     assert found.median_us is not None
@@ -178,7 +185,7 @@ def test_a_file_that_is_no_use_costs_itself(tmp_path: Path, ptx: str, text: str 
     space = listed(path, text or "gone")
     if text is None:
         path.unlink()
-    result = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), space)
+    result = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space)
     assert result.record is not None
     assert result.record.winner in (PLAIN, OTHER)
     ((_, failure),) = result.record.failures
@@ -186,7 +193,7 @@ def test_a_file_that_is_no_use_costs_itself(tmp_path: Path, ptx: str, text: str 
     assert "ir_override=" in failure.detail
     assert "add" in failure.detail.splitlines()[0]
     path.write_text("// there\n" + ptx)
-    later = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), space).record
+    later = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space).record
     assert later is not None
     assert later.winner.ir_override is not None
 
@@ -194,7 +201,7 @@ def test_a_file_that_is_no_use_costs_itself(tmp_path: Path, ptx: str, text: str 
 def test_no_cap_is_derived_of_a_file(tmp_path: Path, ptx: str) -> None:
     """A file says itself how many registers it may have: a cap beside it would do nothing."""
     space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
-    record = workshop(tmp_path / "w", EditedMachine(edited_us), "exhaustive").resolve(job(), space)
+    record = resolved(workshop(tmp_path / "w", EditedMachine(edited_us), "exhaustive"), space)
     assert record.record is not None
     measured = [m.config for m in record.record.measurements]
     assert any(config.ir_override for config in measured)
@@ -204,7 +211,7 @@ def test_no_cap_is_derived_of_a_file(tmp_path: Path, ptx: str) -> None:
 def test_a_file_that_nobody_gave_is_never_launched(tmp_path: Path, ptx: str) -> None:
     """A stored name without a file among the configs is told, not looked for."""
     space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
-    record = workshop(tmp_path / "w", EditedMachine(edited_us)).resolve(job(), space).record
+    record = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space).record
     assert record is not None
     with pytest.raises(InputError, match=r"names add\.[0-9a-f]{16}\.ptx.*force=True"):
         with_files(record, Space.from_configs([PLAIN, OTHER]))

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.store.trace.folder import run_files
-from asmtune.tuning.identity import provenance
-from asmtune.tuning.run_log import SilentListener
 from tests.store.children import finish, memory_folder, say, start
-from tests.tuning_support import BEST, HostMachine, job, space, usual_us, workshop
+from tests.tuning_support import (
+    BEST,
+    HostMachine,
+    request,
+    resolved,
+    usual_us,
+    workshop,
+)
 
 RANKS = 8
 
@@ -23,7 +29,7 @@ def test_eight_ranks_agree() -> None:
 
         def rank(number: int, pipe: int) -> None:
             machine = HostMachine(lambda config: usual_us(config) * (1 + 0.01 * number))
-            result = workshop(folder, machine).resolve(job(), space())
+            result = resolved(workshop(folder, machine))
             assert result.record is not None
             say(pipe, result.outcome, result.record.winner, result.record.median_us)
 
@@ -39,19 +45,19 @@ def test_eight_ranks_agree() -> None:
 def test_who_does_not_wait_goes_on(tmp_path: Path) -> None:
     """With on_busy="heuristic" a key that another process tunes is busy, at once."""
     first = workshop(tmp_path, HostMachine())
-    made = job()
-    with first.shelf.lease(made.key, provenance(made.problem, space())) as flight:
+    made = request(first)
+    with first.store.lease(made.key, made.expected) as flight:
         assert flight.mine
         second = workshop(tmp_path, HostMachine(), on_busy="heuristic")
-        result = second.resolve(made, space())
+        result = second.resolve(made)
     assert (result.outcome, result.record) == ("busy", None)
-    assert workshop(tmp_path, HostMachine()).resolve(made, space()).outcome == "tuned"
+    assert workshop(tmp_path, HostMachine()).resolve(made).outcome == "tuned"
 
 
 def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
     """A process that waits says which one it waits for, and then launches what that one found."""
 
-    class Listener(SilentListener):
+    class Listener(ProgressListener):
         """Hears for whom is waited, and lets that one end."""
 
         def waiting(self, holder: str) -> None:
@@ -59,17 +65,17 @@ def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
             flight.__exit__(None, None, None)
 
     heard: list[str] = []
-    made = job()
     first, second = (workshop(tmp_path, HostMachine()) for _ in range(2))
-    flight = first.shelf.lease(made.key, provenance(made.problem, space()))
+    made = request(first)
+    flight = first.store.lease(made.key, made.expected)
     assert flight.mine
-    second.audience = Listener()
-    assert second.resolve(made, space()).outcome == "tuned"
+    second.listener = Listener()
+    assert second.resolve(made).outcome == "tuned"
     assert str(os.getpid()) in heard[0]
 
 
 def test_a_run_that_fails_lets_go(tmp_path: Path) -> None:
     """A tuning that is interrupted leaves the key to others, who tune it."""
     with pytest.raises(KeyboardInterrupt):
-        workshop(tmp_path, HostMachine(interrupt_after=3)).resolve(job(), space())
-    assert workshop(tmp_path, HostMachine()).resolve(job(), space()).outcome == "tuned"
+        resolved(workshop(tmp_path, HostMachine(interrupt_after=3)))
+    assert resolved(workshop(tmp_path, HostMachine())).outcome == "tuned"

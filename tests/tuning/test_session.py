@@ -16,8 +16,9 @@ from tests.tuning_support import (
     BEST,
     DEFAULT,
     HostMachine,
-    job,
     problem,
+    request,
+    resolved,
     space,
     usual_us,
     workshop,
@@ -27,14 +28,14 @@ from tests.tuning_support import (
 def test_the_fastest_wins_and_is_kept(tmp_path: Path) -> None:
     """The record names the fastest config; the next workshop finds it and times nothing."""
     machine = HostMachine()
-    result = workshop(tmp_path, machine).resolve(job(), space())
+    result = resolved(workshop(tmp_path, machine))
     assert result.outcome == "tuned"
     assert result.record is not None
     assert result.record.winner == BEST
     assert result.record.median_us == pytest.approx(usual_us(BEST))
     assert result.default_us == pytest.approx(usual_us(DEFAULT))
     later = HostMachine()
-    again = workshop(tmp_path, later).resolve(job(), space())
+    again = resolved(workshop(tmp_path, later))
     assert (again.outcome, again.record) == ("known", result.record)
     assert later.timed == []
 
@@ -44,7 +45,7 @@ def test_arguments_are_whole_afterwards(tmp_path: Path) -> None:
     """Whatever configs wrote, the user's tensors hold what they held."""
     made = problem()
     before = {n: v.clone() for n, v in made.arguments.items() if isinstance(v, torch.Tensor)}
-    workshop(tmp_path, HostMachine()).resolve(job(made), space(flaws=(0, 1)))
+    resolved(workshop(tmp_path, HostMachine()), space(flaws=(0, 1)), made)
     for name, tensor in before.items():
         assert torch.equal(made.arguments[name], tensor)
 
@@ -56,7 +57,7 @@ def test_what_computes_something_else_never_wins(tmp_path: Path) -> None:
         return usual_us(config) / (10 if config.kwargs["FLAW"] else 1)
 
     machine = HostMachine(tempting)
-    record = workshop(tmp_path, machine).resolve(job(), space(flaws=(0, 1))).record
+    record = resolved(workshop(tmp_path, machine), space(flaws=(0, 1))).record
     assert record is not None
     assert record.winner == BEST
     wrong = {config: f for config, f in record.failures if config.kwargs["FLAW"]}
@@ -70,7 +71,7 @@ def test_a_reference_overrules_the_default(tmp_path: Path) -> None:
     flawed = Space({"BLOCK": (256, 1024), "FLAW": (1, 0), "num_warps": (4,)})
     machine = HostMachine()
     made = workshop(tmp_path, machine, reference=lambda v: v["x_ptr"] + v["y_ptr"])
-    record = made.resolve(job(), flawed).record
+    record = resolved(made, flawed).record
     assert record is not None
     assert record.winner == Config({"BLOCK": 1024, "FLAW": 0}, num_warps=4)
 
@@ -78,9 +79,9 @@ def test_a_reference_overrules_the_default(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_space_that_grew_reuses_timings(tmp_path: Path) -> None:
     """With one more value on an axis, only what is new is searched; the old compete in finals."""
-    workshop(tmp_path, HostMachine(), "exhaustive").resolve(job(), space(warps=(4, 8)))
+    resolved(workshop(tmp_path, HostMachine(), "exhaustive"), space(warps=(4, 8)))
     grown = workshop(tmp_path, HostMachine(), "exhaustive")
-    result = grown.resolve(job(), space(warps=(2, 4, 8)))
+    result = resolved(grown, space(warps=(2, 4, 8)))
     assert result.outcome == "tuned"
     assert result.record is not None
     assert result.record.winner == BEST
@@ -93,10 +94,10 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     """After Ctrl-C in the middle, what was timed is not timed again, but for the finals."""
     machine = HostMachine(interrupt_after=120)
     with pytest.raises(KeyboardInterrupt):
-        workshop(tmp_path, machine, "exhaustive").resolve(job(), space())
+        resolved(workshop(tmp_path, machine, "exhaustive"))
     whole = HostMachine()
-    reference = workshop(tmp_path / "other", whole, "exhaustive").resolve(job(), space())
-    resumed = workshop(tmp_path, HostMachine(), "exhaustive").resolve(job(), space())
+    reference = resolved(workshop(tmp_path / "other", whole, "exhaustive"))
+    resumed = resolved(workshop(tmp_path, HostMachine(), "exhaustive"))
     assert resumed.record is not None
     assert reference.record is not None
     assert resumed.record.winner == reference.record.winner == BEST
@@ -105,14 +106,14 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
 
 def test_all_configs_of_a_small_space_are_tried(tmp_path: Path) -> None:
     """An exhaustive run has a timing of every config of the space."""
-    result = workshop(tmp_path, HostMachine(), "exhaustive").resolve(job(), space())
+    result = resolved(workshop(tmp_path, HostMachine(), "exhaustive"))
     assert result.record is not None
     assert {m.config for m in result.record.measurements} == set(space())
 
 
 def test_the_trace_tells_the_run(tmp_path: Path) -> None:
     """The trace holds stages, verdicts, trials, finals and the ending, as the result has them."""
-    result = workshop(tmp_path, HostMachine()).resolve(job(), space())
+    result = resolved(workshop(tmp_path, HostMachine()))
     (path,) = run_files(tmp_path / "runs")
     run = read_trace(path)
     assert run.run == result.run
@@ -130,7 +131,7 @@ def test_equal_seeds_give_equal_runs(tmp_path: Path) -> None:
     """Two runs of one seed compile and time the same configs in the same order."""
 
     def story(folder: Path) -> list[list[Config]]:
-        workshop(folder, HostMachine(), seed=3).resolve(job(), space())
+        resolved(workshop(folder, HostMachine(), seed=3))
         run = read_trace(run_files(folder / "runs")[0])
         return [[row.config for row in part.rows] for part in (*run.batches, *run.trials)]
 
@@ -141,10 +142,10 @@ def test_equal_seeds_give_equal_runs(tmp_path: Path) -> None:
 def test_many_problems_share_their_compiles(tmp_path: Path) -> None:
     """Shapes of equal specialisation compile once; one that fails stops no other."""
     made = workshop(tmp_path, HostMachine())
-    jobs = [job(problem(n)) for n in (4096, 8192)]
-    bad = job(problem(1024))
+    requests = [request(made, problem(n)) for n in (4096, 8192)]
+    bad = request(made, problem(1024))
     bad.problem.arguments["stray"] = 1  # type: ignore[index]
-    results = list(made.results([jobs[0], bad, jobs[1]], space()))
+    results = list(made.results([requests[0], bad, requests[1]]))
     assert [result.outcome for result in results] == ["tuned", "failed", "tuned"]
     assert "stray" in results[1].error
     assert len(made.funnel.known) == len({v.digest for v in made.funnel.known.values()})  # type: ignore[union-attr]
@@ -155,7 +156,7 @@ def test_an_objective_of_memory(tmp_path: Path) -> None:
     """With all weight on memory the config that holds least on chip wins, not the fastest."""
     fast = workshop(tmp_path / "time", HostMachine(), "exhaustive")
     lean = workshop(tmp_path / "memory", HostMachine(), "exhaustive", objective="memory")
-    one, other = (made.resolve(job(), space()).record for made in (fast, lean))
+    one, other = (resolved(made).record for made in (fast, lean))
     assert one is not None
     assert other is not None
     assert other.winner.num_warps < one.winner.num_warps
@@ -166,8 +167,8 @@ def test_nothing_that_can_run(tmp_path: Path) -> None:
     """A space whose configs all fail is an error that names the reason and writes no record."""
     huge = Space({"BLOCK": (1 << 21, 1 << 22), "FLAW": (0,)})
     with pytest.raises(CompileError, match="no config of add can run on H200"):
-        workshop(tmp_path, HostMachine()).resolve(job(), huge)
+        resolved(workshop(tmp_path, HostMachine()), huge)
     wrong = workshop(tmp_path, HostMachine(), reference=lambda v: v["x_ptr"] * 3)
     with pytest.raises(MeasureError, match="no config of add can run"):
-        wrong.resolve(job(), space())
-    assert wrong.shelf.records() == []
+        resolved(wrong)
+    assert wrong.store.records() == []

@@ -13,12 +13,12 @@ import pytest
 
 from asmtune.predict.prune.flow import Funnel
 from asmtune.store.database import Store
-from asmtune.tuning.identity import provenance
-from asmtune.tuning.presets import EFFORTS
+from asmtune.tuning.options import EFFORTS
+from asmtune.tuning.request import key_of, provenance
 from asmtune.tuning.search.base import BatchSizes
 from asmtune.tuning.tuner import Tuner
 from tests.store.children import finish, killed, memory_folder, say, start
-from tests.tuning_support import BEST, HostMachine, job, problem, space, workshop
+from tests.tuning_support import BEST, DEVICE, HostMachine, problem, resolved, space, workshop
 
 KILLS = 200
 EFFORT = replace(
@@ -38,7 +38,7 @@ def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = 
     tuning = workshop(folder, HostMachine())
     tuning.options = replace(tuning.options, effort=EFFORT)
     tuning.funnel = funnel or tuning.funnel
-    remember = tuning.shelf.remember
+    remember = tuning.store.remember
 
     def told(key: Any, expected: Any, timed: Any = (), failed: Any = ()) -> None:
         remember(key, expected, timed, failed)
@@ -46,8 +46,8 @@ def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = 
             for measurement in timed:
                 say(pipe, "kept", n, measurement.config)
 
-    tuning.shelf.remember = told  # type: ignore[method-assign]
-    tuning.resolve(job(problem(n)), space())
+    tuning.store.remember = told  # type: ignore[method-assign]
+    resolved(tuning, made=problem(n))
     if pipe is not None:
         say(pipe, "done", n)
     return tuning
@@ -55,8 +55,8 @@ def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = 
 
 def stored(store: Store, n: int) -> set[str]:
     """All timings that a store holds, of ended runs and of one, as children tell them."""
-    made = job(problem(n))
-    run = store.earlier_outcomes(made.key, provenance(made.problem, space()))
+    made = problem(n)
+    run = store.earlier_outcomes(key_of(made, DEVICE), provenance(made, space()))
     held = {f"kept {r.key.shape['n']} {m.config}" for r in store.records() for m in r.measurements}
     return held | {f"kept {n} {m.config}" for m in run.measurements}
 

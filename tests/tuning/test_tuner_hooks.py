@@ -12,7 +12,15 @@ import torch
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement
-from tests.tuning_support import BEST, HostMachine, job, problem, space, usual_us, workshop
+from tests.tuning_support import (
+    BEST,
+    HostMachine,
+    problem,
+    resolved,
+    space,
+    usual_us,
+    workshop,
+)
 
 
 @pytest.mark.slow
@@ -33,7 +41,7 @@ def test_hooks_are_called_around_every_launch(tmp_path: Path) -> None:
 
     made = problem()
     maker = workshop(tmp_path, HostMachine(), pre_hook=before, post_hook=after)
-    record = maker.resolve(job(made), space()).record
+    record = resolved(maker, made=made).record
     assert record is not None
     assert record.winner == BEST
     *launches, last = called
@@ -49,9 +57,9 @@ def test_hooks_are_called_around_every_launch(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_known_keys_call_no_hook(tmp_path: Path) -> None:
     """What the store knows is not tuned, and nothing is to be reset."""
-    workshop(tmp_path, HostMachine()).resolve(job(), space())
+    resolved(workshop(tmp_path, HostMachine()))
     maker = workshop(tmp_path, HostMachine(), pre_hook=lambda *_, **__: pytest.fail("called"))
-    assert maker.resolve(job(), space()).outcome == "known"
+    assert resolved(maker).outcome == "known"
 
 
 @pytest.mark.slow
@@ -63,7 +71,7 @@ def test_a_hook_that_always_raises_is_named(tmp_path: Path) -> None:
 
     maker = workshop(tmp_path, HostMachine(), pre_hook=broken)
     with pytest.raises(MeasureError, match=r"KeyError.*no such name"):
-        maker.resolve(job(), space())
+        resolved(maker)
 
 
 def clock_of(machine_us: Callable[[Config], float]) -> Callable[..., list[float]]:
@@ -97,7 +105,7 @@ def test_the_users_clock_chooses(tmp_path: Path) -> None:
     machine = HostMachine()
     choices = {"do_bench": clock_of(slowest_first), "pre_hook": remember}
     made = workshop(tmp_path, machine, "exhaustive", **choices)
-    record = made.resolve(job(), space(flaws=(0, 1))).record
+    record = resolved(made, space(flaws=(0, 1))).record
     assert record is not None
     assert machine.timed == []
     assert record.winner == worst
@@ -109,14 +117,14 @@ def test_the_users_clock_chooses(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_times_of_two_clocks_are_kept_apart(tmp_path: Path) -> None:
     """What one clock found is no hit for the other, and none of its timings is taken over."""
-    workshop(tmp_path, HostMachine(), "exhaustive").resolve(job(), space())
+    resolved(workshop(tmp_path, HostMachine(), "exhaustive"))
     choices = {"do_bench": clock_of(lambda _: 7.0), "pre_hook": remember}
-    result = workshop(tmp_path, HostMachine(), "exhaustive", **choices).resolve(job(), space())
+    result = resolved(workshop(tmp_path, HostMachine(), "exhaustive", **choices))
     assert result.outcome == "tuned"
     assert result.record is not None
     assert result.timed >= len(list(space()))
     assert all(
         isinstance(m, Measurement) and m.median_us == 7.0 for m in result.record.measurements
     )
-    again = workshop(tmp_path, HostMachine(), "exhaustive", **choices).resolve(job(), space())
+    again = resolved(workshop(tmp_path, HostMachine(), "exhaustive", **choices))
     assert again.outcome == "known"

@@ -32,7 +32,7 @@ from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.assumptions import Doubt
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
-from asmtune.predict.prune.front import Front, NoProgress, Outcomes, Progress
+from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
 from asmtune.predict.prune.persistence import Detection, Searched
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.score.base import Scorer, for_dtypes, notes_of, ranked_by
@@ -98,7 +98,7 @@ class Funnel:
     scorer: Scorer
     settings: Settings
     keep: Keep | None = None
-    progress: Progress = field(default_factory=NoProgress)
+    progress: ProgressListener = field(default_factory=ProgressListener)
     known: Outcomes = field(default_factory=dict)
     kernels: MutableMapping[str, Kernel] = field(default_factory=dict)
     caps: bool = True

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, MutableMapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
@@ -28,25 +28,50 @@ from asmtune.predict.prune.judge import Judge
 from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.rules import broken_rules
 
-
-class Progress(Protocol):
-    """Told how far a stage is."""
-
-    def start(self, stage: str, total: int) -> None:
-        """Begins a stage of `total` steps."""
-
-    def advance(self) -> None:
-        """One step of the stage is done."""
+if TYPE_CHECKING:
+    from asmtune.core.records.tuned import Outcome
+    from asmtune.store.trace.run import Ending, Header
 
 
-class NoProgress:
-    """Says nothing."""
+class ProgressListener:
+    """Base class of what is told how far work is: each method does nothing.
+
+    A subclass defines the methods that it needs. The first two are called by the funnel, those
+    from `search_started` to `search_ended` by a search, the others by tuning.
+    """
 
     def start(self, stage: str, total: int) -> None:
-        """Ignores it."""
+        """Note that a stage of `total` steps begins."""
 
     def advance(self) -> None:
-        """Ignores it."""
+        """Note that one step of the stage is done."""
+
+    def waiting(self, holder: str) -> None:
+        """Note that another process, named `holder`, tunes the key and is waited for."""
+
+    def begin(self, header: Header) -> None:
+        """Note that a tuning run begins."""
+
+    def stage(self, name: str) -> None:
+        """Note that a stage of a run begins."""
+
+    def progress(self, state: Any) -> None:
+        """Note that more is compiled or timed; `state` is a `search.state.State`."""
+
+    def search_started(self, state: Any) -> None:
+        """Note that a search begins, with what is known before anything is compiled."""
+
+    def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
+        """Note that a batch is compiled, and that the search waited `seconds` for it."""
+
+    def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
+        """Note that configs are timed; `gain` is expected of the batch compiled meanwhile."""
+
+    def search_ended(self, reason: str) -> None:
+        """Note that a search is over."""
+
+    def end(self, ending: Ending) -> None:
+        """Note that a run has ended."""
 
 
 Moment = Literal["sketch", "assembly"]
@@ -73,7 +98,7 @@ class Front:
     problem: Problem
     target: Target
     settings: Settings
-    progress: Progress
+    progress: ProgressListener
     kernels: MutableMapping[str, Kernel]
     workers: Workers
 

@@ -58,13 +58,11 @@ class Chance:
 
 
 def _weights() -> Scorer:
-    from asmtune.predict.score.scorers import Weights
 
     return Weights()
 
 
 def _chance() -> Scorer:
-    from asmtune.predict.score.scorers import Chance
 
     return Chance()
 

@@ -17,7 +17,7 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.groups import Group
-from asmtune.predict.prune.front import Progress
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.code.model import CodeView
 from asmtune.report.code.reader import CodeReader
 from asmtune.report.explorer.packing import packed
@@ -95,7 +95,7 @@ class CodeMaker:
 
     targets: Sequence[Target]
     settings: Settings
-    progress: Progress
+    progress: ProgressListener
 
 
 class _Shelf:

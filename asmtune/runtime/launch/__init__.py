@@ -1,11 +1,14 @@
 """From the arguments of a launch to its compiled kernel, in one lookup.
 
-    arguments -> words -> plan -> grid -> driver
-                            | none: slow(grid, args, kwargs, key, held), in Python
+    arguments -> launch key -> plan -> grid -> driver
+                                | none: slow(grid, args, kwargs, key, held), in Python
 
-`words` say of the arguments what Triton specialises by, or finer, and the values that a
-config depends on. A plan is made from what Triton itself compiled for the first launch of
-those words, so that Triton alone decides what runs. Two launchers do the same: a C part,
-built by the machine's C compiler at the first launch as Triton builds its own, and a
-Python part where there is none.
+The launch key holds, per argument, what Triton specialises on (or more), and the values of the
+tuning key. A plan is made from what Triton itself compiled for the first launch of a launch
+key, so that Triton alone decides what runs. Arguments that cannot be keyed always take the slow
+path.
+
+`native/*.c` is the launcher, built by the machine's C compiler at the first launch as Triton
+builds its own; `plain` does the same in Python where there is no compiler. `backends` chooses
+between them, `layout` describes a kernel's parameters to them, and `planning` makes plans.
 """

@@ -1,4 +1,4 @@
-"""Which launcher this process uses: the C part, or Python where it cannot be built."""
+"""Chooses the launcher of this process: the C part, or Python where it cannot be built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LaunchWarning(UserWarning):
     """A launch is slower, or of another config, than it might be."""
 
 
-class AnyLauncher(Protocol):
+class Launcher(Protocol):
     """`launcher[grid](*args, **kwargs)`; see `native/launcher.c`."""
 
     last: Any
@@ -31,10 +31,10 @@ class AnyLauncher(Protocol):
     def __len__(self) -> int: ...
 
     def keep(self, key: Any, plan: Any, held: tuple[Any, ...], /) -> None:
-        """Remembers the plan of a key, and what the key is made of."""
+        """Keep the plan of a key, and references to what the key is made of."""
 
     def forget(self) -> None:
-        """Forgets every plan."""
+        """Forget every plan."""
 
 
 class Backend(Protocol):
@@ -45,13 +45,13 @@ class Backend(Protocol):
     def Plan(self, *facts: Any) -> Any:  # noqa: N802 - a class of the module
         """See `native/plan.c`."""
 
-    def Launcher(self, *parts: Any) -> AnyLauncher:  # noqa: N802 - a class of the module
+    def Launcher(self, *parts: Any) -> Launcher:  # noqa: N802 - a class of the module
         """See `native/launcher.c`."""
 
 
 @functools.cache
 def backend() -> Backend:
-    """The process's launcher, as ASMTUNE_LAUNCH says: "auto", "native" or "python".
+    """Return the process's backend, as ASMTUNE_LAUNCH says: "auto", "native" or "python".
 
     Raises:
         InputError: it is to be native, and cannot be built.
@@ -77,7 +77,7 @@ def backend() -> Backend:
 
 @functools.cache
 def native(driver: str | None = None) -> Backend:
-    """The C part, built by Triton's own means and kept in its cache.
+    """Build the C part by Triton's own means; Triton's cache keeps it.
 
     Args:
         driver: library of the CUDA driver; None for the system's, where there is a GPU.

@@ -1,20 +1,24 @@
-"""What the parameters of a Triton function are to a launch."""
+"""`ParameterLayout` of a Triton function, and the types and streams that launchers know."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
 
 RUNTIME: Final = 0
 CONSTEXPR: Final = 1
 KEYED: Final = 2
-"""What a parameter is: its class matters, or its value; as `native/words.c` has them."""
+"""Modes of a parameter: its class counts, or its value; the same numbers as `native/words.c`."""
 
 MOST_PARAMETERS: Final = 64
 MOST_FUNCTIONS: Final = 16
-"""Launches of kernels with more take the slow path; as `native/words.c` has them."""
+"""Launches of kernels with more take the slow path; the same numbers as `native/words.c`."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class ParameterLayout:
 
     @property
     def fits(self) -> bool:
-        """Whether a launcher has room for it."""
+        """Whether a launcher has room for it all."""
         return len(self.names) <= MOST_PARAMETERS and len(self.functions) <= MOST_FUNCTIONS
 
 
@@ -42,7 +46,7 @@ def layout_of(
     keyed: Iterable[str] = (),
     functions: Iterable[tuple[Callable[..., Any], Sequence[str]]] = (),
 ) -> ParameterLayout:
-    """The layout of a `JITFunction`'s `params`.
+    """Make the layout of a `JITFunction`'s `params`.
 
     Args:
         params: Triton's `KernelParam` of each.
@@ -58,3 +62,51 @@ def layout_of(
     places = {name: index for index, name in enumerate(names)}
     made = tuple((function, tuple(places[name] for name in needs)) for function, needs in functions)
     return ParameterLayout(names, modes, made)
+
+
+class Kinds(NamedTuple):
+    """Types whose values can be part of a launch key.
+
+    Attributes:
+        tensors: exact types that are read by the descriptors below; subclasses may do
+            anything, and take the slow path.
+        frozen: immutable types, compared by identity.
+        dtype, data_ptr, get_device: of `torch.Tensor`, called without a lookup by name.
+    """
+
+    tensors: tuple[type, ...]
+    frozen: tuple[type, ...]
+    dtype: Any
+    data_ptr: Callable[[Any], int]
+    get_device: Callable[[Any], int]
+
+
+class CurrentStream(NamedTuple):
+    """Functions that give the current device and stream.
+
+    Attributes:
+        device: gives the index of the current device, -1 without a GPU.
+        stream: gives the handle of a device's current stream.
+    """
+
+    device: Callable[[], int]
+    stream: Callable[[int], int]
+
+
+def kinds() -> Kinds:
+    """Return the types of the loaded PyTorch and Triton."""
+    frozen = (tl.dtype, torch.dtype, triton.JITFunction)
+    tensor = torch.Tensor
+    return Kinds(
+        (tensor, torch.nn.Parameter), frozen, tensor.dtype, tensor.data_ptr, tensor.get_device
+    )
+
+
+def machine() -> CurrentStream:
+    """Return PyTorch's functions for device and stream below its Python: 0.1 us in place of 3.
+
+    Without a GPU, or a PyTorch without CUDA, tensors are on "device" -1.
+    """
+    if not torch.cuda.is_available():
+        return CurrentStream(lambda: -1, lambda _: 0)
+    return CurrentStream(torch._C._cuda_getDevice, torch._C._cuda_getCurrentRawStream)

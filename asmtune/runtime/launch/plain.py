@@ -13,8 +13,7 @@ from asmtune.base.errors import AsmtuneError
 from asmtune.core.failures import guarded
 from asmtune.core.problem import GRID_LIMITS
 from asmtune.core.records.artifacts import Failure
-from asmtune.runtime.launch.kinds import CurrentStream, Kinds
-from asmtune.runtime.launch.layout import CONSTEXPR, KEYED
+from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, CurrentStream, Kinds
 
 GIVEN: Final = object()
 """Stands for "the launch gives it" and "not there"."""
@@ -24,7 +23,7 @@ _INT32: Final = range(-(1 << 31), 1 << 31)
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """A compiled kernel on one device; see `native/plan.c`."""
 
     function: int
@@ -41,12 +40,12 @@ class Plan(NamedTuple):
     chosen: dict[str, Any]
 
 
-class _Unusual(Exception):  # noqa: N818 - no error: the slow path takes over
-    """An argument without words."""
+class _NoLaunchKey(Exception):  # noqa: N818 - no error: the slow path takes over
+    """An argument that cannot be part of a launch key."""
 
 
-class Launcher:
-    """The way of a launch; see `native/launcher.c`."""
+class PythonLauncher:
+    """The launcher in Python; see `native/launcher.c`."""
 
     def __init__(
         self,
@@ -58,14 +57,14 @@ class Launcher:
         *rest: Any,
     ) -> None:
         self._names = names
-        self._places = {name: index for index, name in enumerate(names)}
+        self._index = {name: index for index, name in enumerate(names)}
         self._modes = modes
         self._functions = functions
         self._kinds = kinds
         self._machine = machine
         self._quiet, self._slow = rest
-        self._plans: dict[Any, Plan] = {}
-        self.last: Plan | None = None
+        self._plans: dict[Any, LaunchPlan] = {}
+        self.last: LaunchPlan | None = None
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -73,33 +72,33 @@ class Launcher:
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return functools.partial(self._launch, grid)
 
-    def keep(self, key: Any, plan: Plan, held: tuple[Any, ...]) -> None:  # noqa: ARG002 - C's
-        """Remembers the plan of a key; keys hold what they are made of."""
+    def keep(self, key: Any, plan: LaunchPlan, held: tuple[Any, ...]) -> None:  # noqa: ARG002 - C's
+        """Keep the plan of a key; keys hold references to what they are made of."""
         if len(self._plans) >= MOST_ENTRIES:
             self._plans = {}
         self._plans[key] = plan
 
     def forget(self) -> None:
-        """Forgets every plan."""
+        """Forget every plan."""
         self._plans = {}
         self.last = None
 
     def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
         key = plan = None
-        placed = self._placed(args, kwargs)
+        ordered = self._ordered(args, kwargs)
         device = self._machine.device()
-        if placed is not None:
+        if ordered is not None:
             try:
-                key = (device, *self._words(placed, device))
+                key = (device, *self._launch_key(ordered, device))
                 plan = self._plans.get(key)
-            except _Unusual:
+            except _NoLaunchKey:
                 key = None
-        if plan is not None and placed is not None and self._holds(plan):
+        if plan is not None and ordered is not None and self._is_valid(plan):
             values = [
                 own if given is GIVEN else given
-                for given, own in zip(placed, plan.values, strict=True)
+                for given, own in zip(ordered, plan.values, strict=True)
             ]
-            sizes = self._sizes(grid, values)
+            sizes = self._grid_sizes(grid, values)
             if sizes is not None:
                 if plan.hook is not None:
                     plan.hook({**plan.chosen, **self._named(values)})
@@ -108,67 +107,67 @@ class Launcher:
                 return plan.kernel
         return self._slow(grid, args, kwargs, key, ())
 
-    def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
-        """Arguments by place; None where one has none."""
-        placed = list(args) + [GIVEN] * (len(self._names) - len(args))
+    def _ordered(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
+        """Return the arguments in the order of the parameters; None if one matches no parameter."""
+        ordered = list(args) + [GIVEN] * (len(self._names) - len(args))
         for name, value in kwargs.items():
-            place = self._places.get(name)
-            if place is None or place < len(args):
+            index = self._index.get(name)
+            if index is None or index < len(args):
                 return None
-            placed[place] = value
-        return placed if len(placed) == len(self._names) else None
+            ordered[index] = value
+        return ordered if len(ordered) == len(self._names) else None
 
-    def _words(self, placed: list[Any], device: int) -> list[Any]:
-        words: list[Any] = []
-        for value, mode in zip(placed, self._modes, strict=True):
+    def _launch_key(self, ordered: list[Any], device: int) -> list[Any]:
+        key: list[Any] = []
+        for value, mode in zip(ordered, self._modes, strict=True):
             if value is GIVEN:
-                words.append(None)
+                key.append(None)
             elif mode & CONSTEXPR:
-                words.append(self._value(value))
+                key.append(self._value_part(value))
             else:
-                words.append(self._class(value, device))
+                key.append(self._class_part(value, device))
                 if mode & KEYED:
-                    words.append(self._value(value))
+                    key.append(self._value_part(value))
         for function, indices in self._functions:
-            words.append(self._function_value(function, [placed[index] for index in indices]))
-        return words
+            key.append(self._function_part(function, [ordered[index] for index in indices]))
+        return key
 
-    def _function_value(self, function: Callable[..., Any], needs: list[Any]) -> Any:
+    def _function_part(self, function: Callable[..., Any], needs: list[Any]) -> Any:
         if any(value is GIVEN for value in needs):
-            raise _Unusual
+            raise _NoLaunchKey
         try:
             result = guarded("key", lambda: function(*needs))
         except AsmtuneError as error:
-            raise _Unusual from error
-        if isinstance(result, Failure):  # the slow path calls it again, and says whose it is
-            raise _Unusual
-        return self._value(result)
+            raise _NoLaunchKey from error
+        if isinstance(result, Failure):  # the slow path calls it again, and names the function
+            raise _NoLaunchKey
+        return self._value_part(result)
 
-    def _class(self, value: Any, device: int) -> Any:
+    def _class_part(self, value: Any, device: int) -> Any:
         kind = type(value)
         if kind in self._kinds.tensors:
             if value.get_device() != device:
-                raise _Unusual
+                raise _NoLaunchKey
             return value.dtype, value.data_ptr() % 16 == 0
         if kind is int:
             if value not in _INT64:
-                raise _Unusual
+                raise _NoLaunchKey
             return value in _INT32, value == 1, value % 16 == 0
         if value is None or kind is float or kind is bool:
             return kind
-        raise _Unusual
+        raise _NoLaunchKey
 
-    def _value(self, value: Any) -> Any:
+    def _value_part(self, value: Any) -> Any:
         kind = type(value)
         if kind is float:
             return float, value.hex()
         if kind is int and value not in _INT64:
-            raise _Unusual
+            raise _NoLaunchKey
         if value is None or kind in (bool, int, str) or kind in self._kinds.frozen:
             return kind, value
-        raise _Unusual
+        raise _NoLaunchKey
 
-    def _holds(self, plan: Plan) -> bool:
+    def _is_valid(self, plan: LaunchPlan) -> bool:
         return not any(self._quiet) and all(
             owner.get(name, GIVEN) is expected for owner, name, expected in plan.guards
         )
@@ -177,7 +176,7 @@ class Launcher:
         pairs = zip(self._names, values, strict=True)
         return {name: value for name, value in pairs if value is not GIVEN}
 
-    def _sizes(self, grid: Any, values: list[Any]) -> tuple[int, int, int] | None:
+    def _grid_sizes(self, grid: Any, values: list[Any]) -> tuple[int, int, int] | None:
         if type(grid) is not tuple and callable(grid):
             grid = grid(self._named(values))
         if type(grid) not in (tuple, list) or not 1 <= len(grid) <= 3:
@@ -186,3 +185,8 @@ class Launcher:
             if type(size) is not int or not 1 <= size <= most:
                 return None
         return (*grid, 1, 1)[:3]
+
+
+# A backend is this module or the C module: the C part names its classes so.
+Launcher = PythonLauncher
+Plan = LaunchPlan

@@ -1,4 +1,4 @@
-"""A plan of what Triton compiled: how the next launch of the same words goes to the driver.
+"""Plans: how the next launch of the same launch key passes its arguments to the driver.
 
 The kernel's own parameters are those of its PTX; only where they are what the signature
 says, each as wide, does the C part call the driver itself. Everything else goes through
@@ -65,10 +65,10 @@ class TritonLaunch:
 
 
 def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...]) -> Any | None:
-    """The plan of a launch; None where Triton must see each: hooks, instrumentation.
+    """Make the plan of a launch; None where Triton must see each: hooks, instrumentation.
 
     Args:
-        backend: whose plan.
+        backend: makes the plan.
         launched: by Triton.
         tensors: types whose pointers the launcher reads.
     """
@@ -99,21 +99,21 @@ def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...])
 
 
 def quiet_lists(function: Any) -> tuple[list[Any], ...]:
-    """Lists of hooks that Triton calls around every launch; a plan serves while all are empty."""
+    """Return Triton's lists of launch hooks; a plan is valid while all are empty."""
     hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
     chains = tuple(hook.calls for hook in hooks if hasattr(hook, "calls"))
     return (*chains, function.pre_run_hooks)
 
 
 def _value(backend: Backend, param: Any, launched: TritonLaunch) -> Any:
-    """What a parameter has where the launch gives nothing; GIVEN where it does."""
+    """Return a parameter's value where the launch gives none; GIVEN where it does."""
     if param.name in launched.given:
         return backend.GIVEN
     return launched.chosen.get(param.name, param.default)
 
 
 def _guards(backend: Backend, function: Any) -> tuple[tuple[dict[str, Any], str, Any], ...] | None:
-    """What Triton looks at again at every launch, with what it is now."""
+    """List the globals and knobs that Triton checks at every launch, with their values now."""
     runtime, compilation = vars(knobs.runtime), vars(knobs.compilation)
     watched = [(runtime, name) for name in _RUNTIME_KNOBS]
     watched += [(compilation, name) for name in _COMPILATION_KNOBS]
@@ -135,7 +135,7 @@ def _guards(backend: Backend, function: Any) -> tuple[tuple[dict[str, Any], str,
 def _slots(
     launched: TritonLaunch, values: tuple[Any, ...], tensors: tuple[type, ...]
 ) -> tuple[tuple[int, int, Any], ...] | None:
-    """How each of the kernel's parameters is filled; None where Triton's launcher must."""
+    """List how each of the kernel's parameters is filled; None where Triton must do it."""
     signature = launched.compiled.src.signature
     slots: list[tuple[int, int, Any]] = []
     for index, param in enumerate(launched.function.params):
@@ -158,7 +158,7 @@ def _slots(
 
 
 def entry_widths(compiled: Any) -> list[int] | None:
-    """Bytes of each parameter of a kernel's entry, by its PTX; None where it has none."""
+    """Read the bytes of each parameter of a kernel's entry off its PTX; None if it has none."""
     entry = _ENTRY.search(compiled.asm.get("ptx", ""))
     if entry is None:
         return None
@@ -166,7 +166,7 @@ def entry_widths(compiled: Any) -> list[int] | None:
 
 
 def _is_plain(metadata: Any) -> bool:
-    """Whether a launch is a grid, a block and parameters, and nothing more."""
+    """Return whether a launch is a grid, a block and parameters, and nothing more."""
     extras = (
         "launch_cooperative_grid",
         "launch_pdl",

@@ -1,8 +1,8 @@
-"""What becomes of a launch whose key this process has not met.
+"""Resolving a launch whose key is not in memory.
 
     stored -> shipped -> small? -> tune, predict, tune in the background, or raise
 
-`resolver` decides, `answers` are what it is asked and what it answers; `lookups` is the way
-without funnel or scorer, `neighbours` and `smallness` look for less than a tuned config,
-`background` tunes `copies` of the arguments in a thread, and `workshops` tune.
+`resolver` takes a `TuningRequest` and returns a `Choice`: it looks into the stores (`lookups`,
+which load neither funnel nor scorer), predicts, or hands the request to a `Tuner`.
+`background` tunes in a thread, on copies of the arguments, while the program continues.
 """

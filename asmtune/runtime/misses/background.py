@@ -1,8 +1,8 @@
-"""Tuning while the program goes on: in a thread, on copies of a launch's arguments.
+"""Tuning while the program continues: in a thread, on copies of a launch's arguments.
 
-The thread is a daemon, one for a device, and takes one key after another. What it times runs
-in a process of its own, so that neither waits for the other's Python; they share the GPU, so
-that timings have more noise than those of a tuning that is waited for.
+There is one daemon thread for a device; it tunes one key after another. A child process times,
+so that program and tuning do not wait for each other's Python. They share the GPU, so that
+timings have more noise than those of a tuning in the foreground.
 
 When the program ends, tuning ends at its next step. It is waited for, but not for long: a
 daemon that Python ends inside C++, where Triton's front end is half of the time, aborts the
@@ -18,70 +18,120 @@ import os
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.runtime.misses.answers import Miss
-from asmtune.runtime.misses.copies import copied
+from asmtune.base.errors import InputError
+from asmtune.measure.bench.argument_codec import Packing, SharedRegion, StorageRange, restore
+from asmtune.predict.prune.front import ProgressListener
+
+if TYPE_CHECKING:
+    from asmtune.tuning.request import TuningRequest
+
+_ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
+_MEMORY: Final = frozenset({"tensor", "wrapper", "descriptor"})
+
+
+def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy the tensors of arguments; views of one storage stay views of one copy.
+
+    Pointers keep their alignment. An argument that holds no known tensor stays as it is.
+
+    Raises:
+        torch.OutOfMemoryError: the device has no room.
+    """
+    packing = Packing()
+    encodings: dict[str, Any] = {}
+    for name, value in arguments.items():
+        try:
+            form = packing.describe(value, f"argument {name}")
+        except InputError:
+            continue  # the process that times refuses it, with the same message
+        if _has_memory(form):
+            encodings[name] = form
+    memory = [_copy(region) for region in packing.regions.values()]
+    return {**arguments, **{name: restore(form, memory) for name, form in encodings.items()}}
+
+
+def _has_memory(form: Any) -> bool:
+    if isinstance(form, list | tuple):
+        return any(_has_memory(item) for item in form)
+    if not isinstance(form, dict):
+        return False
+    return any(kind in _MEMORY or _has_memory(inner) for kind, inner in form.items())
+
+
+def _copy(region: StorageRange) -> SharedRegion:
+    import torch
+
+    whole, size = region.whole, region.end - region.first
+    skipped = region.first - whole.data_ptr()
+    buffer = torch.empty(
+        size + _ALIGNMENT, dtype=torch.uint8, device=whole.device, pin_memory=region.pinned
+    )
+    lead = (region.first - buffer.data_ptr()) % _ALIGNMENT
+    buffer[lead : lead + size].copy_(whole[skipped : skipped + size])
+    return SharedRegion(buffer, lead - region.first)
+
 
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _LEAVE_S: Final = 2.0
-"""How long the end of the program waits for a step of tuning to end: a trial takes 1 or 2 s."""
+"""Seconds that the exiting program waits for a step of tuning to end: a trial takes 1 or 2."""
 
 
 class BackgroundWarning(UserWarning):
-    """A key could not be tuned in the background; its launches go on with what they have."""
+    """A key could not be tuned in the background; its launches keep their config."""
 
 
 class StoppedError(BaseException):
-    """The program ends, and what is tuned in the background with it; no `Exception`."""
+    """The program exits and background tuning stops; not an `Exception`."""
 
 
-class ShutdownSignal:
-    """Audience and progress of what runs in the background: ends it where the program ends."""
+class ShutdownSignal(ProgressListener):
+    """Listener that ends what runs in the background when the program ends."""
 
     def __init__(self) -> None:
-        self._left = threading.Event()
+        self._pending = threading.Event()
 
-    def leave(self) -> None:
-        """From now on the next step raises `StoppedError`."""
-        self._left.set()
+    def stop(self) -> None:
+        """Make the next step raise `StoppedError`."""
+        self._pending.set()
 
-    def check(self, *_: Any) -> None:
-        """A step.
+    def check(self, *_: Any, **__: Any) -> None:
+        """Raise at a step if the program exits.
 
         Raises:
             StoppedError: the program ends.
         """
-        if self._left.is_set():
+        if self._pending.is_set():
             raise StoppedError
 
-    begin = waiting = stage = progress = end = start = advance = check
+    start = advance = waiting = begin = stage = progress = end = check
 
 
 class BackgroundQueue:
-    """Pieces of work for one device, done one after another by a daemon thread.
+    """Work for one device, done in order by a daemon thread.
 
-    The thread ends when nothing is left: one that something unforeseen has ended does not
-    keep later work from being done.
+    The thread ends when nothing is left. If an unexpected error ends it, later work starts a
+    new one.
 
     Attributes:
-        leaving: to be told of each step of the work.
+        shutdown: listener of the work; ends it at its next step.
     """
 
     def __init__(self) -> None:
-        self.leaving = ShutdownSignal()
-        self._left: deque[Callable[[], None]] = deque()
+        self.shutdown = ShutdownSignal()
+        self._pending: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[[], None]) -> None:
-        """Does a piece of work once all before it is done."""
+        """Add work; it runs when all work before it is done."""
         with self._lock:
-            self._left.append(work)
+            self._pending.append(work)
             if self._thread is not None:
                 return
             self._thread = threading.Thread(
@@ -89,11 +139,11 @@ class BackgroundQueue:
             )
         self._thread.start()
 
-    def leave(self) -> None:
-        """Ends what is done now at its next step, and does no more; waits a little."""
-        self.leaving.leave()
+    def stop(self) -> None:
+        """Stop the current work at its next step, drop the rest, and wait a little."""
+        self.shutdown.stop()
         with self._lock:
-            self._left.clear()
+            self._pending.clear()
             thread = self._thread
         if thread is not None:
             thread.join(_LEAVE_S)
@@ -113,37 +163,37 @@ class BackgroundQueue:
 
     def _next(self) -> Callable[[], None] | None:
         with self._lock:
-            if self._left:
-                return self._left.popleft()
+            if self._pending:
+                return self._pending.popleft()
             self._thread = None
             return None
 
 
-def line_of(device: str) -> BackgroundQueue:
-    """The line of a device, by its name; a forked process has its own."""
-    return _line(device, os.getpid())
+def queue_of(device: str) -> BackgroundQueue:
+    """Return the queue of a device, by its name; a forked process has its own."""
+    return _queue_of_process(device, os.getpid())
 
 
 @cache
-def _line(device: str, pid: int) -> BackgroundQueue:  # noqa: ARG001 - a fork has no threads
-    line = BackgroundQueue()
+def _queue_of_process(device: str, pid: int) -> BackgroundQueue:  # noqa: ARG001 - a fork has no threads
+    queue = BackgroundQueue()
     # What Python does not document, and its pools of threads and joblib's of processes use:
     # they wait at the end of the program for the compiles that they run, before `atexit` has
     # its turn. The last that is registered comes first, so that theirs must be by now.
     importlib.import_module("asmtune.compile.workers")
     at_end = getattr(threading, "_register_atexit", atexit.register)
-    at_end(line.leave)
-    return line
+    at_end(queue.stop)
+    return queue
 
 
-def tune_later(miss: Miss, work: Callable[[Miss], None]) -> bool:
-    """Has a miss worked on in the background, with copies of its tensors as they are now.
+def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) -> bool:
+    """Queue a request for the background, with copies of its tensors as they are now.
 
     The copies are made on the current stream, before whatever is launched next.
 
     Args:
-        miss: the launch.
-        work: called in the device's thread with the miss that has the copies.
+        request: the launch.
+        work: called in the device's thread with the request that has the copies.
 
     Returns:
         False where there is no memory for the copies; a warning says so.
@@ -151,29 +201,29 @@ def tune_later(miss: Miss, work: Callable[[Miss], None]) -> bool:
     import torch
 
     try:
-        arguments = copied(miss.problem.arguments)
+        arguments = copy_arguments(request.problem.arguments)
     except torch.OutOfMemoryError as error:
         first = str(error).splitlines()[0]
         warnings.warn(
-            f"kernel {miss.key.kernel}: not tuned in the background, its arguments cannot be "
+            f"kernel {request.key.kernel}: not tuned in the background, its arguments cannot be "
             f"copied: {first}; free memory of the GPU, or tune it before with `asmtune tune`",
             BackgroundWarning,
             stacklevel=2,
         )
         return False
-    made = replace(miss, problem=replace(miss.problem, arguments=arguments))
-    ready = _marked()
+    copied_request = request.with_arguments_of(replace(request.problem, arguments=arguments))
+    wait_for_stream = _stream_waiter()
 
     def begin() -> None:
-        ready()
-        work(made)
+        wait_for_stream()
+        work(copied_request)
 
-    line_of(miss.key.device).put(begin)
+    queue_of(request.key.device).put(begin)
     return True
 
 
-def _marked() -> Callable[[], None]:
-    """A function that waits, in another thread, for all that the current stream has to do now."""
+def _stream_waiter() -> Callable[[], None]:
+    """Return a function that waits, in another thread, for the current stream's work so far."""
     import torch
 
     if not torch.cuda.is_available():
@@ -182,15 +232,15 @@ def _marked() -> Callable[[], None]:
     event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record()
 
-    def ready() -> None:
+    def wait_for_stream() -> None:
         torch.cuda.set_device(device)
         event.synchronize()
 
-    return ready
+    return wait_for_stream
 
 
 def _allow_captures() -> None:
-    """Lets other threads capture CUDA graphs while this one calls CUDA.
+    """Let other threads capture CUDA graphs while this one calls CUDA.
 
     By default a capture forbids the whole process calls such as a copy to the host, and one
     that is made all the same ends the capture.

@@ -1,79 +1,167 @@
-"""What is stored for a miss: tuned, predicted, or of a neighbour. Nothing is compiled for it.
+"""Reads the stores for a request: tuned, predicted or neighbouring configs. Compiles nothing.
 
-What loads SQLAlchemy does so only where one look at the store's file cannot tell.
+SQLAlchemy is loaded only where `fast_lookup` cannot answer from the store's file.
 """
 
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Provenance
-from asmtune.runtime.misses.answers import Choice, Miss
-from asmtune.runtime.misses.nearest import nearest
+from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
+from asmtune.store.lookup import reusable
 from asmtune.store.shipped import find_tuned, shipped_lookup, shipped_of
+
+if TYPE_CHECKING:
+    from asmtune.tuning.request import TuningRequest
+
+
+def nearest(records: Iterable[TuneRecord], request: TuningRequest) -> Config | None:
+    """Return the winner of the nearest record whose winner is in the request's space; else None.
+
+    A space whose constraints name sizes differs from shape to shape, so that the configs are
+    compared and not the spaces.
+
+    Args:
+        records: of any keys; those of another kernel, device or dtypes, made with another
+            source or Triton, or of a shape that does not compare are left out.
+        request: the launch.
+    """
+    key = request.key
+    placed = [
+        (away, record)
+        for record in records
+        if _related(record.key, key)
+        and record.winner.ir_override is None  # nothing checks a neighbour's config here
+        and reusable(record.provenance.source, record.provenance.triton, request.expected)
+        and (away := distance(record.key.shape, key.shape)) is not None
+    ]
+    for _, record in sorted(placed, key=lambda pair: pair[0]):
+        config = request.space.matching(record.winner, **request.problem.shape)
+        if config is not None:
+            return config
+    return None
+
+
+def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
+    """Sum |log2| of the ratios of two shapes' numbers; None if the shapes do not compare.
+
+    Shapes do not compare if names differ, if values that are no numbers differ, or if one of
+    two different numbers is not above 0.
+    """
+    if one.keys() != other.keys():
+        return None
+    total = 0.0
+    for name, a in one.items():
+        b = other[name]
+        if type(a) is type(b) and a == b:
+            continue
+        if not (_is_size(a) and _is_size(b)):
+            return None
+        total += abs(math.log2(a) - math.log2(b))
+    return total
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _related(one: TuneKey, other: TuneKey) -> bool:
+    same = (one.kernel, one.device, dict(one.dtypes))
+    return same == (other.kernel, other.device, dict(other.dtypes))
+
+
+How = Literal["tuned", "known", "predicted", "nearest", "heuristic", "busy"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The config to launch.
+
+    Attributes:
+        config: the space's own config if it has an equal one, with its `pre_hook`.
+        final: whether it counts for the rest of the process; else the next launch resolves
+            the key again.
+        how: "tuned" now, "known" to a store, "predicted" by the model, of the "nearest" stored
+            neighbour, the "heuristic", or a pick while another process is "busy" tuning it.
+        record: with every timing, if it was tuned now; if it was known, only where it had to
+            be read whole.
+        compiled, timed: number of configs, if it was tuned now.
+        seconds: that resolving took.
+    """
+
+    config: Config
+    final: bool
+    how: How
+    record: TuneRecord | None = None
+    compiled: int = 0
+    timed: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class MissLookup:
-    """Answers of the stores for one miss.
+    """Answers of the stores to one request.
 
     Attributes:
-        miss: the launch.
-        expected: how it would be tuned now.
+        request: the launch.
         settings: where the user's store is.
     """
 
-    miss: Miss
-    expected: Provenance
+    request: TuningRequest
     settings: Settings
 
     def tuned(self) -> Choice | None:
-        """What the user's store, or else the shipped configs, have for the key."""
-        key, seen = self.miss.key, self._glimpse.seen
-        if seen is not None and seen.how == "tuned":
-            return Choice(self.own(seen.config), True, "known")
-        if self._glimpse.sure:
-            found = shipped_lookup(key, self.expected)
+        """Return the tuned config of the user's store, or else of the shipped configs."""
+        key, stored = self.request.key, self._fast_answer.seen
+        if stored is not None and stored.how == "tuned":
+            return Choice(self.own(stored.config), True, "known")
+        if self._fast_answer.sure:
+            lookup = shipped_lookup(key, self.request.expected)
         else:
             from asmtune.store.safe_store import open_user_store
 
-            found = find_tuned(key, self.expected, open_user_store(self.settings))
-        if found.outcome != "hit" or found.record is None:
+            lookup = find_tuned(key, self.request.expected, open_user_store(self.settings))
+        if lookup.outcome != "hit" or lookup.record is None:
             return None
-        return Choice(self.own(found.record.winner), True, "known", found.record)
+        return Choice(self.own(lookup.record.winner), True, "known", lookup.record)
 
     @functools.cached_property
     def predicted(self) -> StoredConfig | None:
-        """What an earlier process predicted for the key; with the space's own config."""
-        seen = self._glimpse.seen
-        if not self._glimpse.sure:
+        """The config that an earlier process predicted for the key, as the space has it."""
+        stored = self._fast_answer.seen
+        if not self._fast_answer.sure:
             from asmtune.store.safe_store import open_user_store
 
-            made = open_user_store(self.settings).find_prediction(self.miss.key, self.expected)
-            seen = (
+            made = open_user_store(self.settings).find_prediction(
+                self.request.key, self.request.expected
+            )
+            stored = (
                 None if made is None else StoredConfig(made.config, "predicted", made.predicted_us)
             )
-        if seen is None or seen.how != "predicted":
+        if stored is None or stored.how != "predicted":
             return None
-        return StoredConfig(self.own(seen.config), "predicted", seen.predicted_us)
+        return StoredConfig(self.own(stored.config), "predicted", stored.predicted_us)
 
     def nearest(self) -> Config | None:
-        """The config of the nearest neighbour, of the user's store or among what is shipped."""
+        """Return the config of the nearest neighbour, stored or shipped."""
         from asmtune.store.safe_store import open_user_store
 
-        key = self.miss.key
+        key = self.request.key
         own = open_user_store(self.settings).records(key.kernel, key.device)
-        return nearest([*own, *shipped_of(key.kernel)], self.miss, self.expected)
+        return nearest([*own, *shipped_of(key.kernel)], self.request)
 
     def own(self, config: Config) -> Config:
-        """The space's own config for a stored one; itself where it is none of the space."""
-        miss = self.miss
-        return miss.space.matching(config, **miss.problem.shape) or config
+        """Return the space's config that equals a stored one, else the stored one."""
+        request = self.request
+        return request.space.matching(config, **request.problem.shape) or config
 
     @functools.cached_property
-    def _glimpse(self) -> FastAnswer:
-        return fast_lookup(self.settings.store_where, self.miss.key, self.expected)
+    def _fast_answer(self) -> FastAnswer:
+        return fast_lookup(self.settings.store_where, self.request.key, self.request.expected)

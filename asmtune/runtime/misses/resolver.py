@@ -1,4 +1,4 @@
-"""What becomes of a launch whose key this process has not met.
+"""Resolves a request (a launch whose key is not in memory) to a config.
 
 store -> shipped -> small? -> as `on_miss` says
 
@@ -9,46 +9,89 @@ file: a process that finds its key starts nearly as fast as one without a tuner.
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import AsmtuneError, CompileError, MissError
 from asmtune.base.settings import Settings
+from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.problem import jit_function
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Provenance
-from asmtune.runtime.events import spoken_key
-from asmtune.runtime.misses.answers import Choice, How, Miss
-from asmtune.runtime.misses.lookups import MissLookup
-from asmtune.runtime.misses.tuners import TunersByDevice
+from asmtune.runtime.events import key_text
+from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
 from asmtune.store.fast_lookup import StoredConfig
 
 if TYPE_CHECKING:
-    from asmtune.tuning.options import TuneJob
+    from asmtune.runtime.rank_agreement import RankGroup
+    from asmtune.tuning.request import TuningRequest
+    from asmtune.tuning.tuner import Tuner
+
+
+class TunersByDevice:
+    """Tuners by device, each opened when it is first needed: that loads all that tunes.
+
+    Args:
+        choices: of how to tune, as `TuneOptions.of` takes them.
+    """
+
+    def __init__(self, choices: Mapping[str, Any]) -> None:
+        self._choices: Any = choices
+        self._tuners: dict[tuple[str, bool], Tuner] = {}
+        self._lock = threading.Lock()
+
+    def of(self, device: str, *, later: bool = False) -> Tuner:
+        """Return the tuner of a device.
+
+        Args:
+            device: its name, as the driver gives it.
+            later: whether it tunes in the background: then a child process times, and tuning
+                ends with the program.
+
+        Raises:
+            InputError: no target describes the device, or a choice has an invalid value.
+        """
+        with self._lock:
+            if (device, later) not in self._tuners:
+                self._tuners[device, later] = self._open(device, later)
+            return self._tuners[device, later]
+
+    def _open(self, device: str, later: bool) -> Tuner:
+        from asmtune.tuning.options import TuneOptions
+        from asmtune.tuning.tuner import Tuner
+
+        options = TuneOptions.of(self._choices)
+        if not later:
+            return Tuner.open(device, options)
+        from asmtune.runtime.misses.background import queue_of
+
+        shutdown = queue_of(device).shutdown
+        tuner = Tuner.open(device, replace(options, isolate=True))
+        return replace(tuner, listener=shutdown, funnel=replace(tuner.funnel, progress=shutdown))
 
 
 HOST_LAUNCH_US: Final = 6.8
-"""What a launch costs the host: `@triton.jit` without arguments on an H200 machine, where
+"""Host time of a launch: `@triton.jit` without arguments on an H200 machine, where
 `triton.autotune` takes 20.8 us and a compiled kernel's own `run` 3.3. A kernel that runs for
 less time waits for the host, whatever its config, unless a CUDA graph launches it."""
 
 
-def is_small(options: DecoratorOptions, miss: Miss, seen: StoredConfig) -> bool:
-    """Whether a launch is small, by what was predicted for its key."""
+def is_small(options: DecoratorOptions, request: TuningRequest, stored: StoredConfig) -> bool:
+    """Return whether a launch is small by the user's rule or by its predicted time."""
     if options.small == "auto":
-        return seen.predicted_us is not None and seen.predicted_us < HOST_LAUNCH_US
-    return called_small(options, miss)
+        return stored.predicted_us is not None and stored.predicted_us < HOST_LAUNCH_US
+    return user_calls_small(options, request)
 
 
-def called_small(options: DecoratorOptions, miss: Miss) -> bool:
-    """Whether the user calls a launch small, by its size or by a function of the user's."""
-    small, arguments = options.small, miss.problem.arguments
+def user_calls_small(options: DecoratorOptions, request: TuningRequest) -> bool:
+    """Return whether a launch is small by the user's size limit or function."""
+    small, arguments = options.small, request.problem.arguments
     if small is None or isinstance(small, str):
         return False
     if callable(small):
@@ -57,38 +100,35 @@ def called_small(options: DecoratorOptions, miss: Miss) -> bool:
     return max(sizes, default=0) <= small
 
 
-__all__ = ["HOST_LAUNCH_US", "Choice", "How", "Miss", "MissWarning", "Resolver"]
-
-
 class MissWarning(UserWarning):
-    """A key's launches go on with a config that is not what was asked for."""
+    """Launches of a key continue with another config than the one requested."""
 
 
 class Resolver:
-    """From a miss to a config, by the options of one decorator.
+    """Resolves requests to configs, by the options of one decorator.
 
     Args:
         options: of the decorator.
-        on_tuned: told of each key that was to be tuned in the background, with its final
-            choice; called in that thread, with copies of the arguments.
+        on_tuned: called for each key that was queued for the background, with its final
+            choice; runs in that thread, with copies of the arguments.
     """
 
     def __init__(
         self,
         options: DecoratorOptions,
-        on_tuned: Callable[[Miss, Choice], None] = lambda _miss, _choice: None,
+        on_tuned: Callable[[TuningRequest, Choice], None] = lambda _request, _choice: None,
     ) -> None:
         self.options = options
         self._on_tuned = on_tuned
-        self._workshops = TunersByDevice(options.choices)
-        self._later: dict[str, Choice] = {}
+        self._tuners = TunersByDevice(options.choices)
+        self._in_progress: dict[str, Choice] = {}
         self._lock = threading.Lock()
 
-    def resolve(self, miss: Miss, *, capturing: bool = False) -> Choice:
-        """The config for a launch.
+    def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
+        """Resolve a request to a config.
 
         Args:
-            miss: the launch.
+            request: the launch.
             capturing: whether a CUDA graph is being captured: then nothing is compiled
                 and nothing tuned.
 
@@ -98,11 +138,11 @@ class Resolver:
             MeasureError: no config that compiled can be launched.
             InputError: space, problem and kernel do not fit, or no target describes the device.
         """
-        if self._later and not capturing:
-            begun = self._later.get(key_digest(miss.key))
-            if begun is not None:  # before all that takes milliseconds, at each launch meanwhile
-                return begun
-        lookup = MissLookup(miss, self._expected(miss), Settings.from_environment())
+        if self._in_progress and not capturing:
+            choice = self._in_progress.get(key_digest(request.key))
+            if choice is not None:  # each launch meanwhile: before what takes milliseconds
+                return choice
+        lookup = MissLookup(request, Settings.from_environment())
         known = lookup.tuned() if capturing or not self.options.choices.get("force") else None
         if known is not None:
             return known
@@ -111,12 +151,12 @@ class Resolver:
             return stored
         if capturing:
             return self._provisional(lookup)
-        return self._small(miss) or self._missed(lookup)
+        return self._small(request) or self._on_miss(lookup)
 
-    def _missed(self, lookup: MissLookup) -> Choice:
+    def _on_miss(self, lookup: MissLookup) -> Choice:
         on_miss = self.options.on_miss
         if on_miss == "raise":
-            raise MissError(_how_to_fill(lookup.miss))
+            raise MissError(_miss_message(lookup.request))
         if on_miss == "predict":
             return self._predicted(lookup)
         if on_miss == "background":
@@ -124,81 +164,78 @@ class Resolver:
         return self._tuned(lookup)
 
     def _stored_pick(self, lookup: MissLookup) -> Choice | None:
-        """An earlier process's prediction, where nothing better is wanted."""
+        """Return an earlier process's prediction if the options accept one."""
         predicts = self.options.on_miss == "predict"
         if not predicts and self.options.small is None:
             return None
-        seen = lookup.predicted
-        if seen is None or not (predicts or is_small(self.options, lookup.miss, seen)):
+        stored = lookup.predicted
+        if stored is None or not (predicts or is_small(self.options, lookup.request, stored)):
             return None
         if not predicts and self.options.heuristic is not None:
-            return self._heuristic(lookup.miss)
-        return Choice(seen.config, True, "predicted")
+            return self._heuristic(lookup.request)
+        return Choice(stored.config, True, "predicted")
 
-    def _small(self, miss: Miss) -> Choice | None:
-        """The config of a small problem, which is not worth timing; None of any other."""
-        called = called_small(self.options, miss)
-        if called and self.options.heuristic is not None:
-            return self._heuristic(miss)
-        # The prediction is what "predict" gives anyway; the background thread looks itself.
-        looks = self.options.small == "auto" and self.options.on_miss in ("tune", "raise")
-        if not called and not looks:
+    def _small(self, request: TuningRequest) -> Choice | None:
+        """Return the config of a small problem, which is not worth timing; else None."""
+        by_user = user_calls_small(self.options, request)
+        if by_user and self.options.heuristic is not None:
+            return self._heuristic(request)
+        # "predict" predicts in any case; the background thread predicts by itself.
+        predicts = self.options.small == "auto" and self.options.on_miss in ("tune", "raise")
+        if not by_user and not predicts:
             return None
-        return self._small_pick(miss, None if called else HOST_LAUNCH_US)
+        return self._small_pick(request, None if by_user else HOST_LAUNCH_US)
 
     def _small_pick(
-        self, miss: Miss, limit_us: float | None, *, later: bool = False
+        self, request: TuningRequest, limit_us: float | None, *, later: bool = False
     ) -> Choice | None:
-        from asmtune.tuning.predicting import predict_small
-
         try:
-            workshop = self._workshops.of(miss.key.device, later=later)
-            made = predict_small(workshop, _job(miss), miss.space, limit_us)
+            tuner = self._tuners.of(request.key.device, later=later)
+            prediction = tuner.predict_small(request, limit_us)
         except CompileError:
-            return None  # of a sample; whether any other compiles is for tuning to say
-        if made is None:
+            return None  # a sample does not compile; tuning finds out whether any config does
+        if prediction is None:
             return None
         if self.options.heuristic is not None:
-            return self._heuristic(miss)
-        return Choice(made.config, True, "predicted")
+            return self._heuristic(request)
+        return Choice(prediction.config, True, "predicted")
 
     def _predicted(self, lookup: MissLookup) -> Choice:
-        """The nearest neighbour's config where it may be, or the model's first pick."""
-        from asmtune.tuning.predicting import predict
-
+        """Return the nearest neighbour's config if that is allowed, else the model's first pick."""
         near = self._nearest(lookup)
         if near is not None:
             return replace(near, final=True)
-        miss = lookup.miss
+        request = lookup.request
         try:
-            made = predict(self._workshops.of(miss.key.device), _job(miss), miss.space)
+            prediction = self._tuners.of(request.key.device).predict(request)
         except CompileError as error:
-            choice = self._heuristic(miss)
-            text = f"{spoken_key(miss.key)}: nothing can be predicted, {error}"
+            choice = self._heuristic(request)
+            text = f"{key_text(request.key)}: nothing can be predicted, {error}"
             warnings.warn(f"{text}; goes on with {choice.config}", MissWarning, stacklevel=2)
             return choice
-        return Choice(made.config, True, "predicted")
+        return Choice(prediction.config, True, "predicted")
 
     def _provisional(self, lookup: MissLookup) -> Choice:
-        """The best that is known at once: of the nearest, of a prediction, or the heuristic."""
+        """Return the best config known at once: nearest, predicted or heuristic."""
         near = self._nearest(lookup)
         if near is not None:
             return near
         if lookup.predicted is not None:
             return Choice(lookup.predicted.config, False, "predicted")
-        return replace(self._heuristic(lookup.miss), final=False)
+        return replace(self._heuristic(lookup.request), final=False)
 
     def _nearest(self, lookup: MissLookup) -> Choice | None:
         config = lookup.nearest() if self.options.nearest else None
         return None if config is None else Choice(config, False, "nearest")
 
-    def _heuristic(self, miss: Miss) -> Choice:
-        config = self.options.heuristic_config(miss.space, miss.problem.arguments)
+    def _heuristic(self, request: TuningRequest) -> Choice:
+        config = self.options.heuristic_config(request.space, request.problem.arguments)
         return Choice(config, True, "heuristic")
 
     def _tuned(self, lookup: MissLookup, *, later: bool = False) -> Choice:
-        miss = lookup.miss
-        result = self._workshops.of(miss.key.device, later=later).resolve(_job(miss), miss.space)
+        request = lookup.request
+        tuner = self._tuners.of(request.key.device, later=later)
+        result = tuner.resolve(request, looked_up=True)
         if result.record is None:  # another process tunes it
             return replace(self._provisional(lookup), how="busy")
         how: How = "tuned" if result.outcome == "tuned" else "known"
@@ -208,68 +245,111 @@ class Resolver:
     def _in_background(self, lookup: MissLookup) -> Choice:
         from asmtune.runtime.misses.background import tune_later
 
-        digest = key_digest(lookup.miss.key)
+        digest = key_digest(lookup.request.key)
         with self._lock:
-            if digest in self._later:
-                return self._later[digest]
-            pick = self._later[digest] = self._provisional(lookup)
-            # Not `lookup`, which would keep the caller's tensors alive until then.
-            expected, settings = lookup.expected, lookup.settings
+            if digest in self._in_progress:
+                return self._in_progress[digest]
+            pick = self._in_progress[digest] = self._provisional(lookup)
+            # Capturing `lookup` would keep the caller's tensors alive until then.
+            settings = lookup.settings
 
-            def settle(copy: Miss) -> None:
-                self._settle(MissLookup(copy, expected, settings), pick)
+            def settle(copy: TuningRequest) -> None:
+                self._settle(MissLookup(copy, settings), pick)
 
-            if not tune_later(lookup.miss, settle):
-                self._later[digest] = replace(pick, final=True)
-            return self._later[digest]
+            if not tune_later(lookup.request, settle):
+                self._in_progress[digest] = replace(pick, final=True)
+            return self._in_progress[digest]
 
     def _settle(self, lookup: MissLookup, pick: Choice) -> None:
-        """Finds the final choice of a key, in the background; what goes wrong is a warning."""
-        made = self._tried(lookup)
-        if isinstance(made, str):
-            text = f"{spoken_key(lookup.miss.key)}: not tuned in the background, {made}"
+        """Find the final choice of a key in the background; failures become warnings."""
+        outcome = self._attempt(lookup)
+        if isinstance(outcome, str):
+            text = f"{key_text(lookup.request.key)}: not tuned in the background, {outcome}"
             warnings.warn(f"{text}; goes on with {pick.config}", MissWarning, stacklevel=2)
-            made = replace(pick, final=True)
+            outcome = replace(pick, final=True)
         with self._lock:
-            if not made.final:  # another process tunes it, and is taking long: asked again
-                del self._later[key_digest(lookup.miss.key)]
+            if not outcome.final:  # another process still tunes it: the next launch asks again
+                del self._in_progress[key_digest(lookup.request.key)]
                 return
-            self._later[key_digest(lookup.miss.key)] = made
-        self._on_tuned(lookup.miss, made)
+            self._in_progress[key_digest(lookup.request.key)] = outcome
+        self._on_tuned(lookup.request, outcome)
 
-    def _tried(self, lookup: MissLookup) -> Choice | str:
-        """The choice of a tuning, or why there is none."""
+    def _attempt(self, lookup: MissLookup) -> Choice | str:
+        """Return the tuned choice, or the message of what failed."""
 
         def work() -> Choice:
-            asked = self.options.small == "auto"
-            small = self._small_pick(lookup.miss, HOST_LAUNCH_US, later=True) if asked else None
+            auto = self.options.small == "auto"
+            small = self._small_pick(lookup.request, HOST_LAUNCH_US, later=True) if auto else None
             return small or self._tuned(lookup, later=True)
 
         try:
-            made = guarded("tune", work)
+            outcome = guarded("tune", work)
         except AsmtuneError as error:
             return str(error)
-        return str(made) if isinstance(made, Failure) else made
-
-    def _expected(self, miss: Miss) -> Provenance:
-        from asmtune.tuning.identity import expected_of
-
-        return expected_of(miss.problem, miss.space, self.options.choices)
+        return str(outcome) if isinstance(outcome, Failure) else outcome
 
 
-def _job(miss: Miss) -> TuneJob:
-    from asmtune.tuning.options import TuneJob
-
-    return TuneJob(miss.problem, miss.key)
-
-
-def _how_to_fill(miss: Miss) -> str:
-    function = jit_function(miss.problem.kernel)
+def _miss_message(request: TuningRequest) -> str:
+    function = jit_function(request.problem.kernel)
     file = inspect.getsourcefile(function.fn) or function.__module__
-    shape = ",".join(f"{name}={value}" for name, value in miss.key.shape.items())
+    shape = ",".join(f"{name}={value}" for name, value in request.key.shape.items())
     command = " ".join(["asmtune tune", file, *(["--shape", shape] if shape else [])])
     return (
-        f"{spoken_key(miss.key)}: no store knows a config, and on_miss='raise'; "
+        f"{key_text(request.key)}: no store knows a config, and on_miss='raise'; "
         f"`{command}` tunes it where the file is a kernel module, "
         "and so does one launch with on_miss='tune'"
     )
+
+
+def current_job() -> RankGroup | None:
+    """Return the job that this process is a rank of; None without one, or if it has one rank.
+
+    It imports no PyTorch: a process that has not loaded `torch.distributed` is no rank.
+    """
+    group: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if group is None or not group.is_initialized() or group.get_world_size() < 2:
+        return None
+    from asmtune.runtime.rank_agreement import RankGroup
+
+    store = group._get_default_store()
+    return None if store is None else RankGroup(store, group.get_rank())
+
+
+def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:
+    """Resolve as `Resolver.resolve` does, to a config that all ranks of this process's job use.
+
+    While a CUDA graph is captured (`capturing`), all ranks use the config of the first capture.
+    A config that ranks agreed on is final.
+    """
+    job = current_job()
+    if job is None:
+        return resolver.resolve(request, capturing=capturing)
+    from asmtune.runtime.rank_agreement import AgreementKey, RankPace, Resolvers
+
+    choices: list[Choice] = []
+
+    def chosen(choice: Choice) -> Config:
+        choices.append(choice)
+        return choice.config
+
+    def known() -> Config | None:
+        choice = resolver.resolve(request, capturing=True)
+        return chosen(choice) if choice.final else None
+
+    def pick() -> Config:
+        return chosen(resolver.resolve(request, capturing=True))
+
+    agreement = AgreementKey(request.key, request.expected, request.configs)
+    if capturing:
+        config = job.publish(agreement, pick())
+    else:
+        resolvers = Resolvers(
+            known=known, resolve=lambda: chosen(resolver.resolve(request)), fallback=pick
+        )
+        config = job.agree(
+            agreement, resolvers, RankPace(wait_s=Settings.from_environment().wait_s)
+        )
+    own = next((choice for choice in choices if choice.config is config), None)
+    if own is None:
+        return Choice(config, True, "known")
+    return replace(own, final=own.final or not capturing)

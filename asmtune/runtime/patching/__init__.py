@@ -1,6 +1,6 @@
-"""Programs written for `triton.autotune`, unchanged, through asmtune.
+"""`asmtune.patch()`: programs written for `triton.autotune` run through asmtune unchanged.
 
-`redirect` changes Triton while a patch holds, `options` are what a patch is given,
-`converting` makes an `AsmAutotuner` of what Triton's decorator was given, and `twins` launch
-for autotuners that were there before.
+`redirect` changes Triton while a patch is active. `patched_autotuner` makes an `AsmAutotuner`
+with the options of one of Triton's autotuners, and lets it launch for autotuners that existed
+before the patch.
 """

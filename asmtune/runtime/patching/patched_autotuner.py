@@ -1,43 +1,49 @@
-"""An `AsmAutotuner` that launches for one of Triton's autotuners, and looks like it.
+"""Makes `AsmAutotuner`s of Triton's autotuners, and lets them launch for those.
 
 Programs read and write an autotuner: its `cache` (by Triton's keys), `best_config`, `configs`.
-What a program writes there is meant for the launch and is obeyed; what it reads there is what
-Triton would have put.
+What a program writes there is obeyed at the launch; what it reads there is what Triton would
+have written.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+from asmtune.core.config import Config
+from asmtune.core.space.space import Space
 from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.calls import as_listed
+from asmtune.runtime.decorator import decorator_options
+from asmtune.runtime.options import DecoratorOptions
 
-# Parts of Triton's autotuner that decide what is timed and how. A subclass, or a program, that
-# puts its own in their place knows something that asmtune does not: Triton goes on with it.
-_PARTS: Final = ("_bench", "prune_configs", "check_disk_cache", "do_bench")
+# Methods of Triton's autotuner that decide what is timed and how. If a subclass or a program
+# replaces one, it knows something that asmtune does not: Triton itself tunes it.
+_REPLACEABLE: Final = ("_bench", "prune_configs", "check_disk_cache", "do_bench")
 
 Pinned = dict[tuple[Any, ...], Any]
-"""Configs by keys of Triton's."""
+"""Configs by Triton's keys."""
 
 _RESULTS: Final = ("configs_timings", "bench_time")
 
 
 def has_own_parts(instance: Any, base: type) -> bool:
-    """Whether an autotuner tunes in a way of its own."""
+    """Return whether an autotuner's class or instance replaces a part of Triton's tuning."""
     own = type(instance)
     return any(
         inspect.getattr_static(own, part, None) is not inspect.getattr_static(base, part, None)
         or (part != "do_bench" and part in vars(instance))  # `do_bench` is cached there once used
-        for part in _PARTS
+        for part in _REPLACEABLE
     )
 
 
 def pinned_before(instance: Any, base: type) -> Pinned:
-    """What a program put into an autotuner's `cache` before its first launch under a patch.
+    """Return what a program put into an autotuner's `cache` before its first patched launch.
 
-    Where Triton has launched it before, that is not told from what Triton tuned, and is tuned
-    anew; but a subclass with a `run` of its own, which looks there first, has to find it.
+    If Triton has launched it before, a program's entries look like those that Triton tuned, and
+    all are tuned anew. A subclass with its own `run` looks there first, and keeps them.
     """
     has_own_run = inspect.getattr_static(type(instance), "run") is not vars(base)["run"]
     if has_own_run or "best_config" not in vars(instance):
@@ -46,12 +52,12 @@ def pinned_before(instance: Any, base: type) -> Pinned:
 
 
 class PatchedAutotuner:
-    """Launches for one autotuner of Triton's, as long as a patch holds.
+    """Launches for one of Triton's autotuners while a patch is active.
 
     Attributes:
         owner: the patch.
         tuner: what launches; None where Triton's own `run` does.
-        cache: stands in the autotuner for its `cache` meanwhile.
+        cache: replaces the autotuner's `cache` until the patch ends.
     """
 
     def __init__(
@@ -61,12 +67,12 @@ class PatchedAutotuner:
         self.tuner = tuner
         self.cache = pinned
         self._own_keys: set[tuple[Any, ...]] = set()
-        self._met = 0
+        self._known_keys = 0
         self._configs = instance.configs
         self._count = len(instance.configs)
 
     def fits(self, instance: Any) -> bool:
-        """Whether the autotuner is still what it was made from.
+        """Return whether the autotuner still has the configs and cache that this was made from.
 
         Programs pin a config by `kernel.configs = [config]`, and ask for tuning anew by
         `kernel.cache.clear()`.
@@ -79,12 +85,12 @@ class PatchedAutotuner:
         )
 
     def pinned(self, instance: Any) -> Pinned:
-        """What the program itself put into `cache`."""
+        """Return the entries that the program itself put into `cache`."""
         cache = instance.cache
         return {key: cache[key] for key in cache if key not in self._own_keys}
 
     def is_pinned(self, instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> bool:
-        """Whether the program itself put the config of this launch into `cache`."""
+        """Return whether the program itself put the config of this launch into `cache`."""
         cache = instance.cache
         if len(cache) == len(self._own_keys):
             return False  # nearly every launch: no key need be made
@@ -92,14 +98,14 @@ class PatchedAutotuner:
         return key in cache and key not in self._own_keys
 
     def mirror(self, instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-        """Shows in the autotuner what was launched, where Triton would have put it."""
+        """Set the autotuner's attributes as Triton's launch would have."""
         tuner: Any = self.tuner
         instance.best_config = tuner.best_config
         instance.nargs = None
         known = len(tuner.cache)
-        if known == self._met:
+        if known == self._known_keys:
             return
-        self._met = known
+        self._known_keys = known
         key = triton_key(instance, args, keywords)
         self._own_keys.add(key)
         instance.cache[key] = instance.best_config
@@ -111,9 +117,96 @@ class PatchedAutotuner:
 def triton_key(
     instance: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """The key of a launch as `triton.runtime.Autotuner.run` makes it."""
+    """Make the key of a launch as `triton.runtime.Autotuner.run` does."""
     named = {**dict(zip(instance.arg_names, args, strict=False)), **keywords}
     named = {name: value for name, value in named.items() if name in instance.arg_names}
     values = [named[name] for name in instance.keys if name in named]
     dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
     return (*values, *dtypes)
+
+
+class ConvertedAutotuner(AsmAutotuner):
+    """An `AsmAutotuner` for a program written for Triton's: its configs are the program's own.
+
+    `best_config` is among them where it is one of them, and they may be replaced, as programs
+    do that pin one.
+    """
+
+    def __init__(self, kernel: Any, options: DecoratorOptions, listed: Sequence[Any]) -> None:
+        self._given: Sequence[Any] | None = None
+        super().__init__(kernel, options)
+        self._given = listed
+        self._shown: tuple[Config | None, Any] = (None, None)
+
+    @property
+    def configs(self) -> Any:
+        """The configs as the program gave them."""
+        listed = super().configs  # Dynamo asks here, and is prepared there
+        return listed if self._given is None else self._given
+
+    @configs.setter
+    def configs(self, value: Any) -> None:
+        if self._given is None:
+            return  # Triton's constructor sets them; the space says what they are
+        kernel, options = self.fn, replace(self.options, space=Space.from_configs(list(value)))
+        self.__dict__.clear()  # what was planned and remembered is of the former configs
+        self._given = None
+        super().__init__(kernel, options)
+        self._given, self._shown = value, (None, None)
+
+    @property
+    def best_config(self) -> Any:
+        """The config of the last launch, as a `triton.Config`; None before the first."""
+        best = super().best_config
+        if best is not self._shown[0]:  # else no hash need be made at each launch
+            self._shown = (best, best and as_listed(best, self._given or ()))
+        return self._shown[1]
+
+    @best_config.setter
+    def best_config(self, config: Any) -> None:
+        self._best = config
+
+
+def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
+    """Make an `AsmAutotuner` with the options of one of Triton's autotuners.
+
+    Args:
+        instance: of `triton.runtime.Autotuner`, or of a subclass.
+        options: keywords of `asm_autotune`, of no kernel in particular.
+
+    Returns:
+        It is not strict: what Triton lets pass, such as an empty grid, passes.
+    """
+    names = set(instance.arg_names)
+    keywords: dict[str, Any] = {
+        "prune_configs_by": _pruning(instance),
+        "reset_to_zero": list(instance.reset_to_zero),
+        "restore_value": list(instance.restore_value),
+        "pre_hook": instance.pre_hook if instance.user_defined_pre_hook else None,
+        "post_hook": instance.post_hook if instance.user_defined_post_hook else None,
+        "cache_results": bool(instance.cache_results),
+        **_timing(instance),
+        **options,
+    }
+    # Triton drops a key that is no parameter without a word, until 3.9 refuses it when decorating.
+    keys = [key for key in instance.keys or () if key in names]
+    made = decorator_options(list(instance.configs), keys, strict=False, **keywords)
+    return ConvertedAutotuner(instance.fn, made, instance.configs)
+
+
+def _pruning(instance: Any) -> dict[str, Any] | None:
+    if instance.perf_model is None and instance.early_config_prune is None:
+        return None
+    return {
+        "perf_model": instance.perf_model,
+        "top_k": instance.configs_top_k,
+        "early_config_prune": instance.early_config_prune,
+    }
+
+
+def _timing(instance: Any) -> dict[str, Any]:
+    """Return its timing options; Triton makes a `do_bench` of the older keywords by itself."""
+    warmup, rep = instance.num_warmups, instance.num_reps
+    if warmup is None and rep is None and not instance.use_cuda_graph:
+        return {"do_bench": instance._do_bench}
+    return {"warmup": warmup, "rep": rep, "use_cuda_graph": bool(instance.use_cuda_graph)}

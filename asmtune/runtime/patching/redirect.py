@@ -1,7 +1,7 @@
 """`patch()`: an unchanged program's `triton.autotune` uses asmtune.
 
-Two ways lead to a kernel. What is decorated meanwhile becomes an `AsmAutotuner`; for
-autotuners that were made before, or by subclasses, `Autotuner.run` itself is redirected.
+A kernel that is decorated while a patch is active becomes an `AsmAutotuner`. For autotuners that
+were made before, or by subclasses, `Autotuner.run` itself is redirected.
 """
 
 from __future__ import annotations
@@ -13,15 +13,62 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from asmtune.runtime.patching.options import check_options
+from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
 
 if TYPE_CHECKING:
-    from asmtune.runtime.patching.options import PatchOptions
+    from asmtune.runtime.options import OnMiss, Small
     from asmtune.runtime.patching.patched_autotuner import PatchedAutotuner
+    from asmtune.tuning.objective import Objective
+    from asmtune.tuning.options import Effort
 
-_TWIN: Final = "_asmtune_twin"
+
+class PatchOptions(TypedDict, total=False):
+    """Keywords of `patch`; `TuneOptions` and `DecoratorOptions` say what each is for."""
+
+    effort: str | Effort
+    isolate: bool
+    devices: tuple[int, ...] | None
+    objective: str | Objective
+    seed: int
+    tiles: bool
+    force: bool
+    on_busy: str
+    check: bool
+    on_miss: OnMiss
+    small: Small
+    nearest: bool
+
+
+_OF_LAUNCHES: Final = ("on_miss", "small", "nearest")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Check options of `patch`.
+
+    Raises:
+        InputError: as `patch`.
+    """
+    known = tuple(PatchOptions.__annotations__)
+    for name in options:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise InputError(
+                f"patch: {name!r} is no option for all kernels: they are {', '.join(known)}{hint}"
+            )
+    from asmtune.runtime.options import DecoratorOptions
+
+    DecoratorOptions(space={}, **{name: options[name] for name in _OF_LAUNCHES if name in options})
+    choices: Any = {name: options[name] for name in options if name not in _OF_LAUNCHES}
+    if choices:
+        from asmtune.tuning.options import TuneOptions
+
+        TuneOptions.of(choices)
+
+
+_PATCHED: Final = "_asmtune_twin"
 
 # Innermost last. Replaced whole and under the lock, so that launches read it without one.
 _patches: tuple[_Patch, ...] = ()
@@ -31,24 +78,24 @@ _lock = threading.RLock()
 
 @contextlib.contextmanager
 def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
-    """Makes `triton.autotune` use asmtune, in the whole process, until the context is left.
+    """Make `triton.autotune` use asmtune, in the whole process, until the context is left.
 
         with asmtune.patch(effort="quick"):
             program()
 
-    Kernels decorated meanwhile are `AsmAutotuner`s, and stay so. Autotuners that were there
-    before launch through asmtune meanwhile and are as before afterwards; so are subclasses,
-    unless they tune in a way of their own. A program keeps Triton's meaning where asmtune's
-    decorator is stricter: a grid of no programs launches nothing. Contexts nest: the one
-    entered last and not yet left counts, in every thread.
+    Kernels decorated inside are `AsmAutotuner`s, and stay so. Autotuners that existed before
+    launch through asmtune inside, and as before afterwards; so do subclasses, unless they
+    replace parts of Triton's tuning. Where asmtune's decorator is stricter than Triton, Triton's
+    meaning holds: a grid of no programs launches nothing. Contexts nest: the last one that is
+    still active counts, in every thread.
 
     Args:
         options: `effort`, `isolate`, `devices`, `objective`, `seed`, `tiles`, `force`,
             `on_busy` and `check` (see `tuning.TuneOptions`), `on_miss`, `small` and
-            `nearest` (see `dispatch.options.DecoratorOptions`).
+            `nearest` (see `runtime.options.DecoratorOptions`).
 
     Raises:
-        InputError: an option is unknown, belongs to one kernel, or has none of its values.
+        InputError: an option is unknown, belongs to one kernel, or has an invalid value.
     """
     check_options(options)
     own = _Patch(options)
@@ -60,20 +107,20 @@ def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
 
 
 class _Patch:
-    """One `patch()` that is being held.
+    """An active `patch()`.
 
     Attributes:
         options: as they were given.
-        twins: of the autotuners that were launched meanwhile.
+        patched: by autotuner, of those that were launched while it was active.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options
-        self.twins: weakref.WeakKeyDictionary[Any, PatchedAutotuner] = weakref.WeakKeyDictionary()
+        self.patched: weakref.WeakKeyDictionary[Any, PatchedAutotuner] = weakref.WeakKeyDictionary()
 
 
 class _Redirect:
-    """What is changed in Triton, and in loaded modules, while any patch is held."""
+    """The changes to Triton and to loaded modules while any patch is active."""
 
     def __init__(self) -> None:
         from triton.runtime import autotuner
@@ -81,7 +128,7 @@ class _Redirect:
         from asmtune.runtime.autotuner import AsmAutotuner
 
         self._base: Any = autotuner.Autotuner
-        self._own: type = AsmAutotuner
+        self._asmtune_class: type = AsmAutotuner
         self._autotune = autotuner.autotune
         self._replacement = self._decorating(self._autotune)
         self._methods = {name: vars(self._base)[name] for name in ("run", "warmup")}
@@ -89,52 +136,52 @@ class _Redirect:
         self._caches: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def install(self) -> None:
-        """Puts asmtune's in the place of Triton's."""
+        """Replace Triton's functions by asmtune's."""
         for name, launch in self._launches.items():
             setattr(self._base, name, launch)
         _rebind(self._autotune, self._replacement)
 
     def remove(self) -> None:
-        """Puts Triton's back; what the program has put there meanwhile stays."""
+        """Restore Triton's functions; what the program has set meanwhile stays."""
         _rebind(self._replacement, self._autotune)
         for name, launch in self._launches.items():
             if vars(self._base)[name] is launch:
                 setattr(self._base, name, self._methods[name])
 
-    def lend(self, instance: Any, twin: PatchedAutotuner) -> None:
-        """Lets an autotuner launch by a twin, and show the twin's cache."""
+    def attach(self, instance: Any, patched: PatchedAutotuner) -> None:
+        """Let an autotuner launch through a `PatchedAutotuner`, and show the cache of that one."""
         self._caches.setdefault(instance, instance.cache)
-        setattr(instance, _TWIN, twin)
-        if twin.tuner is not None:
-            instance.cache = twin.cache
+        setattr(instance, _PATCHED, patched)
+        if patched.tuner is not None:
+            instance.cache = patched.cache
 
-    def give_back(self, instance: Any) -> None:
-        """Makes an autotuner what it was before a twin was lent to it."""
+    def detach(self, instance: Any) -> None:
+        """Restore an autotuner as it was before `attach`."""
         instance.cache = self._caches.pop(instance)
-        delattr(instance, _TWIN)
+        delattr(instance, _PATCHED)
 
-    def _twin(self, instance: Any) -> PatchedAutotuner | None:
-        """The one of the innermost patch; None where Triton itself launches."""
-        from asmtune.runtime.patching.converting import convert
+    def _patched(self, instance: Any) -> PatchedAutotuner | None:
+        """Return the `PatchedAutotuner` of the innermost patch; None if Triton itself launches."""
         from asmtune.runtime.patching.patched_autotuner import (
             PatchedAutotuner,
+            convert,
             has_own_parts,
             pinned_before,
         )
 
-        if isinstance(instance, self._own):
+        if isinstance(instance, self._asmtune_class):
             return None  # it asks for what it inherits
         with _lock:
             if not _patches:
                 return None  # left by another thread just now
             held = _patches[-1]
-            made = held.twins.get(instance)
+            made = held.patched.get(instance)
             if made is None or not made.fits(instance):
-                kept = has_own_parts(instance, self._base)
-                tuner = None if kept else convert(instance, held.options)
+                by_triton = has_own_parts(instance, self._base)
+                tuner = None if by_triton else convert(instance, held.options)
                 pinned = made.pinned(instance) if made else pinned_before(instance, self._base)
-                made = held.twins[instance] = PatchedAutotuner(held, instance, tuner, pinned)
-            self.lend(instance, made)
+                made = held.patched[instance] = PatchedAutotuner(held, instance, tuner, pinned)
+            self.attach(instance, made)
             return made
 
     def _launching(self, name: str) -> Callable[..., Any]:
@@ -145,14 +192,18 @@ class _Redirect:
             patches = _patches
             if not patches:
                 return original(instance, *args, **keywords)
-            twin = instance.__dict__.get(_TWIN)
-            if twin is None or twin.owner is not patches[-1] or not twin.fits(instance):
-                twin = self._twin(instance)
-            if twin is None or twin.tuner is None or twin.is_pinned(instance, args, keywords):
+            patched = instance.__dict__.get(_PATCHED)
+            if patched is None or patched.owner is not patches[-1] or not patched.fits(instance):
+                patched = self._patched(instance)
+            if (
+                patched is None
+                or patched.tuner is None
+                or patched.is_pinned(instance, args, keywords)
+            ):
                 return original(instance, *args, **keywords)
-            result = getattr(twin.tuner, name)(*args, **keywords)
+            result = getattr(patched.tuner, name)(*args, **keywords)
             if name == "run":
-                twin.mirror(instance, args, keywords)
+                patched.mirror(instance, args, keywords)
             return result
 
         return launch
@@ -166,7 +217,7 @@ class _Redirect:
                 return decorate
 
             def decorator(fn: Any) -> Any:
-                from asmtune.runtime.patching.converting import convert
+                from asmtune.runtime.patching.patched_autotuner import convert
 
                 made, patches = decorate(fn), _patches
                 return convert(made, patches[-1].options) if patches else made
@@ -192,19 +243,19 @@ def _leave(own: _Patch) -> None:
         redirect = _redirect
         if redirect is None:
             return
-        for instance, twin in list(own.twins.items()):
-            if vars(instance).get(_TWIN) is twin:
-                redirect.give_back(instance)
-                outer = [held.twins[instance] for held in _patches if instance in held.twins]
+        for instance, patched in list(own.patched.items()):
+            if vars(instance).get(_PATCHED) is patched:
+                redirect.detach(instance)
+                outer = [held.patched[instance] for held in _patches if instance in held.patched]
                 if outer:
-                    redirect.lend(instance, outer[-1])
+                    redirect.attach(instance, outer[-1])
         if not _patches:
             redirect.remove()
             _redirect = None
 
 
 def _rebind(old: Any, new: Any) -> None:
-    """Makes every global of a loaded module that is one object another.
+    """Replace one object by another among the globals of all loaded modules.
 
     A module that loads itself on first use is looked at without being woken.
     """

@@ -18,10 +18,11 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.base import Scorer, for_dtypes, without_kernel
 from asmtune.studies.replay.judging import Judged, judged_moments
 from asmtune.studies.replay.plans import PlanResult, Replayed, ReplayPlan, SearchPoint
-from asmtune.tuning.search.base import NoObserver, Predictor
+from asmtune.tuning.search.base import Predictor
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
@@ -57,20 +58,20 @@ def replay_strategies(
         if kernel not in unseen:
             unseen = {kernel: without_kernel(funnel.scorer, kernel)}
         scorer = for_dtypes(unseen[kernel], (found.task.dtype,))
-        insight = Predictor(scorer, funnel.target)
+        predictor = Predictor(scorer, funnel.target)
         for number, plan in enumerate(plans):
             for seed in range(plan.seeds):
-                searches[number].append(searched(found, plan, insight, seed))
+                searches[number].append(searched(found, plan, predictor, seed))
     return [PlanResult(plan, tuple(searches[number])) for number, plan in enumerate(plans)]
 
 
-def searched(found: Judged, plan: ReplayPlan, insight: Predictor, seed: int) -> Replayed:
+def searched(found: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
     """One search of one task."""
     rows = {v.config: row for row, v in zip(found.task.rows, found.compiled, strict=True)}
     compiler = RecordedCompiler({verdict.config: verdict for verdict in found.compiled})
     state = State(found.sketched, found.sketched[0].config)
     marks = _Marks(state, rows, plan.limits.finalists)
-    strategy = make_strategy(plan.strategy, seed, insight, plan.pace)
+    strategy = make_strategy(plan.strategy, seed, predictor, plan.pace)
     ended = run(strategy, state, compiler, RecordedTimer(rows, seed), plan.limits, marks)
     return Replayed(found.task, (*marks.made, marks.now()), ended.reason)
 
@@ -120,7 +121,7 @@ class RecordedTimer:
         return Measurement(config, us, us, us, (us,))
 
 
-class _Marks(NoObserver):
+class _Marks(ProgressListener):
     """Notes how far a search is after each trial."""
 
     def __init__(self, state: State, rows: Mapping[Config, Row], finalists: int) -> None:

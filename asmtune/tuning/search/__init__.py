@@ -1,4 +1,7 @@
-"""Search: what to compile next, what to time, and when to stop.
+"""Search: decides what to compile next, what to time, and when to stop.
 
-It knows neither compiler nor GPU: both are handed to `loop.run`.
+It knows neither compiler nor GPU: both are handed to `loop.run`. `state` holds what is known,
+a strategy (`strategies`) proposes batches and selects what to time: `model` by the expected gain
+of a Gaussian process (`surrogate`) over predictions, features and axes (`axes`), or one of
+`unmodelled`.
 """

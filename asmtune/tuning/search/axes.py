@@ -1,4 +1,4 @@
-"""Where configs lie on the axes of their space: neighbours, and distances."""
+"""`Axes`: places of configs on the axes of their space, neighbours and distances."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ class Axes:
         }
 
     def coordinates(self, configs: Sequence[Config]) -> NDArray[np.float64]:
-        """A row a config, a column an axis of more than one value, from 0 to 1."""
+        """Return a row a config, a column an axis of more than one value, from 0 to 1."""
         most = [len(index) - 1 for index in self._index.values()]
         places = np.array([self.places[config] for config in configs], dtype=np.float64)
         return places.reshape(len(configs), len(most)) / np.array(most, dtype=np.float64)
 
 
 def steps(one: Place, other: Place) -> int | None:
-    """Axes on which two places differ, each by one value; None where one differs by more."""
+    """Count the axes on which two places differ by one value; None if one differs by more."""
     apart = [abs(a - b) for a, b in zip(one, other, strict=True) if a != b]
     return len(apart) if all(distance == 1 for distance in apart) else None
 
 
 def _rank(value: Any) -> tuple[int, Any]:
-    """Sorts any axis: numbers among each other, then words, then None."""
+    """Make a sort key of any axis: numbers first, then text, then None."""
     if value is None:
         return _NONE, 0
     if isinstance(value, bool | int | float):

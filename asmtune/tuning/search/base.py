@@ -1,4 +1,4 @@
-"""What a search is made of: a strategy, who compiles, who times, who watches, and limits."""
+"""The parts of a search: limits, strategy, compiler and timer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from asmtune.tuning.search.state import State
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a search may spend; the default config is compiled and timed in any case.
+    """Limits of a search; the default config is compiled and timed in any case.
 
     Attributes:
         seconds: of wall clock, from the start of the loop.
@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSizes:
-    """In which steps a search goes on.
+    """Sizes of a search's steps.
 
     Attributes:
         first: configs of the first batch of compiles.
@@ -52,10 +52,10 @@ class BatchSizes:
 
 @dataclass(frozen=True)
 class Predictor:
-    """What predicts.
+    """A scorer and the target that it predicts for.
 
     Attributes:
-        scorer: ranks; one that cannot before compiling is not asked.
+        scorer: ranks; not used before compiling if it cannot rank sketches.
         target: the machine.
     """
 
@@ -65,7 +65,7 @@ class Predictor:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What to compile next.
+    """The configs to compile next.
 
     Attributes:
         configs: best first; none where it is not worth it.
@@ -81,7 +81,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a search ended.
+    """The end of a search.
 
     Attributes:
         reason: why, in words, with its numbers.
@@ -93,19 +93,19 @@ class Ended:
 
 
 class Strategy(Protocol):
-    """Chooses; keeps nothing from call to call that the state does not hold."""
+    """Chooses what to compile and time; keeps nothing that the state does not hold."""
 
     @property
     def name(self) -> str:
-        """Name on the command line."""
+        """The name on the command line."""
         ...
 
     def propose(self, state: State) -> Proposal:
-        """Configs to compile next, of those in `state.open()`."""
+        """Propose configs to compile next, of those in `state.open()`."""
         ...
 
     def select(self, state: State) -> Sequence[Config]:
-        """Configs to time now, of those in `state.ready()`, best first.
+        """Select configs to time now, of those in `state.ready()`, best first.
 
         Those in `state.due()` are timed in any case.
         """
@@ -116,11 +116,11 @@ class Compiler(Protocol):
     """Compiles one batch at a time, in the background."""
 
     def start(self, configs: Sequence[Config]) -> None:
-        """Begins a batch, and returns at once."""
+        """Start a batch, and return at once."""
         ...
 
     def collect(self) -> Sequence[Verdict]:
-        """Waits for the batch. It may hold configs that nobody asked for: they join the space."""
+        """Wait for the batch. It may hold configs that were not asked for: they join the space."""
         ...
 
 
@@ -128,37 +128,5 @@ class Timer(Protocol):
     """Checks and times compiled configs."""
 
     def trial(self, verdicts: Sequence[Verdict]) -> Sequence[Outcome]:
-        """A timing or a failure of each; the default config comes first, in the first trial."""
+        """Return a timing or a failure of each; the first trial begins with the default."""
         ...
-
-
-class Observer(Protocol):
-    """Told of each stage as it ends."""
-
-    def foreseen(self, state: State) -> None:
-        """The search begins, with what is known before anything is compiled."""
-
-    def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
-        """A batch is compiled; the loop waited so long for it."""
-
-    def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
-        """Configs are timed; the batch compiled meanwhile is expected to gain so much."""
-
-    def ended(self, reason: str) -> None:
-        """The search is over."""
-
-
-class NoObserver:
-    """Listens to nothing."""
-
-    def foreseen(self, state: State) -> None:
-        """Ignores it."""
-
-    def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
-        """Ignores it."""
-
-    def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
-        """Ignores it."""
-
-    def ended(self, reason: str) -> None:
-        """Ignores it."""

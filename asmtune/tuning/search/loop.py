@@ -9,16 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.core.config import Config
-from asmtune.tuning.search.base import (
-    Compiler,
-    Ended,
-    Limits,
-    NoObserver,
-    Observer,
-    Proposal,
-    Strategy,
-    Timer,
-)
+from asmtune.predict.prune.front import ProgressListener
+from asmtune.tuning.search.base import Compiler, Ended, Limits, Proposal, Strategy, Timer
 from asmtune.tuning.search.state import State
 
 MOST_IN_VAIN: Final = 32
@@ -31,9 +23,9 @@ def run(
     compiler: Compiler,
     timer: Timer,
     limits: Limits,
-    observer: Observer | None = None,
+    observer: ProgressListener | None = None,
 ) -> Ended:
-    """Compiles and times until the strategy sees no gain, or a limit is reached.
+    """Compile and time until the strategy sees no gain, or a limit is reached.
 
     Whatever is raised, `KeyboardInterrupt` as well, passes through and leaves the state with
     all that was known by then. A batch that is being compiled when the search ends is not
@@ -45,12 +37,12 @@ def run(
         compiler: compiles in the background.
         timer: checks and times.
         limits: what may be spent.
-        observer: told of each stage.
+        observer: called at each stage.
     """
-    observer = observer or NoObserver()
-    observer.foreseen(state)
+    observer = observer or ProgressListener()
+    observer.search_started(state)
     reason = _Search(strategy, state, compiler, timer, limits, observer).until()
-    observer.ended(reason)
+    observer.search_ended(reason)
     return Ended(reason, state.finalists(limits.finalists))
 
 
@@ -63,13 +55,13 @@ class _Search:
     compiler: Compiler
     timer: Timer
     limits: Limits
-    observer: Observer
+    observer: ProgressListener
     proposal: Proposal = field(default_factory=Proposal)
 
     def until(self) -> str:
-        """Runs to the end; says why it ended."""
+        """Run to the end; return why it ended."""
         if not self.state.configs:
-            return f"none of {len(self.state.foreseen)} configs can run: rules dropped all"
+            return f"none of {len(self.state.initial)} configs can run: rules dropped all"
         self._compile(self.state.opening(self.limits.finalists))
         while True:
             if self.state.pending:
@@ -85,7 +77,7 @@ class _Search:
                 return ended
 
     def _compile(self, first: Sequence[Config] = ()) -> None:
-        """Begins the next batch, with some configs in front; none where nothing is left."""
+        """Start the next batch, with some configs in front; none if nothing is left."""
         state, most = self.state, self.limits.compiles
         self.proposal = self.strategy.propose(state)
         batch = list(dict.fromkeys([*first, *self.proposal.configs]))
@@ -104,7 +96,7 @@ class _Search:
         self.observer.batch(verdicts, time.monotonic() - start)
 
     def _time(self) -> bool:
-        """Times what is worth it; says whether anything was."""
+        """Time what is worth it; return whether anything was."""
         state, most = self.state, self.limits.timings
         chosen = list(dict.fromkeys([*state.due(), *self.strategy.select(state)]))
         if most is not None:
@@ -117,7 +109,7 @@ class _Search:
         return True
 
     def _spent(self) -> str:
-        """Which limit is reached that ends the search at once; "" where none is."""
+        """Return the limit that ends the search at once; "" if none is reached."""
         state, limits = self.state, self.limits
         if state.seconds >= limits.seconds:
             return f"budget: {limits.seconds:g} s spent"
@@ -128,7 +120,7 @@ class _Search:
         return ""
 
     def _exhausted(self) -> str:
-        """Why nothing more is compiled."""
+        """Return why nothing more is compiled."""
         state, most = self.state, self.limits.compiles
         if most is not None and state.compiles >= most and self.proposal.configs:
             return f"budget: {state.compiles} configs compiled"
@@ -138,7 +130,7 @@ class _Search:
 
 
 def _commonest(state: State) -> str:
-    """The commonest failure, with an example."""
+    """Describe the commonest failure, with an example."""
     kinds = Counter((failure.stage, failure.kind) for failure in state.failures.values())
     (kind, count) = kinds.most_common(1)[0]
     config, failure = next((c, f) for c, f in state.failures.items() if (f.stage, f.kind) == kind)

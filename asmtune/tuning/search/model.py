@@ -1,4 +1,4 @@
-"""`model`: what the model expects to gain most, until it expects too little."""
+"""`model`: batches of the greatest expected gain, until it is too small. Points of all configs."""
 
 from __future__ import annotations
 
@@ -12,33 +12,142 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from asmtune.core.config import Config
+from asmtune.core.records.verdicts import Verdict
+from asmtune.predict.score.base import Candidate, moments_of
+from asmtune.predict.score.vectors import BASE, base_columns
+from asmtune.tuning.search.axes import Axes
 from asmtune.tuning.search.base import BatchSizes, Predictor, Proposal
-from asmtune.tuning.search.gain import batch_gain, improvement, spread_out
-from asmtune.tuning.search.points import ConfigPoints
 from asmtune.tuning.search.state import State
-from asmtune.tuning.search.surrogate import Points, Surrogate
+from asmtune.tuning.search.surrogate import (
+    Column,
+    Matrix,
+    Points,
+    Surrogate,
+    batch_gain,
+    improvement,
+    spread_out,
+)
+
+FEATURES_FAR: Final = 1.7
+"""Root mean square of the features' distances, each in deviations over the space, that is one
+length of the process. Of the greatest likelihood, as the constants of `surrogate`."""
+
+AXES_FAR: Final = 8.0
+"""Distance on the axes, each from 0 to 1, likewise: they tell apart what no feature does."""
+
+AXES_ALONE_FAR: Final = 0.75
+"""The same where there are no features."""
+
+
+@dataclass(frozen=True)
+class MomentReading:
+    """Predictions and features of some configs at one moment; NaN where there are none.
+
+    Attributes:
+        slowdown: logarithms of predicted slowdowns.
+        columns: `vectors.BASE`, a row a config.
+    """
+
+    slowdown: Column
+    columns: Matrix
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Verdict], predictor: Predictor | None) -> MomentReading:
+        """Read verdicts of one moment."""
+        slowdown = np.full(len(verdicts), np.nan)
+        columns = np.full((len(verdicts), len(BASE)), np.nan)
+        rows = [row for row, verdict in enumerate(verdicts) if verdict.features is not None]
+        if rows and predictor is not None:
+            features = [v.features for v in verdicts if v.features is not None]
+            columns[rows] = base_columns(features, predictor.target)
+            if "sketch" in moments_of(predictor.scorer):
+                candidates = [
+                    Candidate(verdicts[r].config, predictor.target, features=f)
+                    for r, f in zip(rows, features, strict=True)
+                ]
+                slowdown[rows] = -np.array(predictor.scorer.score(candidates))
+        return cls(slowdown, columns)
+
+
+class ConfigPoints:
+    """Points of all configs of a space; what does not change is computed once.
+
+    Args:
+        state: its space as it is now; if configs join it, new points are needed.
+        predictor: without one all are predicted alike, and lie on the axes alone.
+    """
+
+    def __init__(self, state: State, predictor: Predictor | None) -> None:
+        self.configs = tuple(state.configs)
+        self._initial = state.initial
+        self.row = {config: row for row, config in enumerate(self.configs)}
+        self._predictor = predictor
+        self._early = MomentReading.of(
+            [state.initial[config] for config in self.configs], predictor
+        )
+        readable = self._early.columns[~np.isnan(self._early.columns).any(axis=1)]
+        spread = readable.std(axis=0) if len(readable) else np.zeros(len(BASE))
+        self._used = spread > 1e-6
+        far = AXES_FAR if self._used.any() else AXES_ALONE_FAR
+        self._axes = Axes(self.configs).coordinates(self.configs) / far
+        self._middle = readable[:, self._used].mean(axis=0) if len(readable) else 0.0
+        self._far = FEATURES_FAR * spread[self._used] * np.sqrt(max(1, self._used.sum()))
+
+    def is_of(self, state: State) -> bool:
+        """Return whether it was made from this state, and no configs have joined it."""
+        return self._initial is state.initial and len(self.configs) == len(state.configs)
+
+    def points(self, state: State) -> Points:
+        """Return the points of all configs, with what is known of them now."""
+        rows = np.array([self.row[config] for config in state.verdicts], dtype=np.intp)
+        late = MomentReading.of(list(state.verdicts.values()), self._predictor)
+        columns = self._early.columns.copy()
+        columns[rows] = _first_known(late.columns, columns[rows])
+        # What has no features lies in the middle.
+        places = np.nan_to_num((columns[:, self._used] - self._middle) / self._far)
+        compiled = np.zeros(len(self.configs), dtype=np.bool_)
+        compiled[rows] = True
+        predicted = _levelled(self._early.slowdown, rows, late.slowdown)
+        return Points(predicted, np.hstack([self._axes, places]), compiled)
+
+
+def _levelled(early: Column, rows: NDArray[np.intp], late: Column) -> Column:
+    """Merge slowdowns, from 0 up: late ones for `rows`, early ones at their level for the rest."""
+    slowdown = early.copy()
+    if np.isfinite(apart := late - early[rows]).any():
+        slowdown += np.nanmedian(apart)
+    slowdown[rows] = _first_known(late, slowdown[rows])
+    if not np.isfinite(slowdown).any():
+        return np.zeros(len(slowdown))
+    slowdown = _first_known(slowdown, np.full(len(slowdown), np.nanmedian(slowdown)))
+    return np.asarray(slowdown - slowdown.min())
+
+
+def _first_known(values: Matrix, others: Matrix) -> Matrix:
+    return np.where(np.isnan(values), others, values)
+
 
 POOL: Final = 256
 """Configs of the greatest expected improvement that a batch is chosen among."""
 
 WORTH_TIMING: Final = 0.05
-"""Of the gain that another batch must promise, what one timing must: a batch costs more."""
+"""Share of a batch's required gain that is required of one timing: a batch costs more."""
 
 
 @dataclass(frozen=True)
 class _View:
-    """The space as the model sees it now: untimed, it ranks; once timed, it believes."""
+    """The model's view of the space; `surrogate` is None before the first timing."""
 
-    outlook: ConfigPoints
+    config_points: ConfigPoints
     points: Points
     surrogate: Surrogate | None
 
     def rows(self, configs: Sequence[Config]) -> list[int]:
-        return [self.outlook.row[config] for config in configs]
+        return [self.config_points.row[config] for config in configs]
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """Keeps BLAS from starting a thread a core, which wait for cores that compile.
+    """Keep BLAS from starting a thread a core, which would wait for cores that compile.
 
     The matrices are small: on 2 busy cores a search took twice as long with two threads.
     """
@@ -47,22 +156,22 @@ def _one_thread() -> AbstractContextManager[object]:
 
 
 class Model:
-    """Ranks before compiling, and looks again at what is left after each batch.
+    """Ranks configs before compiling, and again after each batch by the timings so far.
 
     Args:
-        insight: what predicts.
+        predictor: ranks before compiling; None for no prediction.
         pace: in which steps; and the gain below which the search ends.
         seed: of the draws that a batch's gain is averaged over.
     """
 
     name = "model"
 
-    def __init__(self, insight: Predictor | None, pace: BatchSizes, seed: int = 0) -> None:
-        self._insight, self._pace, self._seed = insight, pace, seed
-        self._outlook: ConfigPoints | None = None
+    def __init__(self, predictor: Predictor | None, pace: BatchSizes, seed: int = 0) -> None:
+        self._predictor, self._pace, self._seed = predictor, pace, seed
+        self._config_points: ConfigPoints | None = None
 
     def propose(self, state: State) -> Proposal:
-        """Before any timing the best predicted; then those of the greatest expected gain."""
+        """Propose the best predicted; after timings those of the greatest expected gain."""
         left = state.open()
         if not left:
             return Proposal(reason=f"all {len(state.configs)} configs tried")
@@ -70,7 +179,7 @@ class Model:
             return self._proposal(state, left)
 
     def select(self, state: State) -> Sequence[Config]:
-        """Those that may be the best, the likeliest first."""
+        """Return those that may be the best, the likeliest first."""
         ready = state.ready()
         with _one_thread():
             return self._selection(state, ready) if ready else ()
@@ -90,7 +199,7 @@ class Model:
         if view.surrogate is None:
             order = np.argsort(points.predicted, kind="stable")
         else:
-            gains = improvement(view.surrogate.believe(points), view.surrogate.best)
+            gains = improvement(view.surrogate.posterior(points), view.surrogate.best)
             order = np.argsort(-gains, kind="stable")
             order = order[gains[order] > WORTH_TIMING * self._pace.gain]
         return [ready[place] for place in order[: self._pace.trial]]
@@ -98,23 +207,23 @@ class Model:
     def _gainful(
         self, view: _View, surrogate: Surrogate, rows: NDArray[np.intp], count: int
     ) -> Proposal:
-        """A batch, if it is worth it."""
-        gains = improvement(surrogate.believe(view.points.at(rows)), surrogate.best)
+        """Propose a batch if its expected gain is large enough."""
+        gains = improvement(surrogate.posterior(view.points.at(rows)), surrogate.best)
         rows = rows[np.argsort(-gains, kind="stable")[: max(POOL, 4 * count)]]
         points = view.points.at(rows)
-        mean, covariance = surrogate.believe(points).mean, surrogate.covariance(points)
+        mean, covariance = surrogate.posterior(points).mean, surrogate.covariance(points)
         chosen = spread_out(mean, covariance, surrogate.best, count)
         among = covariance[np.ix_(chosen, chosen)]
         gain = batch_gain(mean[chosen], among, surrogate.best, self._seed)
         if gain < self._pace.gain:
             return Proposal((), gain, f"expected gain {gain:.1%} under {self._pace.gain:.1%}")
-        return Proposal(tuple(view.outlook.configs[row] for row in rows[chosen]), gain)
+        return Proposal(tuple(view.config_points.configs[row] for row in rows[chosen]), gain)
 
     def _view(self, state: State) -> _View:
-        outlook = self._outlook
-        if outlook is None or not outlook.is_of(state):
-            outlook = self._outlook = ConfigPoints(state, self._insight)
-        points = outlook.points(state)
-        timed = points.at([outlook.row[config] for config in state.timings])
+        config_points = self._config_points
+        if config_points is None or not config_points.is_of(state):
+            config_points = self._config_points = ConfigPoints(state, self._predictor)
+        points = config_points.points(state)
+        timed = points.at([config_points.row[config] for config in state.timings])
         log_us = np.log(np.array(list(state.timings.values())))
-        return _View(outlook, points, Surrogate(timed, log_us) if len(log_us) else None)
+        return _View(config_points, points, Surrogate(timed, log_us) if len(log_us) else None)

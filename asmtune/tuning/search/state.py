@@ -1,4 +1,4 @@
-"""What a search knows so far."""
+"""`State`: what a search knows so far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asmtune.core.records.verdicts import Verdict
 
 @dataclass(frozen=True, kw_only=True)
 class PriorTimings:
-    """What earlier runs tell a search.
+    """Results of earlier runs that a search begins with.
 
     Attributes:
         seeds: configs that were good on other shapes: compiled and timed first.
@@ -31,18 +31,18 @@ class PriorTimings:
 
 
 class State:
-    """What is known of a space: foreseen, being compiled, compiled, timed, failed.
+    """Knowledge of a space's configs: predicted, being compiled, compiled, timed, failed.
 
     Args:
-        foreseen: a verdict on each config before compiling, in the space's order; with the
-            features of its sketch, where sketches were made. What rules have dropped is no
-            candidate. What merely cannot be read is one: nothing is known against it.
+        initial: a verdict on each config before compiling, in the space's order; with the
+            features of its sketch, where sketches were made. Configs dropped by a rule are
+            excluded. Configs whose sketch cannot be parsed stay in.
         default: always compiled and timed first, whatever is known of it, if it is a candidate.
-        known: what earlier runs tell.
+        known: results of earlier runs.
         clock: seconds, of a clock that never goes back.
 
     Attributes:
-        foreseen: verdicts before compiling, by config.
+        initial: verdicts before compiling, by config.
         configs: the candidates, in the space's order.
         default: the space's default config.
         verdicts: of what is compiled, by config.
@@ -54,14 +54,14 @@ class State:
 
     def __init__(
         self,
-        foreseen: Sequence[Verdict],
+        initial: Sequence[Verdict],
         default: Config,
         known: PriorTimings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         known = known or PriorTimings()
-        self.foreseen = {verdict.config: verdict for verdict in foreseen}
-        self.configs = [config for config, v in self.foreseen.items() if _is_candidate(v)]
+        self.initial = {verdict.config: verdict for verdict in initial}
+        self.configs = [config for config, v in self.initial.items() if _is_candidate(v)]
         self.default = default
         self.verdicts: dict[Config, Verdict] = {}
         self.pending: dict[Config, None] = {}
@@ -77,7 +77,7 @@ class State:
 
     @property
     def seconds(self) -> float:
-        """Since the state was made."""
+        """Seconds since the state was made."""
         return self._clock() - self._began
 
     @property
@@ -86,11 +86,11 @@ class State:
         return min(self.timings.values(), default=None)
 
     def fastest(self, count: int) -> list[Config]:
-        """The fastest timed configs, fastest first; equal ones in the order of their timing."""
+        """Return the fastest timed configs in order; equal ones in the order of timing."""
         return sorted(self.timings, key=lambda config: self.timings[config])[:count]
 
     def opening(self, finalists: int) -> list[Config]:
-        """What the first batch begins with: default, seeds, and the best of earlier runs.
+        """Return the start of the first batch: default, seeds, and the best of earlier runs.
 
         The last have to be compiled only to be finalists.
         """
@@ -99,7 +99,7 @@ class State:
         return [config for config in dict.fromkeys(first) if config in left]
 
     def open(self) -> list[Config]:
-        """Configs of which nothing was tried, in order; shunned ones when no others are left."""
+        """Return untried configs, in order; shunned ones only when no others are left."""
         left = [
             config
             for config in self.configs
@@ -111,32 +111,32 @@ class State:
         return [config for config in left if config not in self._shunned] or left
 
     def ready(self) -> list[Config]:
-        """Compiled configs that can run and are not timed yet."""
+        """Return compiled configs that can run and are not timed yet."""
         return [c for c in self.verdicts if c not in self.timings and c not in self.failures]
 
     def due(self) -> list[Config]:
-        """Those of `ready` that are timed whatever is expected of them: default and seeds."""
+        """Return those of `ready` that are timed in any case: default and seeds."""
         ready = set(self.ready())
         return [c for c in dict.fromkeys((self.default, *self._seeds)) if c in ready]
 
     def finalists(self, count: int) -> tuple[Verdict, ...]:
-        """The fastest compiled configs, and the default if it ran, fastest first."""
+        """Return the fastest compiled configs, and the default if it ran, fastest first."""
         able = [config for config in self.fastest(len(self.timings)) if config in self.verdicts]
         chosen = [c for rank, c in enumerate(able) if rank < count or c == self.default]
         return tuple(self.verdicts[config] for config in chosen)
 
     def begin_batch(self, configs: Iterable[Config]) -> None:
-        """Configs are being compiled."""
+        """Note configs that are being compiled."""
         added = dict.fromkeys(configs)
         self.pending.update(added)
         self.compiles += len(added)
 
     def add_verdicts(self, verdicts: Iterable[Verdict]) -> None:
-        """A batch is compiled; configs that nobody foresaw join the space."""
+        """Add a compiled batch; configs that are new join the space."""
         for verdict in verdicts:
             config = verdict.config
-            if config not in self.foreseen:
-                self.foreseen[config] = verdict
+            if config not in self.initial:
+                self.initial[config] = verdict
                 self.configs.append(config)
                 self.compiles += 1
             self.verdicts[config] = verdict
@@ -147,7 +147,7 @@ class State:
         self.pending.clear()
 
     def add_outcomes(self, outcomes: Iterable[tuple[Config, Measurement | Failure]]) -> None:
-        """Configs were tried on the GPU."""
+        """Add outcomes of configs that were tried on the GPU."""
         for config, outcome in outcomes:
             self.trials += 1
             if isinstance(outcome, Failure):

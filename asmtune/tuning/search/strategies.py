@@ -12,26 +12,26 @@ from asmtune.tuning.search.base import BatchSizes, Predictor, Strategy
 _Make = Callable[[Predictor | None, BatchSizes, int], Strategy]
 
 
-def _model(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:
+def _model(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:
     from asmtune.tuning.search.model import Model
 
-    return Model(insight, pace, seed)
+    return Model(predictor, pace, seed)
 
 
-def _exhaustive(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.tuning.search.exhaustive import Exhaustive
+def _exhaustive(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
+    from asmtune.tuning.search.unmodelled import Exhaustive
 
     return Exhaustive(pace)
 
 
-def _random(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.tuning.search.exhaustive import Sampling
+def _random(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
+    from asmtune.tuning.search.unmodelled import Sampling
 
     return Sampling(pace, seed)
 
 
-def _hierarchical(insight: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
-    from asmtune.tuning.search.hierarchical import Hierarchical
+def _hierarchical(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:  # noqa: ARG001
+    from asmtune.tuning.search.unmodelled import Hierarchical
 
     return Hierarchical(pace)
 
@@ -45,20 +45,20 @@ _STRATEGIES: Final[dict[str, _Make]] = {
 
 
 def strategy_names() -> tuple[str, ...]:
-    """Names of all strategies."""
+    """List the names of all strategies."""
     return tuple(_STRATEGIES)
 
 
 def make_strategy(
-    name: str, seed: int = 0, insight: Predictor | None = None, pace: BatchSizes | None = None
+    name: str, seed: int = 0, predictor: Predictor | None = None, pace: BatchSizes | None = None
 ) -> Strategy:
-    """The strategy of a name.
+    """Make the strategy of a name.
 
     Args:
         name: one of `strategy_names`.
         seed: of all that it draws.
-        insight: what predicts, for the strategies that ask.
-        pace: in which steps it goes on.
+        predictor: for the strategies that use predictions.
+        pace: sizes of its steps.
 
     Raises:
         InputError: no such strategy; lists them.
@@ -68,4 +68,4 @@ def make_strategy(
         raise InputError(
             f"unknown strategy {name!r}: the strategies are {', '.join(_STRATEGIES)}{hint}"
         )
-    return _STRATEGIES[name](insight, pace or BatchSizes(), seed)
+    return _STRATEGIES[name](predictor, pace or BatchSizes(), seed)

@@ -1,4 +1,4 @@
-"""What timings so far tell of configs not timed yet: a Gaussian process on their residual.
+"""A Gaussian process that predicts times of untimed configs, and the gain of timing them.
 
 The logarithm of a config's time is taken as
 
@@ -35,15 +35,15 @@ OFFSET: Final = 3.0
 """Deviation of the offset: of times relative to the best so far, wide."""
 
 SLOPE: Final = 0.45
-"""Of the true slowdown per predicted one, both logarithms: `learned` exaggerates."""
+"""True slowdown per predicted one, both logarithms: `learned` exaggerates."""
 
 SLOPE_DEVIATION: Final = 0.34
 ERROR_DEVIATION: Final = 0.54
-"""Of `g`: of the slope, and of the error at one place."""
+"""Deviations of the slope, and of `g` (the error at one place)."""
 
 OWN_DEVIATION: Final = 0.024
 SKETCH_DEVIATION: Final = 0.05
-"""Of `own`: where the assembly is known, and where but a sketch is."""
+"""Deviations of `own`: with the assembly known, and with a sketch only."""
 
 NOISE: Final = 0.02
 """Deviation of a timing."""
@@ -52,15 +52,15 @@ PRIOR_WEIGHT: Final = 10.0
 """Timings that the prior deviations are worth against the errors seen."""
 
 MOST_SCALE: Final = 4.0
-"""Of the variance, over the prior's."""
+"""Greatest factor of the variance over the prior's."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """Configs as the process sees them.
+    """Configs as the Gaussian process sees them.
 
     Attributes:
-        predicted: logarithm of the foreseen slowdown, from 0 up.
+        predicted: logarithm of the predicted slowdown, from 0 up.
         places: a row a config; a distance of 1 is far.
         compiled: whether the assembly is known.
     """
@@ -70,12 +70,12 @@ class Points:
     compiled: NDArray[np.bool_]
 
     def at(self, indices: Any) -> Points:
-        """Some of them."""
+        """Return some of the points."""
         return Points(self.predicted[indices], self.places[indices], self.compiled[indices])
 
     @property
     def own_variance(self) -> Column:
-        """What each has to itself."""
+        """Variance of each config's own part."""
         return np.where(self.compiled, OWN_DEVIATION, SKETCH_DEVIATION) ** 2
 
     @property
@@ -86,7 +86,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is believed of a config's time, as a logarithm.
+    """Expected times and their deviations, as logarithms.
 
     Attributes:
         mean: expected.
@@ -114,8 +114,8 @@ class Surrogate:
         """Logarithm of the least time."""
         return float(self.log_us.min())
 
-    def believe(self, points: Points) -> Posterior:
-        """Of configs that were not timed, each alone."""
+    def posterior(self, points: Points) -> Posterior:
+        """Predict configs that were not timed, each alone."""
         cross = _covariance(points, self.timed)
         half = self._solve(cross.T)
         left = np.maximum(points.variance - np.sum(half * half, axis=0), 0.0)
@@ -125,7 +125,7 @@ class Surrogate:
         )
 
     def covariance(self, points: Points) -> Matrix:
-        """Of configs that were not timed, among each other."""
+        """Return the covariance among configs that were not timed."""
         half = self._solve(_covariance(self.timed, points))
         left = _covariance(points, points) - half.T @ half
         return np.asarray(self._scale * (left + np.diag(points.own_variance)))
@@ -162,9 +162,72 @@ class Surrogate:
 
 
 def _covariance(one: Points, other: Points) -> Matrix:
-    """Of what configs share: offset, slope, and the error near a place (Matern, 3/2)."""
+    """Compute the covariance of shared parts: offset, slope, error near a place (Matern, 3/2)."""
     slopes = SLOPE_DEVIATION**2 * np.outer(one.predicted, other.predicted)
     squares = np.sum(one.places**2, axis=1)[:, None] + np.sum(other.places**2, axis=1)[None, :]
     apart = np.sqrt(3.0 * np.maximum(squares - 2.0 * one.places @ other.places.T, 0.0))
     near = (1.0 + apart) * np.exp(-apart)
     return np.asarray(OFFSET**2 + slopes + ERROR_DEVIATION**2 * near)
+
+
+DRAWS: Final = 512
+"""Joint draws that the gain of a batch is averaged over: an error of some percent of it."""
+
+
+def improvement(posterior: Posterior, best: float) -> Column:
+    """Compute the expected improvement of each config alone (Jones, Schonlau, Welch, 1998).
+
+    Args:
+        posterior: of each config's time.
+        best: of the times so far.
+    """
+    from scipy.special import ndtr
+
+    deviation = np.maximum(posterior.deviation, 1e-9)
+    ahead = (best - posterior.mean) / deviation
+    density = np.exp(-ahead * ahead / 2.0) / np.sqrt(2.0 * np.pi)
+    return np.asarray(deviation * (ahead * ndtr(ahead) + density))
+
+
+def spread_out(mean: Column, covariance: Matrix, best: float, count: int) -> list[int]:
+    """Choose a batch by expected improvement, each config as if those before it were timed.
+
+    Their times are taken to be the expected ones ("kriging believer", Ginsbourger et al.,
+    2010): means stay, and what is like a chosen config is known better, so that a batch is no
+    heap of near equals. Without it a replay kept 0.998 of the best speed in place of 0.999.
+
+    Args:
+        mean: of each config.
+        covariance: among them.
+        best: of the times so far.
+        count: how many to choose at most.
+    """
+    variance = np.diag(covariance).copy()
+    known = np.zeros((len(mean), 0))
+    chosen: list[int] = []
+    for _ in range(min(count, len(mean))):
+        left = Posterior(mean, np.sqrt(np.maximum(variance, 0.0)))
+        gains = improvement(left, best)
+        gains[chosen] = -1.0
+        pick = int(np.argmax(gains))
+        chosen.append(pick)
+        column = covariance[:, pick] - known @ known[pick]
+        column /= np.sqrt(max(variance[pick], 0.0) + NOISE**2)
+        known = np.column_stack([known, column])
+        variance = variance - column * column
+    return chosen
+
+
+def batch_gain(mean: Column, covariance: Matrix, best: float, seed: int) -> float:
+    """Compute the expected gain of timing a whole batch, over joint draws of its times.
+
+    Args:
+        mean: of each config.
+        covariance: among them.
+        best: of the times so far.
+        seed: of the draws; the same for equal draws.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    draws: NDArray[np.float64] = np.random.default_rng(seed).standard_normal((DRAWS, len(mean)))
+    times = mean + (draws * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return float(np.maximum(best - times.min(axis=1), 0.0).mean())

@@ -1,11 +1,12 @@
-"""What a tuned config is kept by, and what must still hold for it to be used."""
+"""`TuningRequest`, `TuningResult`, and the key and provenance that a config is stored with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest, versions
@@ -16,14 +17,80 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.nvml import driver_version
-from asmtune.tuning.objective import Objective
+from asmtune.tuning.objective import Costs, Objective
 
 if TYPE_CHECKING:
     from asmtune.tuning.options import Choices
 
 
+TuningOutcome = Literal["tuned", "known", "busy", "failed"]
+
+
+@dataclass(frozen=True)
+class TuningRequest:
+    """A launch whose config is to be looked up or tuned.
+
+    Attributes:
+        problem: the launch.
+        key: what its config is stored under.
+        space: the configs; files that they name are copied, see `pinned_space`.
+        choices: how to tune, by keyword, as `TuneOptions.of` takes them; those count that a
+            config depends on.
+        reference: the kernel module's name or file, for the trace; None where there is none.
+    """
+
+    problem: Problem
+    key: TuneKey
+    space: Space
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    reference: str | None = None
+
+    @cached_property
+    def expected(self) -> Provenance:
+        """The provenance that a config tuned here and now would have; it takes milliseconds."""
+        return expected_of(self.problem, self.space, self.choices)
+
+    def configs(self) -> Iterator[Config]:
+        """Iterate over the configs that the constraints allow for this problem."""
+        return self.space.configs(**self.problem.shape)
+
+    def with_arguments_of(self, problem: Problem) -> TuningRequest:
+        """Make the same request for other tensors of the same shape; provenance is handed on."""
+        other = replace(self, problem=problem)
+        vars(other)["expected"] = self.expected
+        return other
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """The answer to a request.
+
+    Attributes:
+        request: the request.
+        outcome: "tuned" now, "known" before, "busy" (another process tunes it), or "failed".
+        record: of what was tuned or known.
+        run: id of the trace, where there is one.
+        seconds: wall clock.
+        default_us: the default config's time, where it was measured.
+        compiled, timed: number of configs.
+        costs: of the finalists, where more than time counts.
+        error: why it failed, in one line.
+    """
+
+    request: TuningRequest
+    outcome: TuningOutcome
+    record: TuneRecord | None = None
+    run: str | None = None
+    seconds: float = 0.0
+    default_us: float | None = None
+    compiled: int = 0
+    timed: int = 0
+    costs: tuple[Costs, ...] = ()
+    error: str = ""
+
+
 def key_of(problem: Problem, device: str) -> TuneKey:
-    """The key of a problem on a device: its kernel's full name, shape and dtypes."""
+    """Make the key of a problem on a device: its kernel's full name, shape and dtypes."""
     function = jit_function(problem.kernel)
     name = f"{function.__module__}.{function.__qualname__}"
     return TuneKey(name, dict(problem.shape), problem.dtypes, device)
@@ -37,7 +104,7 @@ def provenance(
     objective: Objective | None = None,
     clock: str = "",
 ) -> Provenance:
-    """What a config tuned here and now depends on.
+    """Make the provenance of a config that is tuned here and now.
 
     Args:
         problem: the launch.
@@ -64,7 +131,7 @@ def provenance(
 
 
 def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> Provenance:
-    """As `provenance`, by a user's choices; loads nothing that tunes.
+    """Make the provenance by a user's choices; load nothing that tunes.
 
     Args:
         problem: the launch.
@@ -72,7 +139,7 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
         choices: keywords as `TuneOptions.of` takes them.
 
     Raises:
-        InputError: no such objective, or another choice is none of its forms.
+        InputError: no such objective, or another choice has an invalid value.
     """
     objective = choices.get("objective")
     if isinstance(objective, str):
@@ -87,13 +154,13 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
 
 
 def with_files(record: TuneRecord, space: Space) -> TuneRecord:
-    """A record whose winner names its hand-edited file where it lies here, if it has one.
+    """Replace the name of a winner's hand-edited file by its path on this machine.
 
-    The store holds the file's name alone, which tells its content.
+    The store holds the file's name alone, which holds a digest of its content.
 
     Args:
         record: as stored.
-        space: whose configs name copies of files; see `overrides.pinned_space`.
+        space: whose configs name copies of files; see `core.ir_overrides.pinned_space`.
 
     Raises:
         InputError: no config of the space has the file.
@@ -113,7 +180,7 @@ def with_files(record: TuneRecord, space: Space) -> TuneRecord:
 
 
 def space_digest(configs: Sequence[Config], *aims: str) -> str:
-    """Identity of what is searched: a set of configs, whatever their order, how, and what for.
+    """Digest what is searched: configs in any order, how, and what for.
 
     A file that a config names counts by its content.
     """

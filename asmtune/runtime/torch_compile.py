@@ -1,4 +1,4 @@
-"""What `torch.compile` gets to know of an autotuned kernel: the config for the launch it traces.
+"""Gives `torch.compile` the config of an autotuned kernel for the launch that it traces.
 
 PyTorch's compiler knows users' kernels by Triton's `Autotuner` and goes on with an autotuner
 of its own over that one's configs, which Inductor compiles and times all when the graph first
@@ -16,6 +16,7 @@ Read in PyTorch 2.11 and 2.13: `torch/_higher_order_ops/triton_kernel_wrap.py`.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.runtime.events import Notices
-from asmtune.runtime.misses.answers import Choice
+from asmtune.runtime.misses.lookups import Choice
 from asmtune.store.codec import key_digest
 
 Arguments = Mapping[str, Any]
@@ -33,12 +34,12 @@ PruneHook = Callable[..., list[Any]]
 Described = tuple[tuple[str, Any, Any], ...]
 """Arguments as constants: name, None and a value, or name, a tensor's facts and None."""
 
-_UNKNOWN_SIZE: Final = 8192  # what Inductor takes for a size that only the data tell
+_UNKNOWN_SIZE: Final = 8192  # what Inductor takes for a size that depends on the data
 
 
 @dataclass(frozen=True, kw_only=True)
 class TracedLaunches:
-    """How a kernel's configs are found while PyTorch traces its launches.
+    """Functions that find a kernel's configs while PyTorch traces its launches.
 
     Attributes:
         choose: from a launch's arguments, given by position and by name, both by name (meta
@@ -49,7 +50,7 @@ class TracedLaunches:
             does under `triton.autotune`; None for the choice's config alone. Only for kernels
             that may run many times on their own arguments.
         rules: names and functions of the `@triton.heuristics` below, outermost first.
-        notices: told of keys that are not tuned.
+        notices: warn of keys that are not tuned.
     """
 
     choose: Callable[[Arguments, Arguments], tuple[TuneKey, Choice]]
@@ -59,7 +60,7 @@ class TracedLaunches:
 
 
 def prune_hook(launches: TracedLaunches) -> PruneHook:
-    """The `early_config_prune` of an autotuned kernel, for PyTorch's compiler.
+    """Make the `early_config_prune` of an autotuned kernel, for PyTorch's compiler.
 
     Dynamo runs its body symbolically, so that it holds what Dynamo understands and no more. It
     adds no guard on a size: of a dynamic one the hint is looked up, and another size is no
@@ -86,8 +87,8 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     def prune(_configs: list[Any], named_args: dict[str, Any], **kwargs: Any) -> list[Any]:
         arguments = {**named_args, **kwargs}
         chosen = []
-        told = choose(_described(named_args, hint), _described(kwargs, hint))
-        for found in told.split(" "):
+        chosen_names = choose(_described(named_args, hint), _described(kwargs, hint))
+        for found in chosen_names.split(" "):
             added: dict[str, Any] = {}
             for name, rule in rules:
                 added[name] = rule({**arguments, **getattr(book, found).kwargs, **added})
@@ -101,7 +102,7 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
 
 
 def _described(arguments: dict[str, Any], hint: Callable[[Any, int], int]) -> Described:
-    """Arguments as constants; Dynamo runs this symbolically as well."""
+    """Describe arguments as constants; Dynamo runs this symbolically as well."""
     import torch
 
     described: list[tuple[str, Any, Any]] = []
@@ -128,7 +129,7 @@ class ConfigBook:
         self._lock = threading.Lock()
 
     def name(self, config: Config) -> str:
-        """The attribute that holds a config."""
+        """Return the name of the attribute that holds a config."""
         with self._lock:
             if config not in self._names:
                 name = f"config_{len(self._names)}"
@@ -138,7 +139,7 @@ class ConfigBook:
 
 
 def inductor_config(key: TuneKey, choice: Choice) -> Config:
-    """The best config for Inductor, which drops `maxnreg`, `num_ctas` and `ir_override`.
+    """Return the best config for Inductor, which drops `maxnreg`, `num_ctas` and `ir_override`.
 
     Where the choice has one of them, the fastest of those timed for the key that has none;
     without such a one, the choice without them.
@@ -154,7 +155,7 @@ def inductor_config(key: TuneKey, choice: Choice) -> Config:
 
 
 def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
-    """The record, with its timings, that a looked up config is of."""
+    """Return the record, with its timings, whose winner is a looked up config."""
     from asmtune.store.safe_store import open_user_store
 
     records = open_user_store(Settings.from_environment()).records(key.kernel, key.device)
@@ -177,7 +178,7 @@ def _configs(launches: TracedLaunches, placed: Described, named: Described) -> S
 
 
 def _stand_ins(described: Described) -> dict[str, Any]:
-    """Arguments by name, with meta tensors."""
+    """Make arguments by name, with meta tensors."""
     import torch
 
     arguments: dict[str, Any] = {}
@@ -192,7 +193,7 @@ def _stand_ins(described: Described) -> dict[str, Any]:
 
 
 def _device(described: Sequence[tuple[str, Any, Any]]) -> int:
-    """Index of the first tensor's CUDA device; -1, which changes none, without one."""
+    """Return the index of the first tensor's CUDA device; -1, which changes none, without one."""
     on_gpu = (facts[4] for _, facts, _ in described if facts is not None and facts[3] == "cuda")
     index = next(on_gpu, None)
     return -1 if index is None else int(index)
@@ -212,3 +213,43 @@ def _triton_config(config: Config) -> Any:
 
     options = (config.num_warps, config.num_stages, config.num_ctas, config.maxnreg)
     return triton.Config(config.kwargs, *options, config.pre_hook)
+
+
+_MODULE: Final = "torch._dynamo.variables.functions"
+_MARK: Final = "corrected_by_asmtune"
+
+
+def correct_dynamo() -> None:
+    """Make the corrections that the loaded Dynamo lacks; do nothing if it is not loaded."""
+    functions = sys.modules.get(_MODULE)
+    hopifier: Any = getattr(functions, "DynamoTritonHOPifier", None)
+    if hopifier is None or hasattr(hopifier, _MARK):
+        return
+    setattr(hopifier, _MARK, True)
+    for name in ("TMADescriptorStableVariable", "TMADescriptorExperimentalVariable"):
+        descriptor = getattr(functions, name, None)
+        if descriptor is not None and "python_type" not in vars(descriptor):
+            descriptor.python_type = lambda _: object
+    if not hasattr(hopifier, "recreate_variable"):
+        _keep_sources(hopifier)
+
+
+def _keep_sources(hopifier: Any) -> None:
+    """Hand the source of a kernel on to what wraps it anew."""
+    current = threading.local()
+    plain = {name: getattr(hopifier, name) for name in ("call_run", "call_triton_kernel")}
+
+    def handing_on(name: str) -> Any:
+        def call(self: Any, variable: Any, *rest: Any) -> Any:
+            outer = getattr(current, "source", None)
+            variable.kernel_source = variable.kernel_source or variable.source or outer
+            current.source = variable.kernel_source
+            try:
+                return plain[name](self, variable, *rest)
+            finally:
+                current.source = outer
+
+        return call
+
+    for name in plain:
+        setattr(hopifier, name, handing_on(name))
