@@ -20,9 +20,8 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Candidate, make_scorer
 from tests.sample_kernels import (
     described_sums,
     one_pointer,

@@ -23,8 +23,7 @@ from asmtune.core.oracle import Oracle, Row, Task, load_oracle
 from asmtune.core.records.features import Features
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.base import Candidate
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Candidate, make_scorer
 from asmtune.studies.replay import judging
 from asmtune.studies.replay.flow import replay
 from asmtune.studies.replay.judging import judged_moments

@@ -12,7 +12,7 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
-from asmtune.predict.score.base import moments_of, ranked_by
+from asmtune.predict.score.scorers import moments_of, ranked_by
 from asmtune.store.codec import config_text
 from asmtune.store.lookup import Remembered
 from asmtune.tuning.presets import Effort

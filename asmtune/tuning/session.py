@@ -20,7 +20,7 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.preserve import preserved
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
-from asmtune.predict.score.base import for_dtypes
+from asmtune.predict.score.scorers import for_dtypes
 from asmtune.store.lookup import Remembered
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header

@@ -22,11 +22,17 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.features import Features
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score import examples, learned
-from asmtune.predict.score.base import Candidate, for_dtypes, notes_of, ranked_by, without_kernel
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA, Learned, fit, rank
 from asmtune.predict.score.roofline import Roofline
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import (
+    Candidate,
+    for_dtypes,
+    make_scorer,
+    notes_of,
+    ranked_by,
+    without_kernel,
+)
 from asmtune.predict.score.vectors import schema
 
 

@@ -13,8 +13,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.features import Features
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.score.base import Candidate
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Candidate, make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run

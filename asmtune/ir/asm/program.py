@@ -196,7 +196,7 @@ class Listing:
         directives: of the file: `version`, `target`, `address_size`.
         files: source file names by the index that `Instruction.source` uses.
         misplaced: sources that the compiler gave to further lines of inline assembly, with those
-            of the pieces, in the same file; of PTX alone (see `ir/asm/inlined.py`).
+            of the pieces, in the same file; of PTX alone (see `ir/asm/sass.py`).
     """
 
     programs: tuple[AsmFunction, ...]

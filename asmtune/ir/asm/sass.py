@@ -9,14 +9,16 @@ in the kernel's section, behind it, each under a label with its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
-from asmtune.ir.asm.function import quoted
-from asmtune.ir.asm.nvsass import BRANCHES, ENDS, sass_loop_role
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.nvsass import BRANCHES, ENDS, classify_sass, sass_loop_role
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, LoopRole
+from asmtune.ir.asm.ptx import quoted
 
 # Newer architectures have how an instruction is scheduled behind it: `&req={1} ?trans2;`.
 _INSTRUCTION: Final = re.compile(
@@ -161,3 +163,48 @@ class _Reader:
         programs = tuple(function.close(function.name in self._entries) for function in made)
         files = {index: name for name, index in self._files.items()}
         return Listing(programs, self._directives, files)
+
+
+What = tuple[OpClass, bool]
+
+
+def relocated(sass: Listing, ptx: Listing) -> Listing:
+    """The SASS with instructions of inline assembly at the line of their piece.
+
+    An instruction moves where the PTX has nothing of its kind (class, and whether it stores) at
+    its line, but in a piece of which a further line was put there.
+
+    Args:
+        sass: what ptxas made of the PTX.
+        ptx: with its `misplaced`.
+    """
+    if not ptx.misplaced:
+        return sass
+    to_ptx = {mine: its for mine, a in sass.files.items() for its, b in ptx.files.items() if a == b}
+    given = (item for program in ptx.programs for item in program.instructions)
+    asked = {(item.source, _what(item, classify)) for item in given}
+    known = {place for place, _ in asked}
+
+    def moved(item: Instruction) -> Instruction:
+        if item.source is None:
+            return item
+        place = (to_ptx.get(item.source[0], 0), item.source[1])
+        what = _what(item, classify_sass)
+        homes = ptx.misplaced.get(place, ())
+        if (place, what) in asked or not homes:
+            return item
+        fitting = [home for home in homes if (home, what) in asked]
+        if not fitting and place in known:
+            return item
+        _, line = (fitting or homes)[0]
+        return replace(item, source=(item.source[0], line))
+
+    programs = tuple(
+        replace(program, instructions=tuple(map(moved, program.instructions)))
+        for program in sass.programs
+    )
+    return replace(sass, programs=programs)
+
+
+def _what(item: Instruction, class_of: Callable[[str], OpClass]) -> What:
+    return class_of(item.opcode), item.opcode.lower().startswith("st")

@@ -2,27 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.arguments import Parameter, bind
 from asmtune.ir.ttir.costs import BARRIERS, Placement, class_of, element_count, read_dot
-from asmtune.ir.ttir.evaluate import ProgramEvaluator
-from asmtune.ir.ttir.execution_counts import DEFAULT_TRIPS, ExecutionCounts, ProgramArguments
-from asmtune.ir.ttir.expand import build_tree
-from asmtune.ir.ttir.loops import describe_doubts, describe_loops
-from asmtune.ir.ttir.memory import Touch, escapes, touches
+from asmtune.ir.ttir.evaluate import (
+    DEFAULT_TRIPS,
+    ExecutionCounts,
+    ProgramArguments,
+    ProgramEvaluator,
+)
+from asmtune.ir.ttir.loops import correct, corrections, describe_doubts, describe_loops
+from asmtune.ir.ttir.memory import Strides, Touch, escapes, touches
+from asmtune.ir.ttir.parser import parse_ttir
 from asmtune.ir.ttir.persistent import PROCESSORS, Scene, judge
 from asmtune.ir.ttir.plan import EvaluationPlan
-from asmtune.ir.ttir.program_sample import SAMPLE, SIMPLE_SAMPLE, sample
-from asmtune.ir.ttir.strides import Strides
-from asmtune.ir.ttir.tree import Node
-from asmtune.ir.ttir.ttir import parse_ttir
-from asmtune.ir.ttir.unknown_trips import correct, corrections
+from asmtune.ir.ttir.tree import Node, build_tree
 from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, Work
+
+SAMPLE: Final = 64
+"""Programs evaluated at most where loops have to be walked, corners of the grid aside."""
+SIMPLE_SAMPLE: Final = 256
+"""Programs evaluated at most of a kernel without such loops."""
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
+
+Program = tuple[int, int, int]
+
+
+def sample(
+    grid: Program, axes: Iterable[int], limit: int = SAMPLE
+) -> tuple[list[Program], list[Program]]:
+    """Programs that stand for a grid, and corners for the extremes.
+
+    Args:
+        grid: programs along three axes.
+        axes: those whose program ids matter.
+        limit: programs at most.
+
+    Returns:
+        Programs of equal weight, at most `limit`: all of them where that suffices, else
+        one out of each of as many equal spans, at a place in it that follows the golden
+        ratio, so that no period of the grid meets them all alike. And the corners of the
+        grid where they are not all, to be looked at for the extremes.
+    """
+    sizes = [size if axis in axes else 1 for axis, size in enumerate(grid)]
+    total = math.prod(sizes)
+    if total <= limit:
+        return [_program(place, sizes) for place in range(total)], []
+    chosen = [int((place + (place * _GOLDEN) % 1.0) * total / limit) for place in range(limit)]
+    corners = product(*[sorted({0, size - 1}) for size in sizes])
+    return [_program(place, sizes) for place in chosen], [(x, y, z) for x, y, z in corners]
+
+
+def _program(place: int, sizes: list[int]) -> Program:
+    x, y, _ = sizes
+    return place % x, place // x % y, place // (x * y)
+
 
 TRIP_BUDGET: Final = 8192
 """Trips walked at most, over all programs, in loops whose trips differ; more are sampled."""

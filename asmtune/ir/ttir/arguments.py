@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.ir.ttir.mlir_types import parse_type
+from asmtune.ir.ttir.parser import Function, Module
 from asmtune.ir.ttir.scalars import Number, Unknown, Value
-from asmtune.ir.ttir.syntax import Function, Module
 
 # Without debug information a name stands alone: `loc("n")` where it was `loc("n"(#loc))`.
 _NAMED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?').fullmatch

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.ir.ttir.costs import BARRIERS
-from asmtune.ir.ttir.evaluate import ProgramEvaluator
-from asmtune.ir.ttir.execution_counts import ExecutionCounts, ProgramArguments
+from asmtune.ir.ttir.evaluate import ExecutionCounts, ProgramArguments, ProgramEvaluator
 from asmtune.ir.ttir.flow import terminator
 from asmtune.ir.ttir.memory import Touch
 from asmtune.ir.ttir.plan import EvaluationPlan

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from asmtune.ir.asm.counts import Counts
 from asmtune.ir.asm.memory import Direction, Space
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.launch import LaunchReading
 from asmtune.predict.features.registry import (
     FEATURES,
     ConfigReading,
+    LaunchReading,
     register,
     register_launch,
     schema,

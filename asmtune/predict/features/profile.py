@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from asmtune.ir.asm.counts import block_threads
 from asmtune.ir.asm.memory import access, expected_bytes
 from asmtune.ir.asm.nvptx import OpClass, classify
-from asmtune.ir.asm.partitions import block_threads
 from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.tensor import TensorOp, tensor_ops
 

@@ -17,10 +17,9 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.base import moments_of
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import LAUNCH_US, dram_rate
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import make_scorer, moments_of
 
 COMPILES: Final = 4
 """Of the best by their sketches, how many are compiled, so that the pick is one that compiles

@@ -12,9 +12,9 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.pruned import Selection
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.predict.score.base import Candidate, Scorer, moments_of, ranked_by
 from asmtune.predict.score.error import gaps_of
 from asmtune.predict.score.keep import Keep, table_of
+from asmtune.predict.score.scorers import Candidate, Scorer, moments_of, ranked_by
 
 NEAR_TIE: Final = 0.02
 """Of a score on a scale of logarithms: the best of a tile, predicted to be at most 2% behind

@@ -7,16 +7,23 @@ limit alone keeps more: 0.99 of the best speed took 52 configs a task by gap, 30
 by rank and 26 by both (`learned`, 178 recorded tasks of 37 kernels on an H200).
 
 The tables are measured, never fitted, and hold for launches like those that
-were recorded. `predict/score/error_file.py` keeps them; `asmtune train --error` makes them.
+were recorded. `predict/score/error.py` keeps them; `asmtune train --error` makes them.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from asmtune.base.atomic_write import write_whole
+from asmtune.base.errors import ParseError
 
 NOISE: Final = 0.01
 """Two timings within 1% are one speed: the best is kept with anything so near to it."""
@@ -149,3 +156,157 @@ def _outcomes(task: RankedTask) -> list[tuple[float, float, int]]:
 
 def _means(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
     return tuple(math.fsum(column) / len(rows) for column in zip(*rows, strict=True))
+
+
+ERROR_FILE: Final = Path(__file__).with_name("data") / "error.json"
+"""The tables that ship with the package."""
+
+FORMAT: Final = "asmtune-scorer-error"
+VERSION: Final = 1
+
+_MATRICES: Final = ("share", "dropped", "kept")
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The tables of several scorers.
+
+    Attributes:
+        device: that the tasks were recorded on.
+        provenance: of the timings and of the compiler that the rankings were made with.
+        tables: by (scorer, moment); the moment is "assembly" after compiling, "sketch" before.
+    """
+
+    device: str
+    provenance: Mapping[str, Any]
+    tables: Mapping[tuple[str, str], ErrorTable]
+
+    def source(self, scorer: str, moment: str = "assembly") -> str:
+        """What a table was measured with, in words."""
+        table = self.tables[scorer, moment]
+        tasks = f"{table.tasks} tasks of {table.kernels} kernels"
+        return f"{scorer} on {tasks} recorded on {self.device}"
+
+    def save(self, path: Path) -> None:
+        """Writes a file; equal tables give equal bytes.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        tables = [
+            {"scorer": scorer, "moment": moment, **_to_json(table)}
+            for (scorer, moment), table in sorted(self.tables.items())
+        ]
+        about = {"format": FORMAT, "version": VERSION, "device": self.device}
+        document = {**about, "provenance": dict(self.provenance), "tables": tables}
+        write_whole(path, (json.dumps(document, allow_nan=False) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: Path) -> Errors:
+        """Reads what `save` wrote.
+
+        Raises:
+            ParseError: there is no such file, or it is damaged.
+        """
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            _check_form(document)
+            tables = {
+                (entry["scorer"], entry["moment"]): _table(entry) for entry in document["tables"]
+            }
+            return cls(document["device"], dict(document["provenance"]), tables)
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            told = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise ParseError(
+                f"scorers' errors {path}: {told}; run asmtune train --error"
+            ) from error
+
+
+@cache
+def shipped_errors() -> Errors:
+    """The tables that ship.
+
+    Raises:
+        ParseError: they are missing or damaged.
+    """
+    return Errors.load(ERROR_FILE)
+
+
+def _check_form(document: Mapping[str, Any]) -> None:
+    if (document["format"], document["version"]) != (FORMAT, VERSION):
+        raise ValueError(f"not {FORMAT} of version {VERSION}")
+    names = [(entry["scorer"], entry["moment"]) for entry in document["tables"]]
+    if not all(isinstance(name, str) for name in (document["device"], *sum(names, ()))):
+        raise ValueError("a device, scorer or moment is no text")
+    if len(set(names)) < len(names):
+        raise ValueError("a scorer has two tables for one moment")
+
+
+def _to_json(table: ErrorTable) -> dict[str, Any]:
+    """A table as JSON values; an infinite limit is null."""
+    matrices = {
+        name: [[round(getattr(cut, name), 4) for cut in row] for row in table.cuts]
+        for name in _MATRICES
+    }
+    limits = {"counts": _limits(table.counts), "gaps": _limits(table.gaps)}
+    return {"tasks": table.tasks, "kernels": table.kernels, **limits, **matrices}
+
+
+def _table(values: Mapping[str, Any]) -> ErrorTable:
+    """The inverse of `_to_json`.
+
+    Raises:
+        ValueError: it is not of that form, or a larger cut keeps less.
+        LookupError: a part is missing.
+    """
+    counts = _axis("counts", values["counts"], 1)
+    gaps = _axis("gaps", values["gaps"], 0)
+    most = {"share": 1.0, "dropped": 1.0, "kept": math.inf}
+    sizes = (len(counts), len(gaps))
+    share, dropped, kept = (_matrix(n, values[n], sizes, most[n]) for n in _MATRICES)
+    cuts = tuple(
+        tuple(Cut(count, gap, share[i][j], dropped[i][j], kept[i][j]) for j, gap in enumerate(gaps))
+        for i, count in enumerate(counts)
+    )
+    return ErrorTable(_whole("tasks", values["tasks"]), _whole("kernels", values["kernels"]), cuts)
+
+
+def _limits(values: Iterable[float]) -> list[float | None]:
+    return [None if math.isinf(value) else value for value in values]
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} has {value!r}, which is no number")
+    return value
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}, not a whole number above 0")
+    return value
+
+
+def _axis(name: str, values: Sequence[object], first: float) -> tuple[float, ...]:
+    """Limits in strict order, from a given one to none."""
+    if not values or values[-1] is not None:
+        raise ValueError(f"{name} does not end in null, which is no limit")
+    limits = (*(_number(name, value) for value in values[:-1]), math.inf)
+    if limits[0] != first or any(a >= b for a, b in pairwise(limits)):
+        raise ValueError(f"{name} does not go up from {first:g}")
+    return limits
+
+
+def _matrix(
+    name: str, rows: Sequence[Sequence[object]], sizes: tuple[int, int], most: float
+) -> list[list[float]]:
+    """A number for each cut; with larger limits `dropped` falls and the others grow."""
+    if len(rows) != sizes[0] or any(len(row) != sizes[1] for row in rows):
+        raise ValueError(f"{name} is not {sizes[0]} x {sizes[1]}")
+    matrix = [[_number(name, value) for value in row] for row in rows]
+    lines = [*matrix, *zip(*matrix, strict=True)]
+    sign = -1 if name == "dropped" else 1
+    ordered = all(sign * a <= sign * b for line in lines for a, b in pairwise(line))
+    if not ordered or any(not 0 <= value <= most for row in matrix for value in row):
+        raise ValueError(f"{name} is out of its range, or a larger cut keeps less")
+    return matrix

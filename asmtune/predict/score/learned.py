@@ -23,10 +23,10 @@ from asmtune.base.fingerprint import digest, version_of
 from asmtune.base.settings import Settings
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.model import Target
-from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.forest import Forest
 from asmtune.predict.score.roofline import Roofline
+from asmtune.predict.score.scorers import Candidate
 from asmtune.predict.score.vectors import NAMES, Scale, base_columns, schema, vectors
 
 DATA: Final = Path(__file__).with_name("data")

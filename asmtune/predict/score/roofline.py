@@ -20,7 +20,7 @@ from typing import Final
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE
 from asmtune.core.records.features import Features
-from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.scorers import Candidate
 
 LAUNCH_US: Final = 4.5
 """Least time between two events around a launch on an H200."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from asmtune.core.oracle import Oracle
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.base import Candidate, Scorer, for_dtypes, moments_of, without_kernel
+from asmtune.predict.score.scorers import Candidate, Scorer, for_dtypes, moments_of, without_kernel
 from asmtune.studies.replay.judging import Judged, judged_moments
 from asmtune.studies.replay.results import (
     CUTS,

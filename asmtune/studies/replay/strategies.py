@@ -18,7 +18,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.base import Scorer, for_dtypes, without_kernel
+from asmtune.predict.score.scorers import Scorer, for_dtypes, without_kernel
 from asmtune.studies.replay.judging import Judged, judged_moments
 from asmtune.studies.replay.plans import PlanResult, Replayed, ReplayPlan, SearchPoint
 from asmtune.tuning.search.base import NoObserver, Predictor

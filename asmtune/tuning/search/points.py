@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.score.base import Candidate, moments_of
+from asmtune.predict.score.scorers import Candidate, moments_of
 from asmtune.predict.score.vectors import BASE, base_columns
 from asmtune.tuning.search.axes import Axes
 from asmtune.tuning.search.base import Predictor

@@ -9,8 +9,7 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Node
 from asmtune.predict.features.profile import Traffic
 from asmtune.predict.features.sketch.demand import Run
-from asmtune.predict.features.sketch.encodings import kind_of, number, parent_of
-from asmtune.predict.features.sketch.layouts import TensorLayout
+from asmtune.predict.features.sketch.layouts import TensorLayout, kind_of, number, parent_of
 from asmtune.predict.features.sketch.sums import Sums
 from asmtune.predict.features.sketch.values import Kind, Values
 

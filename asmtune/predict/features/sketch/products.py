@@ -9,7 +9,7 @@ from typing import Final
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Node
 from asmtune.predict.features.profile import ROW_BYTES
-from asmtune.predict.features.sketch.encodings import kind_of, number, numbers
+from asmtune.predict.features.sketch.layouts import kind_of, number, numbers
 from asmtune.predict.features.sketch.sums import Sums
 from asmtune.predict.features.sketch.values import Kind, Values
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.chain import chain_cycles
+from asmtune.predict.features.chain import Action, InstructionStep, chain_cycles
 from asmtune.predict.features.profile import Segment, Traffic
-from asmtune.predict.features.steps import Action, InstructionStep
 
 
 @dataclass(slots=True)

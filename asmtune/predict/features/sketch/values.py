@@ -10,8 +10,7 @@ from typing import Final
 
 from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
 from asmtune.ir.ttir.tree import Body, Node, Tree
-from asmtune.predict.features.sketch.encodings import resolve
-from asmtune.predict.features.sketch.layouts import TensorLayout, layout_of
+from asmtune.predict.features.sketch.layouts import TensorLayout, layout_of, resolve
 
 _POINTEE: Final = re.compile(r"!tt\.ptr<([^<>]*(?:<[^<>]*>)?[^<>]*)>")
 _SHAPE: Final = re.compile(r"(\d+(?:x\d+)*)x(.+)")
