@@ -20,7 +20,6 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.preserve import preserved
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
-from asmtune.predict.score.scorers import for_dtypes
 from asmtune.store.lookup import Remembered
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
@@ -67,7 +66,7 @@ class Session:
             MeasureError: no config that compiled can be launched.
         """
         pulse = StragglerTimer(self.funnel.progress)
-        scorer = for_dtypes(self.funnel.scorer, job.problem.dtypes.values())
+        scorer = self.funnel.scorer.for_dtypes(job.problem.dtypes.values())
         funnel = replace(self.funnel, scorer=scorer, progress=pulse)
         front = funnel.front(job.problem)
         default = space.first(**job.problem.shape)

@@ -36,7 +36,7 @@ from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
 from asmtune.predict.prune.front import Front, Judge, NoProgress, Outcomes, Progress
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.scorers import Scorer, for_dtypes, notes_of
+from asmtune.predict.score.scorers import Scorer
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Funnel:
                 `compile` is given, and it cannot rank before compiling.
             StoreError: the artifacts' folder cannot be written.
         """
-        able = for_dtypes(self.scorer, problem.dtypes.values())
+        able = self.scorer.for_dtypes(problem.dtypes.values())
         if able is not self.scorer:
             return replace(self, scorer=able).prune(problem, space)
         self._check()
@@ -235,7 +235,7 @@ class Funnel:
                 *searched.notes,
                 *cap_notes(ranking.verdicts),
                 *guess_notes(front.works([v.config for v in ranking.verdicts if v.kept])),
-                *notes_of(self.scorer, self.target),
+                *self.scorer.notes(self.target),
             ),
         )
 

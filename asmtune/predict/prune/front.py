@@ -35,13 +35,20 @@ EXACT: Final = tuple(rule for rule in RULES if rule.name == "shared_memory")
 """Rules that a sketch can apply: it knows the shared memory, and estimates registers."""
 
 
+def failed(config: Config, failure: Failure) -> Verdict:
+    """Return the verdict on a config that a rule refused or that does not compile."""
+    stage = "rules" if failure.stage == "rules" else "compile"
+    reason = Reason(failure.kind, failure.detail.strip().split("\n")[0])
+    return Verdict(config, False, stage, reasons=(reason,), failure=failure)
+
+
 class Judge:
-    """Verdicts on the configs of one problem, as their IR and their assembly come in.
+    """Judges the configs of one problem, first by their IR and then by their assembly.
 
     Args:
         problem: the launch.
         target: the machine to judge for.
-        kernels: TTIR already parsed; filled.
+        kernels: parsed TTIR by its text; entries are added.
     """
 
     def __init__(
@@ -50,32 +57,32 @@ class Judge:
         self._problem = problem
         self._target = target
         self._kernels = kernels
-        self._works: dict[Config, Work] = {}
         self._dots: dict[str, tuple[Dot, ...]] = {}
         self._launches: dict[tuple[str, tuple[int, int, int]], Work] = {}
         self._tensor_bytes = problem.tensor_bytes
 
-    def admit(self, config: Config, request: LowerRequest) -> Failure | None:
-        """Applies the rules that need the IR, and weighs the launch."""
+    def refusal(self, config: Config, request: LowerRequest) -> Failure | None:
+        """Apply the rules that need the IR; return the first broken one, or None."""
         if request.ttir not in self._dots:
             self._dots[request.ttir] = find_dots(request.ttir)
         candidate = Candidate(config, self._target, self._dots[request.ttir])
         broken = broken_rules(candidate, "ir", hard=True)
-        if broken:
-            return Failure("rules", broken[0].rule, broken[0].text)
-        self._works[config] = self.work(config, request.ttir)
-        return None
+        return Failure("rules", broken[0].rule, broken[0].text) if broken else None
 
     def verdict(
-        self, config: Config, outcome: CompiledConfig[Profile] | Failure, *, estimated: bool = False
+        self, config: Config, compiled: CompiledConfig[Profile], work: Work, *, estimated: bool
     ) -> Verdict:
-        """What is known of a config once its compile, or if `estimated` its sketch, has ended."""
-        if isinstance(outcome, Failure):
-            stage = "rules" if outcome.stage == "rules" else "compile"
-            reason = Reason(outcome.kind, outcome.detail.strip().split("\n")[0])
-            return Verdict(config, False, stage, reasons=(reason,), failure=outcome)
+        """Apply the rules that need features, and predict the time.
+
+        Args:
+            config: the config.
+            compiled: its profile, of its assembly or of its sketch.
+            work: of its launch, from `work`.
+            estimated: True if the profile is of a sketch; only rules that a sketch can decide
+                are applied then.
+        """
         target = self._target
-        features = launch_features(outcome.reading, self._works[config], target)
+        features = launch_features(compiled.reading, work, target)
         candidate = Candidate(config, target, features=features)
         rules = EXACT if estimated else RULES
         broken = broken_rules(candidate, "assembly", hard=True, rules=rules)
@@ -86,20 +93,16 @@ class Judge:
             dropped_at="rules" if broken else None,
             reasons=broken or broken_rules(candidate, "assembly", hard=False, rules=rules),
             features=features,
-            artifact=outcome.digest,
+            artifact=compiled.digest,
             predicted_us=round(prediction.us, 2),
             bottleneck=prediction.bottleneck,
         )
 
-    def known_work(self, config: Config) -> Work | None:
-        """What a launch of an admitted config asks for; None of one that was not admitted."""
-        return self._works.get(config)
-
     def work(self, config: Config, ttir: str) -> Work:
-        """What a launch asks for; the same for all configs of one IR and grid.
+        """Return the work of a launch; the same object for all configs of one IR and grid.
 
         Raises:
-            ProblemError: the grid of the config is none.
+            ProblemError: the grid of the config is invalid.
         """
         problem = self._problem
         grid = required(f"grid of {problem.name}", lambda: problem.programs(config))
@@ -151,7 +154,7 @@ Moment = Literal["sketch", "assembly"]
 
 Outcomes = MutableMapping[str, CompiledConfig[Profile] | Failure]
 
-_TOLD: Final = {"sketch": "sketch", "assembly": "compile"}
+_STAGES: Final = {"sketch": "sketch", "assembly": "compile"}
 
 
 @dataclass(frozen=True)
@@ -199,13 +202,11 @@ class Front:
             if not verdict.kept:
                 verdicts[position] = verdict
         left = [position for position in range(len(configs)) if position not in verdicts]
-        asked = [configs[position] for position in left]
-        self.progress.start(_TOLD[moment], len(left))
-        with closing(self._outcomes(asked, moment, known)) as outcomes:
+        candidates = [configs[position] for position in left]
+        self.progress.start(_STAGES[moment], len(left))
+        with closing(self._outcomes(candidates, moment, known)) as outcomes:
             for index, outcome in outcomes:
-                verdicts[left[index]] = self._judge.verdict(
-                    asked[index], outcome, estimated=moment == "sketch"
-                )
+                verdicts[left[index]] = self._verdict(candidates[index], outcome, moment)
                 self.progress.advance()
         return [verdicts[position] for position in sorted(verdicts)]
 
@@ -220,18 +221,33 @@ class Front:
         return list({id(work): work for work in works if work is not None}.values())
 
     def _work(self, config: Config) -> Work | None:
-        known = self._judge.known_work(config)
+        known = self._works.get(config)
         if known is not None or not self.by_rules(config).kept:
             return known
         request = self.lowering.request(config)
         return None if isinstance(request, Failure) else self._judge.work(config, request.ttir)
 
+    def _verdict(
+        self, config: Config, outcome: CompiledConfig[Profile] | Failure, moment: Moment
+    ) -> Verdict:
+        if isinstance(outcome, Failure):
+            return failed(config, outcome)
+        work = self._works[config]
+        return self._judge.verdict(config, outcome, work, estimated=moment == "sketch")
+
     def _outcomes(
         self, configs: Sequence[Config], moment: Moment, known: Outcomes
     ) -> Generator[tuple[int, CompiledConfig[Profile] | Failure], None, None]:
-        hooks = Hooks(self._reader(moment), self._judge.admit, known)
-        made = sketch_configs if moment == "sketch" else compile_configs
-        return made(self.lowering, configs, hooks, self.settings, self.workers)
+        hooks = Hooks(self._reader(moment), self._admit, known)
+        compiler = sketch_configs if moment == "sketch" else compile_configs
+        return compiler(self.lowering, configs, hooks, self.settings, self.workers)
+
+    def _admit(self, config: Config, request: LowerRequest) -> Failure | None:
+        """Refuse a config by the rules that need the IR, or note the work of its launch."""
+        refusal = self._judge.refusal(config, request)
+        if refusal is None:
+            self._works[config] = self._judge.work(config, request.ttir)
+        return refusal
 
     def _reader(self, moment: Moment) -> Callable[[Any], Profile]:
         return SketchReader(self.target) if moment == "sketch" else ProfileReader(self.target)
@@ -240,6 +256,11 @@ class Front:
     def lowering(self) -> Lowering:
         """The front end proper: what it lowered for one config serves others of its tile."""
         return Lowering(self.problem, self.target, self.settings.compile_timeout_s)
+
+    @cached_property
+    def _works(self) -> dict[Config, Work]:
+        """Work of the launch of each config that the IR's rules admitted."""
+        return {}
 
     @cached_property
     def _judge(self) -> Judge:

@@ -19,7 +19,7 @@ from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import LAUNCH_US, dram_rate
-from asmtune.predict.score.scorers import make_scorer, moments_of
+from asmtune.predict.score.scorers import make_scorer
 
 COMPILES: Final = 4
 """Of the best by their sketches, how many are compiled, so that the pick is one that compiles
@@ -49,7 +49,7 @@ def first_pick(funnel: Funnel, problem: Problem, space: Space) -> Verdict:
         StoreError: the artifacts' folder cannot be written.
     """
     budget = None
-    if "sketch" in moments_of(funnel.scorer):
+    if funnel.scorer.ranks_before_compiling:
         budget = Keep(count=COMPILES, option="compile")
     # What was edited by hand is launched only where its output was checked.
     checked = unedited(space)

@@ -14,7 +14,7 @@ from asmtune.core.records.pruned import Selection
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.predict.score.error import gaps_of
 from asmtune.predict.score.keep import Keep, table_of
-from asmtune.predict.score.scorers import Candidate, Scorer, moments_of, ranked_by
+from asmtune.predict.score.scorers import Candidate, Scorer
 
 NEAR_TIE: Final = 0.02
 """Of a score on a scale of logarithms: the best of a tile, predicted to be at most 2% behind
@@ -91,7 +91,7 @@ def line_up(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> Ra
     best_first = sorted(range(len(running)), key=lambda i: -scores[i])
     placed = tuple(running[index] for index in best_first)
     gaps = gaps_of(scores[index] for index in best_first)
-    name = ranked_by(scorer)
+    name = scorer.effective_name
     selection = None if keep is None else keep.select(gaps, name, moment)
     most = selection.ranks if selection else len(placed)
     near = NEAR_TIE if table_of(name, moment) else 0.0
@@ -184,7 +184,7 @@ def check_compile(budget: Keep, scorer: Scorer) -> None:
         InputError: it ranks nothing before compiling, or the budget is auto and its error
             at this moment was never measured.
     """
-    if "sketch" not in moments_of(scorer):
+    if not scorer.ranks_before_compiling:
         raise InputError(
             f"compile {budget}: {scorer.name} ranks only what is compiled; "
             "compile all, or rank by learned or roofline"

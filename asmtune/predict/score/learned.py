@@ -26,7 +26,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.forest import Forest
 from asmtune.predict.score.roofline import Roofline
-from asmtune.predict.score.scorers import Candidate
+from asmtune.predict.score.scorers import Candidate, Scorer
 from asmtune.predict.score.vectors import NAMES, Scale, base_columns, schema, vectors
 
 DATA: Final = Path(__file__).with_name("data")
@@ -52,7 +52,7 @@ MOST_FORESTS: Final = 4
 
 
 @dataclass(frozen=True)
-class Learned:
+class Learned(Scorer):
     """Ranks by predicted slowdown; the score is minus its logarithm.
 
     Attributes:
@@ -68,8 +68,7 @@ class Learned:
     unseen_dtype: str | None = None
 
     name = "learned"
-    draws = 1
-    moments = ("sketch", "assembly")
+    ranks_before_compiling = True
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
         """Minus the predicted slowdown; one that was not compiled comes last."""
@@ -81,8 +80,8 @@ class Learned:
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
 
     @property
-    def ranked_by(self) -> str:
-        """Name of the scorer whose scores it gives."""
+    def effective_name(self) -> str:
+        """Name of the scorer that ranks: roofline where there is no model."""
         return Roofline.name if self._model is None else self.name
 
     def notes(self, target: Target) -> tuple[str, ...]:
@@ -98,7 +97,7 @@ class Learned:
             f"checked; {target.name} is ranked by the same ratios to the machine's limits",
         )
 
-    def for_kernel(self, kernel: str) -> Learned:
+    def without_kernel(self, kernel: str) -> Learned:
         """The scorer as it were without a kernel's rows; itself where it has none."""
         if isinstance(self._examples, str):
             return self

@@ -20,7 +20,7 @@ from typing import Final
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.rates import L2_BYTES_PER_CYCLE
 from asmtune.core.records.features import Features
-from asmtune.predict.score.scorers import Candidate
+from asmtune.predict.score.scorers import Candidate, Scorer
 
 LAUNCH_US: Final = 4.5
 """Least time between two events around a launch on an H200."""
@@ -78,12 +78,11 @@ class PredictedTime:
         return ADVICE[self.bottleneck]
 
 
-class Roofline:
+class Roofline(Scorer):
     """Ranks by predicted time; the score is minus the logarithm of its microseconds."""
 
     name = "roofline"
-    draws = 1
-    moments = ("sketch", "assembly")
+    ranks_before_compiling = True
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """Minus the logarithm of predicted microseconds; one that was not compiled comes last."""

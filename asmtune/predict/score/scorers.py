@@ -1,11 +1,15 @@
-"""The table of scorers; each is imported when it is asked for."""
+"""The base class of scorers, two simple ones, and the table of all of them by name.
+
+`learned` and `roofline` are imported when they are made: `learned` loads scikit-learn.
+"""
 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from asmtune.base.did_you_mean import did_you_mean
 from asmtune.base.errors import InputError
@@ -33,104 +37,46 @@ class Candidate:
     features: Features | None = None
 
 
-class Scorer(Protocol):
-    """Ranks candidates of one problem on one target, all with features of one moment.
+class Scorer(ABC):
+    """Ranks candidates of one problem on one target; all candidates have features of one moment.
 
-    Where a scorer's error is measured (`predict/score/error.py`), a difference of its scores is the
-    logarithm of the ratio of predicted times: 0.02 means 2% (`learned` adds a share of the
-    roofline's, so that its differences are larger). The scores of others have no scale.
+    A subclass sets `name` and defines `score`. The other members have defaults, which suit a
+    scorer that ranks compiled configs only, is not trained, and works for every dtype.
+
+    Where a scorer's error is measured (`predict/score/error.py`), a difference of its scores is
+    the logarithm of the ratio of predicted times: 0.02 means 2% (`learned` adds a share of the
+    roofline's, so that its differences are larger). Scores of other scorers have no scale.
 
     Attributes:
-        name: as the command line knows it.
-        draws: how often a replay draws it anew and averages; 1 where it is
-            deterministic.
+        name: name on the command line.
+        draws: number of random draws that a replay averages; 1 for a deterministic scorer.
+        ranks_before_compiling: True if it can rank by the features of sketches as well.
     """
 
-    @property
-    def name(self) -> str:
-        """Name on the command line."""
-        ...
+    name: str
+    draws: int = 1
+    ranks_before_compiling: bool = False
 
-    @property
-    def draws(self) -> int:
-        """Draws of a replay."""
-        ...
-
+    @abstractmethod
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
-        """One number a candidate; higher is better, by the scale above where there is one."""
-        ...
-
-
-@runtime_checkable
-class Noting(Protocol):
-    """A scorer that has something to say of its rankings."""
-
-    def notes(self, target: Target) -> tuple[str, ...]:
-        """What a reader must know of a ranking for a target."""
-        ...
-
-
-@runtime_checkable
-class StandingBack(Protocol):
-    """A scorer that lets another rank where it cannot be used."""
+        """Return one number for each candidate; higher is better."""
 
     @property
-    def ranked_by(self) -> str:
-        """Name of the scorer whose scores it gives."""
-        ...
+    def effective_name(self) -> str:
+        """Name of the scorer that does the ranking: another one where this one cannot be used."""
+        return self.name
 
+    def notes(self, target: Target) -> tuple[str, ...]:  # noqa: ARG002
+        """Return what a reader must know about a ranking for a target."""
+        return ()
 
-@runtime_checkable
-class Foreseeing(Protocol):
-    """A scorer that ranks before compiling as well, by the features of sketches."""
+    def for_dtypes(self, dtypes: Collection[str]) -> Scorer:  # noqa: ARG002
+        """Return the scorer for a problem with tensors of these dtypes."""
+        return self
 
-    @property
-    def moments(self) -> tuple[str, ...]:
-        """Of "sketch" and "assembly", those at which it ranks."""
-        ...
-
-
-@runtime_checkable
-class Trained(Protocol):
-    """A scorer that was trained on timings of kernels."""
-
-    def for_kernel(self, kernel: str) -> Scorer:
-        """The scorer as it would be had it never seen a kernel."""
-        ...
-
-
-@runtime_checkable
-class Particular(Protocol):
-    """A scorer that knows only some dtypes."""
-
-    def for_dtypes(self, dtypes: Collection[str]) -> Scorer:
-        """The scorer for a problem with tensors of these dtypes."""
-        ...
-
-
-def for_dtypes(scorer: Scorer, dtypes: Collection[str]) -> Scorer:
-    """A scorer for a problem's dtypes; one that has none in mind is itself."""
-    return scorer.for_dtypes(dtypes) if isinstance(scorer, Particular) else scorer
-
-
-def notes_of(scorer: Scorer, target: Target) -> tuple[str, ...]:
-    """What a scorer says of its rankings for a target."""
-    return scorer.notes(target) if isinstance(scorer, Noting) else ()
-
-
-def moments_of(scorer: Scorer) -> tuple[str, ...]:
-    """When a scorer can rank: "assembly" after compiling, and "sketch" before where it says so."""
-    return scorer.moments if isinstance(scorer, Foreseeing) else ("assembly",)
-
-
-def ranked_by(scorer: Scorer) -> str:
-    """Name of the scorer whose scores, with their scale and error, a scorer gives."""
-    return scorer.ranked_by if isinstance(scorer, StandingBack) else scorer.name
-
-
-def without_kernel(scorer: Scorer, kernel: str) -> Scorer:
-    """A scorer that never saw a kernel; one that needs no training is itself."""
-    return scorer.for_kernel(kernel) if isinstance(scorer, Trained) else scorer
+    def without_kernel(self, kernel: str) -> Scorer:  # noqa: ARG002
+        """Return a scorer that was not trained on timings of a kernel."""
+        return self
 
 
 WEIGHTS: Final = {
@@ -143,11 +89,10 @@ WEIGHTS: Final = {
 """Points for each occurrence in the PTX, by feature name."""
 
 
-class Weights:
-    """The weighted sum of mnemonic counts."""
+class Weights(Scorer):
+    """Scores by the weighted sum of mnemonic counts."""
 
     name = "weights"
-    draws = 1
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """The sum for each candidate; one that was not compiled comes last."""
@@ -161,7 +106,7 @@ def _sum(candidate: Candidate) -> float:
     return sum(weight * features[name] for name, weight in WEIGHTS.items())
 
 
-class Chance:
+class Chance(Scorer):
     """Uniform scores, the same for the same seed and draw.
 
     Args:
@@ -180,18 +125,6 @@ class Chance:
         return [generator.random() for _ in candidates]
 
 
-def _weights() -> Scorer:
-    from asmtune.predict.score.scorers import Weights
-
-    return Weights()
-
-
-def _chance() -> Scorer:
-    from asmtune.predict.score.scorers import Chance
-
-    return Chance()
-
-
 def _roofline() -> Scorer:
     from asmtune.predict.score.roofline import Roofline
 
@@ -207,8 +140,8 @@ def _learned() -> Scorer:
 _SCORERS: dict[str, Callable[[], Scorer]] = {
     "learned": _learned,
     "roofline": _roofline,
-    "weights": _weights,
-    "chance": _chance,
+    "weights": Weights,
+    "chance": Chance,
 }
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.score.scorers import Candidate, moments_of
+from asmtune.predict.score.scorers import Candidate
 from asmtune.predict.score.vectors import BASE, base_columns
 from asmtune.tuning.search.axes import Axes
 from asmtune.tuning.search.base import Predictor
@@ -56,7 +56,7 @@ class MomentReading:
         if rows and insight is not None:
             features = [v.features for v in verdicts if v.features is not None]
             columns[rows] = base_columns(features, insight.target)
-            if "sketch" in moments_of(insight.scorer):
+            if insight.scorer.ranks_before_compiling:
                 asked = [
                     Candidate(verdicts[r].config, insight.target, features=f)
                     for r, f in zip(rows, features, strict=True)
