@@ -181,19 +181,19 @@ def count(program: AsmFunction, blocks: Iterable[int] | None = None) -> Counts:
     ops = tensor_ops(program)
     threads = block_threads(program) if ops else ()
     opcodes: Counter[tuple[str, int]] = Counter()
-    tally = _Tally()
+    sums = _Tally()
     for block in chosen:
         depth = program.block_depths[block]
         for item in program.body(block):
             opcodes[item.opcode, depth] += 1
             if item.index in ops:
-                tally.add_tensor(ops[item.index], depth, threads[block])
+                sums.add_tensor(ops[item.index], depth, threads[block])
             elif classify(item.opcode) in _MOVES_DATA:
-                tally.add_traffic(item, depth)
-    return _finish(opcodes, tally)
+                sums.add_traffic(item, depth)
+    return _finish(opcodes, sums)
 
 
-def _finish(opcodes: Mapping[tuple[str, int], int], tally: _Tally) -> Counts:
+def _finish(opcodes: Mapping[tuple[str, int], int], sums: _Tally) -> Counts:
     totals: Counter[int] = Counter()
     by_class: dict[OpClass, Counter[int]] = defaultdict(Counter)
     by_opcode: dict[str, Counter[int]] = defaultdict(Counter)
@@ -210,12 +210,12 @@ def _finish(opcodes: Mapping[tuple[str, int], int], tally: _Tally) -> Counts:
         instructions=dict(totals),
         by_class={kind: dict(depths) for kind, depths in by_class.items()},
         by_opcode={opcode: dict(depths) for opcode, depths in by_opcode.items()},
-        unit_flops={kind: dict(depths) for kind, depths in tally.flops.items()},
-        cta_flops={kind: dict(depths) for kind, depths in tally.cta_flops.items()},
-        thread_bytes={key: dict(depths) for key, depths in tally.bytes.items()},
-        tma_bytes=dict(tally.tma),
+        unit_flops={kind: dict(depths) for kind, depths in sums.flops.items()},
+        cta_flops={kind: dict(depths) for kind, depths in sums.cta_flops.items()},
+        thread_bytes={key: dict(depths) for key, depths in sums.bytes.items()},
+        tma_bytes=dict(sums.tma),
         unknown=unknown,
-        unresolved=tally.unresolved,
+        unresolved=sums.unresolved,
     )
 
 

@@ -157,10 +157,10 @@ class _Reader:
         self._function.addresses.append(int(address, 16))
 
     def listing(self) -> Listing:
-        made = [item for item in self._functions if item.instructions]
-        if not made:
+        functions = [item for item in self._functions if item.instructions]
+        if not functions:
             raise ParseError("not SASS: no instruction in the text")
-        programs = tuple(function.close(function.name in self._entries) for function in made)
+        programs = tuple(function.close(function.name in self._entries) for function in functions)
         files = {index: name for name, index in self._files.items()}
         return Listing(programs, self._directives, files)
 
@@ -181,9 +181,9 @@ def relocated(sass: Listing, ptx: Listing) -> Listing:
     if not ptx.misplaced:
         return sass
     to_ptx = {mine: its for mine, a in sass.files.items() for its, b in ptx.files.items() if a == b}
-    given = (item for program in ptx.programs for item in program.instructions)
-    asked = {(item.source, _what(item, classify)) for item in given}
-    known = {place for place, _ in asked}
+    ptx_items = (item for program in ptx.programs for item in program.instructions)
+    in_ptx = {(item.source, _what(item, classify)) for item in ptx_items}
+    known = {place for place, _ in in_ptx}
 
     def moved(item: Instruction) -> Instruction:
         if item.source is None:
@@ -191,9 +191,9 @@ def relocated(sass: Listing, ptx: Listing) -> Listing:
         place = (to_ptx.get(item.source[0], 0), item.source[1])
         what = _what(item, classify_sass)
         homes = ptx.misplaced.get(place, ())
-        if (place, what) in asked or not homes:
+        if (place, what) in in_ptx or not homes:
             return item
-        fitting = [home for home in homes if (home, what) in asked]
+        fitting = [home for home in homes if (home, what) in in_ptx]
         if not fitting and place in known:
             return item
         _, line = (fitting or homes)[0]

@@ -122,7 +122,7 @@ def tensor_ops(program: AsmFunction) -> dict[int, TensorOp]:
     A tcgen05.mma's descriptor is a constant that a mov has put into a register; where a
     register holds more than one value, the op's shape stays unknown.
     """
-    found: dict[int, TensorOp] = {}
+    ops: dict[int, TensorOp] = {}
     values: dict[str, int | None] = {}
     for item in program.instructions:
         if classify(item.opcode) is not OpClass.TENSOR:
@@ -139,8 +139,8 @@ def tensor_ops(program: AsmFunction) -> dict[int, TensorOp]:
                 descriptor = values[operand]
         op = tensor_op(item, descriptor)
         if op is not None:
-            found[item.index] = op
-    return found
+            ops[item.index] = op
+    return ops
 
 
 @lru_cache(maxsize=1024)

@@ -18,10 +18,15 @@ from asmtune.ir.ttir.evaluate import (
     ProgramArguments,
     ProgramEvaluator,
 )
-from asmtune.ir.ttir.loops import correct, corrections, describe_doubts, describe_loops
-from asmtune.ir.ttir.memory import Strides, Touch, escapes, touches
+from asmtune.ir.ttir.loops import (
+    apply_trip_corrections,
+    describe_assumptions,
+    describe_loops,
+    trip_corrections,
+)
+from asmtune.ir.ttir.memory import MemoryOperation, Strides, escapes, memory_operations
 from asmtune.ir.ttir.parser import parse_ttir
-from asmtune.ir.ttir.persistent import PROCESSORS, Scene, judge
+from asmtune.ir.ttir.persistent import PROCESSORS, LoopContext, persistent_reason
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.tree import Node, build_tree
 from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, Work
@@ -108,7 +113,7 @@ class Kernel:
         with _well_formed():
             self._plan = EvaluationPlan(build_tree(parse_ttir(ttir)))
             self._placement = Placement(self._plan.flow)
-            self._touches = touches(self._plan.flow)
+            self._operations = memory_operations(self._plan.flow)
             self._escapes = escapes(self._plan.flow)
 
     def work(self, call: LaunchArguments) -> Work:
@@ -118,7 +123,7 @@ class Kernel:
             ParseError: the text's operations do not fit together.
         """
         with _well_formed():
-            return _Count(self._plan, self._placement, self._touches, call).work(self._escapes)
+            return _Count(self._plan, self._placement, self._operations, call).work(self._escapes)
 
 
 def analyse(ttir: str, call: LaunchArguments) -> Work:
@@ -151,55 +156,59 @@ class _Count:
     """Counts of one launch."""
 
     def __init__(
-        self, plan: EvaluationPlan, placement: Placement, found: list[Touch], call: LaunchArguments
+        self,
+        plan: EvaluationPlan,
+        placement: Placement,
+        operations: list[MemoryOperation],
+        call: LaunchArguments,
     ) -> None:
         self._plan = plan
         self._placement = placement
-        self._touches = found
+        self._operations = operations
         self._call = call
         tree = plan.tree
         self._parameters = bind(tree.module, call.arguments, call.tensor_bytes, call.names)
         values = {place: bound.value for place, bound in enumerate(self._parameters)}
         self._launch = ProgramArguments(values, call.grid, call.default_trips)
-        self._tally = ExecutionCounts.of(plan)
+        self._counts = ExecutionCounts.of(plan)
         self._programs, corners = sample(
             call.grid, plan.axes, SIMPLE_SAMPLE if plan.is_simple else SAMPLE
         )
         self._sampled = bool(corners)
-        machine = ProgramEvaluator(plan, self._launch, self._tally)
+        machine = ProgramEvaluator(plan, self._launch, self._counts)
         room = max(16, TRIP_BUDGET // len(self._programs))
         for program in self._programs:
             machine.run(program, 1.0, room)
         for program in corners:
             machine.run(program, 0.0, room)
         self._runs = self._spread()
-        self._conserve()
+        self._correct_unknown_trips()
 
-    def _conserve(self) -> None:
-        if any(node.loop >= 0 for node, _ in self._tally.unknown.values()):
+    def _correct_unknown_trips(self) -> None:
+        if any(node.loop >= 0 for node, _ in self._counts.unknown.values()):
             x, y, z = self._call.grid
             sizes = {place: bound.size_bytes for place, bound in enumerate(self._parameters)}
-            factors = corrections(self._plan, self._tally, self._accesses(), sizes, x * y * z)
-            correct(self._plan, self._tally, self._runs, factors)
+            factors = trip_corrections(self._plan, self._counts, self._accesses(), sizes, x * y * z)
+            apply_trip_corrections(self._plan, self._counts, self._runs, factors)
 
     def work(self, escaped: set[int]) -> Work:
         accesses = self._accesses()
-        tally, plan = self._tally, self._plan
-        scene = Scene(plan, self._launch, self._touches, tally, self._call.processors)
-        reason = judge(scene)
-        doubts = describe_doubts(plan, tally, self._launch)
+        counts, plan = self._counts, self._plan
+        context = LoopContext(plan, self._launch, self._operations, counts, self._call.processors)
+        reason = persistent_reason(context)
+        assumptions = describe_assumptions(plan, counts, self._launch)
         elements, barriers = self._elements()
         return Work(
             name=plan.tree.kernel.name,
             grid=self._call.grid,
-            loops=describe_loops(plan, tally, len(self._programs)),
+            loops=describe_loops(plan, counts, len(self._programs)),
             dots=self._dots(),
             accesses=accesses,
             arguments=self._arguments(accesses, escaped),
             elements=elements,
-            doubts=doubts,
+            assumptions=assumptions,
             evaluated=len(self._programs),
-            exact=not (self._sampled or doubts or tally.capped),
+            exact=not (self._sampled or assumptions or counts.capped),
             persistent=bool(reason),
             persistent_reason=reason,
             barriers=barriers,
@@ -207,7 +216,7 @@ class _Count:
 
     def _spread(self) -> list[float]:
         """Runs of each block by one program; element functions run once for each element."""
-        runs = [count / len(self._programs) for count in self._tally.runs]
+        runs = [count / len(self._programs) for count in self._counts.runs]
         for body in self._plan.tree.bodies:
             owner = body.owner
             if owner is not None and owner.name == "tt.map_elementwise":
@@ -224,29 +233,29 @@ class _Count:
 
     def _accesses(self) -> tuple[MemoryAccess, ...]:
         strides = Strides(self._plan, self._launch)
-        found = []
-        for touch in self._touches:
-            if self._placement.is_live(touch.node):
-                loop, line, runs = self._place(touch.node)
-                found.append(
+        accesses = []
+        for operation in self._operations:
+            if self._placement.is_live(operation.node):
+                loop, line, runs = self._place(operation.node)
+                accesses.append(
                     MemoryAccess(
-                        kind=touch.kind,
-                        operation=touch.node.name,
-                        arguments=touch.roots,
-                        foreign=touch.foreign,
-                        elements=touch.elements,
-                        element_bytes=touch.element_bytes,
-                        masked=touch.masked,
-                        strides=strides.of(touch),
+                        kind=operation.kind,
+                        operation=operation.node.name,
+                        arguments=operation.roots,
+                        foreign=operation.foreign,
+                        elements=operation.elements,
+                        element_bytes=operation.element_bytes,
+                        masked=operation.masked,
+                        strides=strides.of(operation),
                         loop=loop,
                         line=line,
                         runs=runs,
                     )
                 )
-        return tuple(found)
+        return tuple(accesses)
 
     def _dots(self) -> tuple[DotWork, ...]:
-        found = []
+        dots = []
         for body in self._plan.tree.bodies:
             for node in body.nodes:
                 read = read_dot(node) if node.name in ("tt.dot", "tt.dot_scaled") else None
@@ -254,12 +263,12 @@ class _Count:
                     dot, precision = read
                     loop, line, runs = self._place(node)
                     scaled = node.name == "tt.dot_scaled"
-                    found.append(DotWork(dot, precision, scaled, loop, line, runs))
-        return tuple(found)
+                    dots.append(DotWork(dot, precision, scaled, loop, line, runs))
+        return tuple(dots)
 
     def _elements(self) -> tuple[dict[str, float], float]:
         """Elements of one program by class, and its barriers."""
-        found: dict[str, float] = {}
+        elements: dict[str, float] = {}
         barriers = 0.0
         placement, runs = self._placement, self._runs
         for body in self._plan.tree.bodies:
@@ -270,10 +279,10 @@ class _Count:
                     count = element_count(node) or int(inner)
                     if count:
                         home = placement.home(node).index
-                        found[kind] = found.get(kind, 0.0) + count * runs[home]
+                        elements[kind] = elements.get(kind, 0.0) + count * runs[home]
                 elif node.name in BARRIERS:
                     barriers += runs[body.index]
-        return found, barriers
+        return elements, barriers
 
     def _arguments(
         self, accesses: tuple[MemoryAccess, ...], escaped: set[int]
@@ -287,7 +296,7 @@ class _Count:
     def _argument(
         self, place: int, bound: Parameter, accesses: tuple[MemoryAccess, ...], escapes_: bool
     ) -> ArgumentUse:
-        kinds = {touch.kind for touch in self._touches if place in touch.roots}
+        kinds = {operation.kind for operation in self._operations if place in operation.roots}
         moved = {"read": 0.0, "write": 0.0, "atomic": 0.0}
         x, y, z = self._call.grid
         for access in accesses:

@@ -56,12 +56,12 @@ def bind(
         names: parameters that are left in the text, in order, where the caller knows.
     """
     kernel = module.kernel
-    found = _named(kernel, names) if names else _read_names(module, kernel)
-    if "" in found:
-        found = _fill(found, arguments)
-    found = _number_parts(kernel, found)
+    names_in_text = _named(kernel, names) if names else _read_names(module, kernel)
+    if "" in names_in_text:
+        names_in_text = _fill(names_in_text, arguments)
+    names_in_text = _number_parts(kernel, names_in_text)
     parameters = []
-    for argument, name in zip(kernel.arguments, found, strict=True):
+    for argument, name in zip(kernel.arguments, names_in_text, strict=True):
         memory = parse_type(argument.type).addresses
         value = Unknown("an address") if memory else _value(name, argument.type, arguments)
         parameters.append(Parameter(name, memory, value, tensor_bytes.get(name)))
@@ -90,13 +90,13 @@ def _read_name(module: Module, location: str) -> str:
 
 def _named(kernel: Function, names: Sequence[str]) -> list[str]:
     """Spread the caller's names over the arguments; a descriptor takes several."""
-    found: list[str] = []
+    spread: list[str] = []
     left = list(names)
-    while left and len(found) < len(kernel.arguments):
+    while left and len(spread) < len(kernel.arguments):
         name = left.pop(0)
-        parts = _descriptor_parts(kernel, len(found))
-        found += [name] * (1 + parts)
-    return (found + [""] * len(kernel.arguments))[: len(kernel.arguments)]
+        parts = _descriptor_parts(kernel, len(spread))
+        spread += [name] * (1 + parts)
+    return (spread + [""] * len(kernel.arguments))[: len(kernel.arguments)]
 
 
 def _descriptor_parts(kernel: Function, place: int) -> int:
@@ -109,27 +109,27 @@ def _descriptor_parts(kernel: Function, place: int) -> int:
     return 2 * rank if fits else 0
 
 
-def _fill(found: list[str], arguments: Mapping[str, Any]) -> list[str]:
+def _fill(filled: list[str], arguments: Mapping[str, Any]) -> list[str]:
     """Give arguments without a name those of the caller's that no other has, in order."""
-    found = list(found)
+    filled = list(filled)
     start = 0
     order = list(arguments)
-    while start < len(found):
-        if found[start]:
+    while start < len(filled):
+        if filled[start]:
             start += 1
             continue
         end = start
-        while end < len(found) and not found[end]:
+        while end < len(filled) and not filled[end]:
             end += 1
-        after = _place(order, found[start - 1]) + 1 if start else 0
-        before = _place(order, found[end]) if end < len(found) else len(order)
-        free = [name for name in order[after:before] if name not in found]
+        after = _place(order, filled[start - 1]) + 1 if start else 0
+        before = _place(order, filled[end]) if end < len(filled) else len(order)
+        free = [name for name in order[after:before] if name not in filled]
         if len(free) > end - start:
             free = [name for name in free if not _may_be_constant(arguments[name])]
         if len(free) == end - start:
-            found[start:end] = free
+            filled[start:end] = free
         start = end
-    return found
+    return filled
 
 
 def _place(order: list[str], name: str) -> int:
@@ -143,7 +143,7 @@ def _may_be_constant(value: Any) -> bool:
 
 def _number_parts(kernel: Function, names: list[str]) -> list[str]:
     """Tell apart arguments of one name: parts of a descriptor or a tuple."""
-    found = list(names)
+    numbered = list(names)
     place = 0
     while place < len(names):
         parts = _descriptor_parts(kernel, place)
@@ -151,16 +151,16 @@ def _number_parts(kernel: Function, names: list[str]) -> list[str]:
             rank = parts // 2
             for part in range(parts):
                 kind = "shape" if part < rank else "stride"
-                found[place + 1 + part] = f"{names[place]}.{kind}.{part % rank}"
+                numbered[place + 1 + part] = f"{names[place]}.{kind}.{part % rank}"
             place += 1 + parts
             continue
         same = place
         while same < len(names) and names[place] and names[same] == names[place]:
             same += 1
         if same - place > 1:
-            found[place:same] = [f"{names[place]}.{part}" for part in range(same - place)]
+            numbered[place:same] = [f"{names[place]}.{part}" for part in range(same - place)]
         place = max(same, place + 1)
-    return found
+    return numbered
 
 
 def _value(name: str, kind: str, arguments: Mapping[str, Any]) -> Value:

@@ -195,9 +195,9 @@ def element_count(node: Node) -> int:
 
 def read_dot(node: Node) -> tuple[Dot, str] | None:
     """The product of a `tt.dot` or `tt.dot_scaled`, and its precision for 32-bit floats."""
-    operands, _, made = node.text.rpartition(" : ")[2].partition(" -> ")
+    operands, _, result_type = node.text.rpartition(" : ")[2].partition(" -> ")
     sides = [parse_type(split_list(side)[0]) for side in operands.split(" * ") if side.strip()]
-    result = parse_type(made)
+    result = parse_type(result_type)
     if len(sides) != 2 or len(result.shape) < 2 or any(len(side.shape) < 2 for side in sides):
         return None
     left, right = sides

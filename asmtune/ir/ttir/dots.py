@@ -49,8 +49,8 @@ class Dot:
 
 def element_bits(element: str) -> int:
     """Bits of an MLIR element type: f8E4M3FN has 8, bf16 has 16, i1 one."""
-    found = _BITS.search(element)
-    return int(found.group()) if found else 32
+    match = _BITS.search(element)
+    return int(match.group()) if match else 32
 
 
 def find_dots(ttir: str) -> tuple[Dot, ...]:
@@ -105,17 +105,17 @@ def accumulator_registers(ttgir: str) -> int:
     Returns:
         0 where there is no product, or none that keeps its result in registers.
     """
-    found = _RESULT.findall(ttgir)
-    if not found:
+    products = _RESULT.findall(ttgir)
+    if not products:
         return 0
     layouts = {name: _tile(kind, text) for name, kind, text in _LAYOUT.findall(ttgir)}
     warps = _WARPS.search(ttgir)
     threads = _WARP * (int(warps.group(1)) if warps else 1)
     most = 0
-    for extents, element, layout in found:
+    for extents, element, layout in products:
         shape = [int(extent) for extent in extents.split("x")]
-        held = _held(shape, layouts.get(layout), threads)
-        most = max(most, ceil(held * element_bits(element) / 32))
+        elements = _held(shape, layouts.get(layout), threads)
+        most = max(most, ceil(elements * element_bits(element) / 32))
     return most + _BESIDES
 
 

@@ -33,14 +33,14 @@ class Flow:
 
     def reaching(self, values: Iterable[int]) -> set[int]:
         """All values that these are computed from, themselves included."""
-        found: set[int] = set()
+        reached: set[int] = set()
         pending = list(values)
         while pending:
             value = pending.pop()
-            if value not in found:
-                found.add(value)
+            if value not in reached:
+                reached.add(value)
                 pending += self.origins(value)
-        return found
+        return reached
 
     def follow(
         self, values: Iterable[int], step: Callable[[Node], Iterable[int] | None]
@@ -51,17 +51,17 @@ class Flow:
             values: where to start.
             step: the operands to go on with; None for the usual ones of a control operation.
         """
-        found: set[int] = set()
+        reached: set[int] = set()
         pending = list(values)
         while pending:
             at = pending.pop()
-            if at in found:
+            if at in reached:
                 continue
-            found.add(at)
+            reached.add(at)
             owner, _ = self.tree.sources[at]
             onward = step(owner) if isinstance(owner, Node) else None
             pending += self.origins(at) if onward is None else onward
-        return found
+        return reached
 
     def _made(self, node: Node, place: int) -> list[int]:
         if node.name not in CONTROL or not node.regions:
@@ -99,12 +99,12 @@ def terminator(body: Body) -> Node | None:
 
 
 def _yielded(region: list[Body], place: int) -> list[int]:
-    found: list[int] = []
+    yielded: list[int] = []
     for body in region:
         last = terminator(body)
         if last is not None:
-            found += _pick(last.operands, place)
-    return found
+            yielded += _pick(last.operands, place)
+    return yielded
 
 
 def _pick(values: tuple[int, ...], place: int) -> list[int]:
@@ -113,11 +113,11 @@ def _pick(values: tuple[int, ...], place: int) -> list[int]:
 
 def deciding(tree: Tree) -> list[int]:
     """Values that decide what runs, and how often."""
-    found: list[int] = []
+    values: list[int] = []
     for body in tree.bodies:
         for node in body.nodes:
             if node.name == "scf.for":
-                found += node.operands[:3]
+                values += node.operands[:3]
             elif node.name in ("scf.if", "scf.condition", "cf.cond_br", "cf.switch"):
-                found += node.operands[:1]
-    return found
+                values += node.operands[:1]
+    return values

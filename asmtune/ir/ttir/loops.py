@@ -12,7 +12,7 @@ from asmtune.ir.ttir.memory import KINDS
 from asmtune.ir.ttir.persistent import carried_tensors
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.tree import LOOPS, Node, is_inside
-from asmtune.ir.ttir.work import Doubt, LoopWork, MemoryAccess
+from asmtune.ir.ttir.work import Assumption, LoopWork, MemoryAccess
 
 _STAGES: Final = re.compile(r"tt\.num_stages = (\d{1,4})").search
 
@@ -20,35 +20,35 @@ _UNROLL: Final = re.compile(r"tt\.loop_unroll_factor = (\d{1,4})").search
 
 
 def describe_loops(
-    plan: EvaluationPlan, tally: ExecutionCounts, evaluated: int
+    plan: EvaluationPlan, counts: ExecutionCounts, evaluated: int
 ) -> tuple[LoopWork, ...]:
     """Every loop with its counts.
 
     Args:
         plan: the kernel.
-        tally: what was counted.
+        counts: what was counted.
         evaluated: over how many programs.
     """
     dots, stores = _containing(plan)
-    unknown = {node.loop: reason for node, reason in tally.unknown.values() if node.loop >= 0}
-    found: list[LoopWork] = []
+    unknown = {node.loop: reason for node, reason in counts.unknown.values() if node.loop >= 0}
+    described: list[LoopWork] = []
     for node in plan.tree.loops:
         loop = node.loop
         parent = plan.tree.enclosing_loop(node.body)
         file, line = plan.tree.line_of(node) or ("", 0)
         stages = _STAGES(node.text)
         unroll = _UNROLL(node.text)
-        entries = tally.entries[loop]
-        found.append(
+        entries = counts.entries[loop]
+        described.append(
             LoopWork(
                 id=loop,
                 parent=parent,
-                depth=1 if parent is None else found[parent].depth + 1,
+                depth=1 if parent is None else described[parent].depth + 1,
                 file=file,
                 line=line,
-                trips=tally.trips[loop] / entries if entries else 0.0,
-                least=max(0, tally.least[loop]),
-                most=max(0, tally.most[loop]),
+                trips=counts.trips[loop] / entries if entries else 0.0,
+                least=max(0, counts.least[loop]),
+                most=max(0, counts.most[loop]),
                 entries=entries / evaluated,
                 num_stages=int(stages[1]) if stages else None,
                 unroll_factor=int(unroll[1]) if unroll else None,
@@ -60,7 +60,7 @@ def describe_loops(
                 unknown=unknown[loop].reason if loop in unknown else "",
             )
         )
-    return tuple(found)
+    return tuple(described)
 
 
 def _containing(plan: EvaluationPlan) -> tuple[set[int], set[int]]:
@@ -77,39 +77,39 @@ def _containing(plan: EvaluationPlan) -> tuple[set[int], set[int]]:
 
 
 def _around(node: Node) -> set[int]:
-    found: set[int] = set()
+    loops: set[int] = set()
     owner = node.body.owner
     while owner is not None:
         if owner.name in LOOPS:
-            found.add(owner.loop)
+            loops.add(owner.loop)
         owner = owner.body.owner
-    return found
+    return loops
 
 
-def describe_doubts(
-    plan: EvaluationPlan, tally: ExecutionCounts, launch: ProgramArguments
-) -> tuple[Doubt, ...]:
+def describe_assumptions(
+    plan: EvaluationPlan, counts: ExecutionCounts, launch: ProgramArguments
+) -> tuple[Assumption, ...]:
     """What decides about control and could not be evaluated."""
-    found = []
-    for node, reason in tally.unknown.values():
+    described = []
+    for node, reason in counts.unknown.values():
         file, line = plan.tree.line_of(node) or ("", 0)
         is_loop = node.loop >= 0
         loop = node.loop if is_loop else None
-        entries = tally.entries[node.loop] if is_loop else 0.0
-        trips = tally.trips[node.loop] / entries if entries else launch.default_trips
+        entries = counts.entries[node.loop] if is_loop else 0.0
+        trips = counts.trips[node.loop] / entries if entries else launch.default_trips
         count = "1 trip" if trips == 1 else f"{trips:.3g} trips"
         assumed = count if is_loop else "the side that does more"
-        found.append(Doubt(node.name, loop, reason.reason, assumed, file, line))
-    return tuple(found)
+        described.append(Assumption(node.name, loop, reason.reason, assumed, file, line))
+    return tuple(described)
 
 
 _MOST: Final = 1e4
 """Bound on the correction, either way: beyond, the tensor's size has nothing to do with it."""
 
 
-def corrections(
+def trip_corrections(
     plan: EvaluationPlan,
-    tally: ExecutionCounts,
+    counts: ExecutionCounts,
     accesses: Sequence[MemoryAccess],
     sizes: Mapping[int, int | None],
     programs: int,
@@ -118,28 +118,28 @@ def corrections(
 
     Args:
         plan: the kernel.
-        tally: counts with default trips.
+        counts: counts with default trips.
         accesses: with the runs that follow from them.
         sizes: bytes behind each pointer argument, by position.
         programs: of the launch.
     """
-    unknown = {node.loop for node, _ in tally.unknown.values() if node.loop >= 0}
-    found: dict[int, float] = {}
+    unknown = {node.loop for node, _ in counts.unknown.values() if node.loop >= 0}
+    factors: dict[int, float] = {}
     for loop in sorted(unknown):
-        if unknown & set(_around_unknown_trips(plan, loop)) or not tally.trips[loop]:
+        if unknown & set(_loops_around(plan, loop)) or not counts.trips[loop]:
             continue
         inside = [
             item
             for item in accesses
             if item.loop is not None
-            and loop in (item.loop, *_around_unknown_trips(plan, item.loop))
+            and loop in (item.loop, *_loops_around(plan, item.loop))
             and len(item.arguments) == 1
             and sizes.get(item.arguments[0])
             and item.bytes
         ]
         written = [item for item in inside if item.kind == "write"]
         read = [item for item in inside if item.kind == "read"]
-        mean = tally.trips[loop] / tally.entries[loop]
+        mean = counts.trips[loop] / counts.entries[loop]
         if written:
             most = max(written, key=lambda item: item.bytes)
             ratio = (sizes[most.arguments[0]] or 0) / (most.bytes * programs)
@@ -149,33 +149,35 @@ def corrections(
             ratio = max(ratio, 1.0 / mean)  # An entry that reads takes a trip.
         else:
             continue
-        found[loop] = min(max(ratio, 1.0 / _MOST), _MOST)
-    return found
+        factors[loop] = min(max(ratio, 1.0 / _MOST), _MOST)
+    return factors
 
 
-def correct(
-    plan: EvaluationPlan, tally: ExecutionCounts, runs: list[float], factors: Mapping[int, float]
+def apply_trip_corrections(
+    plan: EvaluationPlan, counts: ExecutionCounts, runs: list[float], factors: Mapping[int, float]
 ) -> None:
     """Multiplies the runs of what is inside these loops, and the trips of the loops."""
     for loop, factor in factors.items():
         outer = plan.tree.loops[loop]
-        tally.trips[loop] *= factor
+        counts.trips[loop] *= factor
         # All entries are assumed to be alike.
-        tally.least[loop] = tally.most[loop] = math.ceil(tally.trips[loop] / tally.entries[loop])
+        counts.least[loop] = counts.most[loop] = math.ceil(
+            counts.trips[loop] / counts.entries[loop]
+        )
         for inner in range(len(plan.tree.loops)):
-            if inner != loop and loop in _around_unknown_trips(plan, inner):
-                tally.entries[inner] *= factor
-                tally.trips[inner] *= factor
+            if inner != loop and loop in _loops_around(plan, inner):
+                counts.entries[inner] *= factor
+                counts.trips[inner] *= factor
         for body in plan.tree.bodies:
             if is_inside(body, outer):
                 runs[body.index] *= factor
 
 
-def _around_unknown_trips(plan: EvaluationPlan, loop: int) -> list[int]:
+def _loops_around(plan: EvaluationPlan, loop: int) -> list[int]:
     """The loops around one, inner ones first."""
-    found = []
+    loops = []
     parent = plan.tree.enclosing_loop(plan.tree.loops[loop].body)
     while parent is not None:
-        found.append(parent)
+        loops.append(parent)
         parent = plan.tree.enclosing_loop(plan.tree.loops[parent].body)
-    return found
+    return loops

@@ -59,7 +59,7 @@ _PURE_DIALECTS: Final = ("arith.", "math.")
 
 
 @dataclass(slots=True)
-class Touch:
+class MemoryOperation:
     """One operation that touches memory.
 
     Attributes:
@@ -81,20 +81,20 @@ class Touch:
     masked: bool
 
 
-def touches(flow: Flow) -> list[Touch]:
+def memory_operations(flow: Flow) -> list[MemoryOperation]:
     """Every operation that touches memory, in the order of the tree's blocks."""
-    found = []
+    operations = []
     for body in flow.tree.bodies:
         for node in body.nodes:
             kind = KINDS.get(node.name)
             if kind is not None and node.operands:
-                found.append(_touch(flow, node, kind))
-    return found
+                operations.append(_memory_operation(flow, node, kind))
+    return operations
 
 
 def escapes(flow: Flow) -> set[int]:
     """Arguments whose addresses reach an operation that may do anything with them."""
-    found: set[int] = set()
+    escaped: set[int] = set()
     numbers = any(node.name == "tt.ptr_to_int" for body in flow.tree.bodies for node in body.nodes)
     for body in flow.tree.bodies:
         for node in body.nodes:
@@ -111,8 +111,8 @@ def escapes(flow: Flow) -> set[int]:
                 suspects = node.operands
             for value in suspects:
                 if numbers or flow.tree.type_of(value).addresses:
-                    found.update(roots(flow, value)[0])
-    return found
+                    escaped.update(roots(flow, value)[0])
+    return escaped
 
 
 def roots(flow: Flow, value: int) -> tuple[tuple[int, ...], bool]:
@@ -155,10 +155,10 @@ def _is_pure(node: Node) -> bool:
     return node.name == "tt.extern_elementwise" and "pure = true" in node.text
 
 
-def _touch(flow: Flow, node: Node, kind: Kind) -> Touch:
+def _memory_operation(flow: Flow, node: Node, kind: Kind) -> MemoryOperation:
     tile = _tile(flow, node)
     arguments, foreign = roots(flow, node.operands[0])
-    return Touch(node, kind, arguments, foreign, tile.elements, tile.bytes, _masked(node))
+    return MemoryOperation(node, kind, arguments, foreign, tile.elements, tile.bytes, _masked(node))
 
 
 def _tile(flow: Flow, node: Node) -> ValueType:
@@ -209,9 +209,9 @@ class Strides:
         self._scalars: dict[int, Value] = {}
         self._depth = 0
 
-    def of(self, touch: Touch) -> Steps:
+    def of(self, operation: MemoryOperation) -> Steps:
         """Elements between neighbours along each axis of a touched tile; None if unknown."""
-        value = touch.node.operands[0]
+        value = operation.node.operands[0]
         kind = self._plan.tree.type_of(value)
         if kind.role == "descriptor":
             # The hardware's copies need a last axis without gaps.
@@ -234,8 +234,8 @@ class Strides:
             self._known[value] = (None,) * rank  # while it is computed, against cycles
             self._depth += 1
             if self._depth < _MAX_DEPTH:
-                found = self._compute(value)
-                self._known[value] = found if len(found) == rank else (None,) * rank
+                steps = self._compute(value)
+                self._known[value] = steps if len(steps) == rank else (None,) * rank
             self._depth -= 1
         return self._known[value]
 
@@ -302,8 +302,8 @@ class Strides:
         return self._uniform(owner.operands[0]) if owner.name in _KEEPING else None
 
     def _number(self, value: int) -> int | None:
-        found = self._scalar(value)
-        return found if isinstance(found, int) else None
+        number = self._scalar(value)
+        return number if isinstance(number, int) else None
 
     def _scalar(self, value: int) -> Value:
         """A scalar that depends on arguments alone."""

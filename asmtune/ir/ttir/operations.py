@@ -115,9 +115,9 @@ def _binary(
     def fast(values: list[Value]) -> Value:
         a, b = values[first], values[second]
         if a.__class__ is int and b.__class__ is int and a >= low and b >= high:
-            made = function(a, b)
-            if -limit <= made < limit:
-                return made
+            result = function(a, b)
+            if -limit <= result < limit:
+                return result
         return slow(values)
 
     return fast
@@ -162,8 +162,8 @@ def apply(step: EvaluationStep, operands: list[Value]) -> Value:
     convert = _CONVERSIONS.get(node.name)
     try:
         if convert is not None and step.operand is not None:
-            made = convert(operands[0], step.operand.bits, kind.bits)
-            return round_to(made, kind.element) if isinstance(made, float) else made
+            result = convert(operands[0], step.operand.bits, kind.bits)
+            return round_to(result, kind.element) if isinstance(result, float) else result
         return _arithmetic(step, operands, kind.bits, kind.element)
     except (ArithmeticError, ValueError, IndexError, TypeError) as error:
         return Unknown(f"{node.name}: {error}", line)

@@ -65,15 +65,15 @@ class EvaluationPlan:
     @cached_property
     def weights(self) -> list[int]:
         """How much each block does, by position: memory, products, loops; called once."""
-        found = [0] * len(self.tree.bodies)
+        weights = [0] * len(self.tree.bodies)
         for body in reversed(self.tree.bodies):  # an owner's block stands before those inside
-            weight = found[body.index] + sum(map(_weight, body.nodes))
-            found[body.index] = weight
+            weight = weights[body.index] + sum(map(_weight, body.nodes))
+            weights[body.index] = weight
             if body.owner is not None:
                 outer = body.owner.body.index
                 factor = _LOOP_WEIGHT if body.owner.loop >= 0 else 1
-                found[outer] += weight * factor
-        return found
+                weights[outer] += weight * factor
+        return weights
 
     def weight_from(self, body: Body) -> int:
         """How much a block and all that may come after it do."""

@@ -169,16 +169,16 @@ class _Builder:
         arguments: list[Argument] | None = None,
     ) -> list[Body]:
         order = _reverse_postorder(blocks)
-        made: dict[str, Body] = {}
+        bodies: dict[str, Body] = {}
         for block in order:
-            body = made[block.label] = self._body(owner)
+            body = bodies[block.label] = self._body(owner)
             entered = block.arguments if arguments is None or block is not order[0] else arguments
             body.arguments = self._define(entered, names, body)
         for block in order:
-            self._fill(made[block.label], block, names)
+            self._fill(bodies[block.label], block, names)
         for block in order if len(order) > 1 else ():
-            self._link(made[block.label], block.operations[-1], made, names)
-        return list(made.values())
+            self._link(bodies[block.label], block.operations[-1], bodies, names)
+        return list(bodies.values())
 
     def _body(self, owner: Node | None) -> Body:
         body = Body(len(self._tree.bodies), owner)
@@ -261,11 +261,11 @@ class _Builder:
             self._calls -= 1
 
     def _link(
-        self, body: Body, last: Operation, made: dict[str, Body], names: dict[str, int]
+        self, body: Body, last: Operation, bodies: dict[str, Body], names: dict[str, int]
     ) -> None:
         for label, passed in _SUCCESSOR(last.text):
             values = _lookup(tuple(_VALUES(passed)), names, last)
-            body.successors.append((made[label], values))
+            body.successors.append((bodies[label], values))
 
 
 def _lookup(names: tuple[str, ...], known: dict[str, int], operation: Operation) -> tuple[int, ...]:

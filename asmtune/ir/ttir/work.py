@@ -14,7 +14,7 @@ _CONTROL: Final = {"scf.for": "a loop", "scf.while": "a while loop"}
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class Assumption:
     """Something that decides about control and cannot be evaluated.
 
     As text: `line 9: a while loop that cannot be evaluated (computed by tt.reduce): 16 trips
@@ -232,7 +232,7 @@ class Work:
             "convert", "integer", "reduce" and "scan" (elements that go in), "layout" (trans,
             reshape, gather), "asm" (inline assembly). Dead code is not counted, loop
             invariants once; integers are addresses mostly, and later passes simplify them.
-        doubts: what could not be evaluated.
+        assumptions: what could not be evaluated.
         evaluated: how many programs were evaluated.
         exact: whether counts are exact: every program that differs and every trip was walked.
         persistent: whether few programs walk many tiles or steps, each in a sequential loop.
@@ -247,7 +247,7 @@ class Work:
     accesses: tuple[MemoryAccess, ...]
     arguments: tuple[ArgumentUse, ...]
     elements: Mapping[str, float]
-    doubts: tuple[Doubt, ...]
+    assumptions: tuple[Assumption, ...]
     evaluated: int
     exact: bool
     persistent: bool
@@ -267,10 +267,10 @@ class Work:
     @cached_property
     def flops_per_program(self) -> Mapping[str, float]:
         """FLOPs of matrix products by one program, by operand type ("f16")."""
-        found: dict[str, float] = {}
+        flops: dict[str, float] = {}
         for work in self.dots:
-            found[work.dot.operand] = found.get(work.dot.operand, 0.0) + work.flops
-        return found
+            flops[work.dot.operand] = flops.get(work.dot.operand, 0.0) + work.flops
+        return flops
 
     @property
     def flops(self) -> Mapping[str, float]:

@@ -105,7 +105,7 @@ def steps_of(
         items: its instructions.
         busy: cycles of the tensor cores or of the way to memory, by an instruction's index.
     """
-    made = []
+    steps = []
     for item in items:
         meaning = _meaning(item.opcode)
         if meaning is None:
@@ -113,10 +113,10 @@ def steps_of(
         action, latency = meaning
         read, written = registers(item)
         still = int(item.text) if action in _GROUP_WAITS and item.text.isdigit() else 0
-        made.append(
+        steps.append(
             InstructionStep(action, read, written, latency, busy.get(item.index, 0.0), still)
         )
-    return tuple(made)
+    return tuple(steps)
 
 
 @lru_cache(maxsize=1024)
@@ -324,16 +324,16 @@ def program_chains(
 def _busy(program: AsmFunction, target: Target) -> dict[int, float]:
     """Cycles of the tensor cores, or of the way to L2, that all warps of a program take."""
     threads = block_threads(program)
-    found: dict[int, float] = {}
+    match: dict[int, float] = {}
     for item in program.instructions:
         if classify(item.opcode) in _LINKED_CLASSES:
             moved = access(item)
             running = threads[program.block_of(item.index)] or target.warp_size
-            found[item.index] = (moved.bytes or 0) * running / L2_BYTES_PER_CYCLE if moved else 0.0
+            match[item.index] = (moved.bytes or 0) * running / L2_BYTES_PER_CYCLE if moved else 0.0
     for index, op in tensor_ops(program).items():
         running = threads[program.block_of(index)] or target.warp_size
         cycles = (op.flops_per_cta(running) or 0) / tensor_rate(target, op.kind, op.a_type or "f16")
         # A warp's mma.sync runs on one of the SM's four tensor cores.
         idle = 4 * target.warp_size / running if op.kind in ("mma.sync", "wmma") else 1.0
-        found[index] = cycles * max(1.0, idle)
-    return found
+        match[index] = cycles * max(1.0, idle)
+    return match

@@ -49,21 +49,23 @@ class Locality:
     ) -> Locality:
         """Of a program's launch."""
         threads = profile.num_warps * target.warp_size
-        found: dict[int, float] = {}
+        moved_by_line: dict[int, float] = {}
         for segment, run in zip(profile.segments, runs, strict=True):
             for traffic, count in segment.traffic.items():
                 if traffic.space == "global":
                     moved = traffic.bytes * threads * count * run.times
-                    found[traffic.line] = found.get(traffic.line, 0.0) + moved
-        asked: dict[int, float] = {}
+                    moved_by_line[traffic.line] = moved_by_line.get(traffic.line, 0.0) + moved
+        wanted_by_line: dict[int, float] = {}
         for item in work.accesses:
-            asked[item.line] = asked.get(item.line, 0.0) + item.bytes
+            wanted_by_line[item.line] = wanted_by_line.get(item.line, 0.0) + item.bytes
         shares = {
-            line: min(1.0, asked[line] / moved)
-            for line, moved in found.items()
-            if line in asked and moved
+            line: min(1.0, wanted_by_line[line] / moved)
+            for line, moved in moved_by_line.items()
+            if line in wanted_by_line and moved
         }
-        unseen = sum(a.bytes for a in work.accesses if a.kind == "write" and a.line not in found)
+        unseen = sum(
+            a.bytes for a in work.accesses if a.kind == "write" and a.line not in moved_by_line
+        )
         return cls(_strides(work), shares, _hits(profile, work, target), _wide(work), unseen)
 
 
@@ -72,13 +74,13 @@ def _strides(work: Work) -> dict[int, int]:
 
     Triton lays threads along the axis that is contiguous, whichever it is.
     """
-    found: dict[int, int] = {}
+    nearest_by_line: dict[int, int] = {}
     for item in work.accesses:
         strides = item.strides
         if item.line and strides and None not in strides and 1 not in strides:
             nearest = min((abs(stride) for stride in strides if stride), default=1)
-            found[item.line] = max(found.get(item.line, 0), nearest)
-    return found
+            nearest_by_line[item.line] = max(nearest_by_line.get(item.line, 0), nearest)
+    return nearest_by_line
 
 
 def _wide(work: Work) -> dict[int, bool]:
@@ -86,7 +88,7 @@ def _wide(work: Work) -> dict[int, bool]:
 
     The value says whether the contiguous axis is the last.
     """
-    found = {}
+    wide = {}
     for item in work.accesses:
         strides = [stride for stride in item.strides if stride]
         if item.kind != "read" or None in strides or len(item.strides) < 2:
@@ -94,8 +96,8 @@ def _wide(work: Work) -> dict[int, bool]:
         rows = [stride for stride in strides if stride != 1]
         aligned = all(stride * item.element_bytes % 16 == 0 for stride in rows)
         if rows and aligned and 1 in strides:
-            found[item.line] = item.strides[-1] == 1
-    return found
+            wide[item.line] = item.strides[-1] == 1
+    return wide
 
 
 def _hits(profile: Profile, work: Work, target: Target) -> dict[int, float]:

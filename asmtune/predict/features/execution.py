@@ -107,20 +107,20 @@ def _by_flops(profile: Profile, position: int, work: Work, loop: LoopWork) -> fl
     """
     segments, unroll = profile.segments, loop.unroll_factor or 1
     whole = 1.0 - loop.trips % unroll / loop.trips if unroll > 1 and loop.trips else 1.0
-    asked = sum(dot.flops for dot in work.dots if dot.loop == loop.id) * whole
+    wanted = sum(dot.flops for dot in work.dots if dot.loop == loop.id) * whole
     per_run = sum(segments[position].flops.values())
-    if not asked or not per_run:
+    if not wanted or not per_run:
         return None
     parent = segments[position].parent or 0
     around = sum(dot.flops for dot in work.dots if dot.loop == loop.parent)
     entries = max(loop.entries, 1.0)
     peeled = max(0.0, sum(segments[parent].flops.values()) * entries - around)
-    copies = per_run * loop.iterations * whole / asked
+    copies = per_run * loop.iterations * whole / wanted
     if abs(copies - round(copies)) > _INEXACT:
-        asked *= copies / unroll
+        wanted *= copies / unroll
     else:
-        asked *= copies / min(copies, _copies_loaded(profile, position, work, loop))
-    left = asked - min(peeled, asked)
+        wanted *= copies / min(copies, _copies_loaded(profile, position, work, loop))
+    left = wanted - min(peeled, wanted)
     return left / per_run
 
 
@@ -134,11 +134,11 @@ def _copies_loaded(profile: Profile, position: int, work: Work, loop: LoopWork) 
     for traffic, count in profile.segments[position].traffic.items():
         if traffic.space == "global" and traffic.direction == "load":
             moved[traffic.line] = moved.get(traffic.line, 0.0) + traffic.bytes * count * threads
-    asked: dict[int, float] = {}
+    wanted: dict[int, float] = {}
     for item in work.accesses:
         if item.loop == loop.id and item.kind == "read" and item.line in moved:
-            asked[item.line] = asked.get(item.line, 0.0) + item.bytes
-    bounds = [moved[line] * loop.iterations / size for line, size in asked.items() if size]
+            wanted[item.line] = wanted.get(item.line, 0.0) + item.bytes
+    bounds = [moved[line] * loop.iterations / size for line, size in wanted.items() if size]
     return max(1.0, float(round(min(bounds)))) if bounds else math.inf
 
 

@@ -91,13 +91,13 @@ def caps_for(parents: Iterable[Verdict], source: CapSource, most: int) -> dict[C
         source: holds their artifacts.
         most: derived configs at most.
     """
-    found: dict[Config, Reason] = {}
+    caps: dict[Config, Reason] = {}
     for verdict in parents:
         for config, reason in _of_one(verdict, source):
-            if len(found) == most:
-                return found
-            found[config] = reason
-    return found
+            if len(caps) == most:
+                return caps
+            caps[config] = reason
+    return caps
 
 
 def cap_notes(verdicts: Iterable[Verdict]) -> tuple[str, ...]:

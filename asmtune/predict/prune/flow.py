@@ -31,7 +31,7 @@ from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
-from asmtune.ir.ttir.work import Doubt, Work
+from asmtune.ir.ttir.work import Assumption, Work
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
 from asmtune.predict.prune.front import Front, Judge, NoProgress, Outcomes, Progress
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
@@ -91,21 +91,24 @@ class Detection:
             return Searched(space, (unknown,))
         if not reason:
             return Searched(space)
-        told = f"persistent: {reason}"
-        held = {
+        reason_note = f"persistent: {reason}"
+        fixed = {
             name: (default.kwargs[name],)
             for name, values in space.axes.items()
             if name not in OPTION_AXES and len(values) > 1
         }
-        if not held:
-            return Searched(space, (told,))
+        if not fixed:
+            return Searched(space, (reason_note,))
         if space.is_listed:
-            return Searched(space, (f"{told}; all configs listed are searched",))
+            return Searched(space, (f"{reason_note}; all configs listed are searched",))
         if tiles:
-            return Searched(space, (f"{told}; its tile axes are searched, as asked",))
-        kept = " ".join(f"{name}={value}" for name, (value,) in held.items())
-        note = f"{told}; its tile axes are kept at {kept}; tiles=True (--tiles) searches them"
-        return Searched(space.replace(**held), (note,))
+            return Searched(space, (f"{reason_note}; its tile axes are searched, as asked",))
+        fixed_text = " ".join(f"{name}={value}" for name, (value,) in fixed.items())
+        note = (
+            f"{reason_note}; its tile axes are kept at {fixed_text}; "
+            "tiles=True (--tiles) searches them"
+        )
+        return Searched(space.replace(**fixed), (note,))
 
     def reason(self, config: Config) -> str | Failure:
         """Why a config is persistent, "" where it is not, or why its front end refuses it."""
@@ -137,14 +140,14 @@ def default_notes(verdicts: Sequence[Verdict], default: Config) -> tuple[str, ..
 
 def guess_notes(works: Iterable[Work]) -> tuple[str, ...]:
     """What could not be evaluated in any of the launches; the same of several is told once."""
-    assumed: dict[Doubt, dict[str, None]] = {}
+    assumed: dict[Assumption, dict[str, None]] = {}
     for work in works:
-        for doubt in work.doubts:
-            same = replace(doubt, loop=None, assumed="")
-            assumed.setdefault(same, {})[doubt.assumed] = None
+        for assumption in work.assumptions:
+            same = replace(assumption, loop=None, assumed="")
+            assumed.setdefault(same, {})[assumption.assumed] = None
     return tuple(
-        f"{A_GUESS}{replace(doubt, assumed=_either(list(found)))}"
-        for doubt, found in assumed.items()
+        f"{A_GUESS}{replace(assumption, assumed=_either(list(trips)))}"
+        for assumption, trips in assumed.items()
     )
 
 

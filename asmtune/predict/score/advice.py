@@ -27,13 +27,13 @@ class Suggestion:
     """One thing to try.
 
     Attributes:
-        words: in general.
+        text: in general.
         verdict: of the config that does it with fewest changes, and of these the fastest; None
             where no ranked one does it and is predicted faster, or where no config can.
         possible: whether a config can do it at all, such as no narrower dtype.
     """
 
-    words: str
+    text: str
     verdict: Verdict | None
     possible: bool
 
@@ -51,13 +51,13 @@ def suggestions(own: Verdict, verdicts: Iterable[Verdict]) -> tuple[Suggestion, 
     faster = [
         v for v in verdicts if v.rank is not None and v.predicted_us and v.predicted_us < limit
     ]
-    made: list[Suggestion] = []
-    for words, helps in _advice(own.bottleneck, own.features):
-        named = [s.verdict for s in made]
+    suggested: list[Suggestion] = []
+    for text, helps in _advice(own.bottleneck, own.features):
+        named = [s.verdict for s in suggested]
         doing = [] if helps is None else [v for v in faster if _does(helps, v, own.features)]
         free = [verdict for verdict in doing if verdict not in named]
-        made.append(Suggestion(words, nearest(own.config, free), helps is not None))
-    return tuple(made)
+        suggested.append(Suggestion(text, nearest(own.config, free), helps is not None))
+    return tuple(suggested)
 
 
 def _advice(bottleneck: str, own: Features) -> tuple[tuple[str, Helps | None], ...]:
@@ -79,8 +79,8 @@ def nearest(config: Config, verdicts: Iterable[Verdict]) -> Verdict | None:
 
 def changed(one: Config, other: Config) -> int:
     """How many axes two configs differ in."""
-    mine, its = one.to_dict(), other.to_dict()
-    return sum(mine.get(name) != its.get(name) for name in {**mine, **its})
+    first, second = one.to_dict(), other.to_dict()
+    return sum(first.get(name) != second.get(name) for name in {**first, **second})
 
 
 def _does(helps: Helps, verdict: Verdict, own: Features) -> bool:
@@ -129,4 +129,4 @@ SPILLS: Final = (
 """What goes first where registers spill, and spilling takes part in the bottleneck."""
 
 SPILLS_FEED: Final = frozenset({"issue", "L1", "latency"})
-"""Bottlenecks that loads and stores of spilled words add to."""
+"""Bottlenecks that loads and stores of spilled text add to."""

@@ -216,9 +216,9 @@ class Errors:
             }
             return cls(document["device"], dict(document["provenance"]), tables)
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            told = f"no {error}" if isinstance(error, KeyError) else str(error)
+            stated = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ParseError(
-                f"scorers' errors {path}: {told}; run asmtune train --error"
+                f"scorers' errors {path}: {stated}; run asmtune train --error"
             ) from error
 
 

@@ -138,7 +138,7 @@ class Examples:
                 about = json.loads(file["about"].tobytes())
                 names = ("base", "least", "median", "slowdown")
                 arrays = {name: np.asarray(file[name], dtype=np.float32) for name in names}
-            made = cls(
+            examples = cls(
                 tasks=tuple(_tasks(about["tasks"], arrays)),
                 target=str(about["target"]),
                 schema=str(about["schema"]),
@@ -146,9 +146,9 @@ class Examples:
             )
         except UNREADABLE as error:
             raise ParseError(f"training rows {path}: {error}") from error
-        if made.schema != schema():
+        if examples.schema != schema():
             raise ParseError(f"training rows {path}: made with other features; run asmtune train")
-        return made
+        return examples
 
 
 def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:

@@ -41,12 +41,12 @@ def broken_rules(
     candidate: Candidate, moment: Moment, *, hard: bool, rules: Iterable[Rule] | None = None
 ) -> tuple[Reason, ...]:
     """The rules of a moment that a candidate breaks."""
-    found = (
+    broken = (
         (rule.name, rule.broken(candidate))
         for rule in (RULES if rules is None else rules)
         if rule.moment == moment and rule.hard == hard
     )
-    return tuple(Reason(name, text) for name, text in found if text is not None)
+    return tuple(Reason(name, text) for name, text in broken if text is not None)
 
 
 def _threads(candidate: Candidate) -> str | None:

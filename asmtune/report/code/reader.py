@@ -68,7 +68,7 @@ class CodeReader:
         Raises:
             ProblemError: the grid of the config is none.
         """
-        return tuple(map(str, self._work(config, artifact).doubts))
+        return tuple(map(str, self._work(config, artifact).assumptions))
 
     def _work(self, config: Config, artifact: Artifact) -> Work:
         return self._judge.work(config, artifact.outputs["ttir"])

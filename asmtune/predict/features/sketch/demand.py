@@ -53,22 +53,22 @@ class Spread:
         assert isinstance(owner, Body)
         around = owner.owner
         if around is not None and around.name == "scf.for":
-            found = self.of(value)
+            axes = self.of(value)
             if 0 < place <= len(around.operands) - 3:
-                found |= self.of(around.operands[2 + place])
-                found |= self._handed(around, place - 1)
-            self.axes[value] = found
+                axes |= self.of(around.operands[2 + place])
+                axes |= self._handed(around, place - 1)
+            self.axes[value] = axes
         else:
             self.axes[value] = self._all(value)
 
     def _handed(self, node: Node, place: int) -> frozenset[int]:
-        found: frozenset[int] = frozenset()
+        axes: frozenset[int] = frozenset()
         for region in node.regions:
             for body in region:
                 last = body.nodes[-1] if body.nodes else None
                 if last is not None and last.name == "scf.yield" and place < len(last.operands):
-                    found |= self.of(last.operands[place])
-        return found
+                    axes |= self.of(last.operands[place])
+        return axes
 
     def _run(self, node: Node) -> None:
         for place, result in enumerate(node.results):
@@ -162,10 +162,10 @@ class Demand:
             return
         handed = node.operands[3:] if node is owner else node.operands
         inside = owner.regions[0][0].arguments[1:]
-        for value, own, made in zip(handed, inside, owner.results, strict=False):
-            asked = [self._asked[v] for v in (own, made) if v in self._asked]
-            if asked:
-                self._need(value, asked[0] if all(a == asked[0] for a in asked) else EVERY)
+        for value, own, result in zip(handed, inside, owner.results, strict=False):
+            wanted = [self._asked[v] for v in (own, result) if v in self._asked]
+            if wanted:
+                self._need(value, wanted[0] if all(a == wanted[0] for a in wanted) else EVERY)
 
     def _need(self, value: int, run: Run) -> None:
         known = self._asked.get(value)

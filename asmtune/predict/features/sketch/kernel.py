@@ -100,14 +100,14 @@ class StepMaker:
                 InstructionStep(Action.COMPUTE, reads, writes, self._computing(node, before, after))
             ]
         still = _STILL(node.text)
-        made = []
+        steps = []
         for action in actions:
             busy = self._busy(action, before, after)
             latency = _LATENT.get(action, 0.0)
-            made.append(
+            steps.append(
                 InstructionStep(action, reads, writes, latency, busy, int(still[1]) if still else 0)
             )
-        return made
+        return steps
 
     def _computing(self, node: Node, before: Sums, after: Sums) -> float:
         added = after.classes - before.classes
@@ -173,8 +173,8 @@ class SketchedKernel:
         self.spread = Spread(self.values)
         self._alignment = Alignment(self.values, self.spread, ttgir)
         self._runs = self._vectors()
-        asked = {value: run for node, run in self._runs.items() for value in _addressing(node)}
-        self.demand = Demand(self.values, asked)
+        wanted = {value: run for node, run in self._runs.items() for value in _addressing(node)}
+        self.demand = Demand(self.values, wanted)
         self._places: dict[int, int] = {}
         self.sums = [Sums(None, 0)]
         self.sums[0].add({OpClass.CONSTANT: float(len(tree.kernel.arguments)), OpClass.BRANCH: 1.0})
@@ -190,15 +190,15 @@ class SketchedKernel:
 
     def _vectors(self) -> dict[Node, Run]:
         """Axis and elements of each access: as wide as layout and mask allow."""
-        found: dict[Node, Run] = {}
+        vectors: dict[Node, Run] = {}
         for body in self.values.tree.bodies:
             for node in body.nodes:
                 if node.name in MEMORY:
                     axis, run = vector_of(self.values, node)
                     for mask in _masks(node, self.values):
                         run = min(run, self._alignment.run_of(mask, axis))
-                    found[node] = (axis, run)
-        return found
+                    vectors[node] = (axis, run)
+        return vectors
 
     def elements(self, value: int) -> int:
         """Different elements of a value that a thread computes; 1 for a scalar."""

@@ -22,13 +22,13 @@ _REFERENCE: Final = re.compile(r"#\w+(?![\w.])")
 
 def read_aliases(text: str) -> dict[str, str]:
     """Encodings that a module's text names in its first lines, without names in them."""
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for line in text.splitlines():
         if line.startswith("module"):
             break
         if match := _ALIAS.match(line):
-            found[match[1]] = resolve(match[2], found)
-    return found
+            aliases[match[1]] = resolve(match[2], aliases)
+    return aliases
 
 
 def resolve(encoding: str, aliases: Mapping[str, str]) -> str:
@@ -135,13 +135,13 @@ def layout_of(encoding: str, shape: Shape, num_warps: int) -> TensorLayout:
         shape: of the tensor.
         num_warps: warps that hold it.
     """
-    made = _make(encoding, shape)
-    if made is None:
-        made = _default(shape, num_warps)
+    layout = _make(encoding, shape)
+    if layout is None:
+        layout = _default(shape, num_warps)
     if not shape:
-        return made
-    width = min(made.run(made.fast), shape[made.fast])
-    return replace(_fit(made, shape), width=width)
+        return layout
+    width = min(layout.run(layout.fast), shape[layout.fast])
+    return replace(_fit(layout, shape), width=width)
 
 
 def _make(encoding: str, shape: Shape) -> TensorLayout | None:
@@ -206,17 +206,17 @@ def _mma(encoding: str, rank: int) -> TensorLayout | None:
 def _slice(encoding: str, shape: Shape) -> TensorLayout | None:
     axis = number(own_part(encoding), "dim", 0)
     whole = (*shape[:axis], 1, *shape[axis:])
-    made = _make(parent_of(encoding), whole)
-    if made is None:
+    layout = _make(parent_of(encoding), whole)
+    if layout is None:
         return None
-    made = _cut(made, whole)
+    layout = _cut(layout, whole)
 
     def without(bases: Iterable[Basis]) -> tuple[Basis, ...]:
         return tuple((*basis[:axis], *basis[axis + 1 :]) for basis in bases)
 
-    registers = tuple(basis for basis in without(made.registers) if any(basis))
-    fast = len(shape) - 1 if made.fast == axis else made.fast - (made.fast > axis)
-    return TensorLayout(registers, without(made.lanes), without(made.warps), fast)
+    registers = tuple(basis for basis in without(layout.registers) if any(basis))
+    fast = len(shape) - 1 if layout.fast == axis else layout.fast - (layout.fast > axis)
+    return TensorLayout(registers, without(layout.lanes), without(layout.warps), fast)
 
 
 def _dot_operand(encoding: str, shape: Shape) -> TensorLayout | None:
@@ -260,9 +260,11 @@ def _linear(encoding: str, rank: int) -> TensorLayout | None:
     registers, lanes, warps = bases("register"), bases("lane"), bases("warp")
     first = next((b for b in (*registers, *lanes) if any(b)), (0,) * rank)
     fast = max(range(rank), key=lambda axis: (first[axis], axis)) if len(first) == rank else 0
-    made = TensorLayout(registers, lanes, warps, fast)
-    sizes = {len(basis) for part in (made.registers, made.lanes, made.warps) for basis in part}
-    return made if sizes <= {rank} else None
+    layout = TensorLayout(registers, lanes, warps, fast)
+    sizes = {
+        len(basis) for part in (layout.registers, layout.lanes, layout.warps) for basis in part
+    }
+    return layout if sizes <= {rank} else None
 
 
 def _default(shape: Shape, num_warps: int) -> TensorLayout:
@@ -290,12 +292,12 @@ def _cut(layout: TensorLayout, shape: Shape) -> TensorLayout:
 
 def _fit(layout: TensorLayout, shape: Shape) -> TensorLayout:
     """Cuts what reaches over the tensor's edge, and repeats in registers what falls short."""
-    made = _cut(layout, shape)
+    fitted = _cut(layout, shape)
     extra: list[Basis] = []
     for axis in reversed(range(len(shape))):
-        steps = [basis[axis] for basis in (*made.registers, *made.lanes, *made.warps)]
+        steps = [basis[axis] for basis in (*fitted.registers, *fitted.lanes, *fitted.warps)]
         reach = 1 << max(steps, default=0).bit_length()
         while reach < shape[axis]:
             extra.append(_unit(len(shape), axis, reach))
             reach *= 2
-    return replace(made, registers=(*made.registers, *extra))
+    return replace(fitted, registers=(*fitted.registers, *extra))
