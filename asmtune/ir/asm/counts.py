@@ -142,7 +142,7 @@ class Counts:
 
 
 class _Tally:
-    """Sums by key and depth."""
+    """Sums FLOPs and bytes by key and loop depth."""
 
     def __init__(self) -> None:
         self.flops: dict[TensorKind, Counter[int]] = defaultdict(Counter)

@@ -50,7 +50,7 @@ _BROKEN = (
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a kernel needs of a multiprocessor.
+    """A kernel's registers, memory and code size, as its cubin states them.
 
     Attributes:
         kernel: the kernel's name.

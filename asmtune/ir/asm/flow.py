@@ -17,7 +17,7 @@ UNREACHABLE = -1
 
 
 class Jump(NamedTuple):
-    """Where an instruction that ends a block leads.
+    """Targets of an instruction that ends a block.
 
     Attributes:
         targets: indices of instructions; one equal to the number of instructions leaves.

@@ -1,4 +1,4 @@
-"""What PTX opcodes mean: classes of work, and what a loop of them is for.
+"""PTX opcodes and operands: classes of work, roles of loops, registers read and written.
 
 After NVIDIA, "Parallel Thread Execution ISA", chapter 9 (versions 8.7 to 9.4). An opcode
 that is not known is `OpClass.UNKNOWN`, which counts show by name: it is no error, since
@@ -18,7 +18,7 @@ from asmtune.ir.asm.program import Instruction, LoopRole
 
 
 class OpClass(StrEnum):
-    """What kind of work an instruction is."""
+    """Kind of work that an instruction does."""
 
     TENSOR = "tensor"
     """Matrix multiply: mma, wmma.mma, wgmma.mma_async, tcgen05.mma."""
@@ -187,7 +187,7 @@ def is_switch_barrier(instruction: Instruction) -> bool:
 
 
 class Group(StrEnum):
-    """What an instruction stands out for."""
+    """The few kinds of instructions that a reader of code tells apart by colour."""
 
     TENSOR = "tensor"
     """Matrix products, and the tensor memory that they work on."""
@@ -225,7 +225,7 @@ _GROUPS: Final = {
 
 
 def group_of(kind: OpClass) -> Group:
-    """The group of a class."""
+    """Return the group of a class."""
     return _GROUPS.get(kind, Group.OTHER)
 
 

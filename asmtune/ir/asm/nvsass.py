@@ -1,4 +1,4 @@
-"""What SASS opcodes mean: classes of work, and what a loop of them is for.
+"""SASS opcodes: classes of work, and roles of loops.
 
 SASS is what an NVIDIA GPU runs; NVIDIA lists its opcodes by name alone ("CUDA Binary
 Utilities", section "Instruction Set Reference"), and what they do is read off code that ptxas

@@ -1,4 +1,4 @@
-"""What a file of assembly is, whatever its instruction set: data without behaviour.
+"""Data of a file of assembly, for every instruction set.
 
 A front end (`asmtune.ir.asm.ptx`, `asmtune.ir.asm.sass`) reads text into these;
 `asmtune.ir.asm.flow` finds blocks and loops; an instruction set's own module

@@ -169,7 +169,7 @@ What = tuple[OpClass, bool]
 
 
 def relocated(sass: Listing, ptx: Listing) -> Listing:
-    """The SASS with instructions of inline assembly at the line of their piece.
+    """Return the SASS with the instructions of inline assembly at the line where it begins.
 
     An instruction moves where the PTX has nothing of its kind (class, and whether it stores) at
     its line, but in a piece of which a further line was put there.

@@ -1,4 +1,4 @@
-"""Tensor instructions of PTX: what one execution multiplies, and who executes it.
+"""Tensor instructions of PTX: the shape that one execution multiplies, and the threads that run it.
 
 FLOPs count a multiply-add as two, and a sparse product as the dense one of its shape.
 After NVIDIA, "Parallel Thread Execution ISA", sections 9.7.14 to 9.7.16.

@@ -1,4 +1,4 @@
-"""From TTIR text and a launch's arguments to its `Work`."""
+"""Count the work of a launch, from TTIR text and the launch's arguments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Program = tuple[int, int, int]
 def sample(
     grid: Program, axes: Iterable[int], limit: int = SAMPLE
 ) -> tuple[list[Program], list[Program]]:
-    """Programs that stand for a grid, and corners for the extremes.
+    """Return programs that stand for a grid, and the grid's corners for the extremes.
 
     Args:
         grid: programs along three axes.
@@ -76,7 +76,7 @@ TRIP_BUDGET: Final = 8192
 
 @dataclass(frozen=True)
 class LaunchArguments:
-    """One launch, as far as its work depends on it.
+    """Everything about a launch that its work depends on.
 
     Attributes:
         arguments: values by parameter name, in the order of the kernel's parameters: numbers,
@@ -100,7 +100,7 @@ class LaunchArguments:
 
 
 class Kernel:
-    """One TTIR text, read once and analysed for any number of launches.
+    """A TTIR text, parsed once and analysed for any number of launches.
 
     Args:
         ttir: the module's text, before or after Triton's passes.
@@ -117,7 +117,7 @@ class Kernel:
             self._escapes = escapes(self._plan.flow)
 
     def work(self, call: LaunchArguments) -> Work:
-        """What a launch asks for.
+        """Return the work that a launch asks for.
 
         Raises:
             ParseError: the text's operations do not fit together.
@@ -127,7 +127,7 @@ class Kernel:
 
 
 def analyse(ttir: str, call: LaunchArguments) -> Work:
-    """What a launch of a kernel asks for.
+    """Return the work that a launch of a kernel asks for.
 
     Args:
         ttir: the kernel's module, as Triton's front end makes it, or after the ttir passes.
@@ -141,7 +141,7 @@ def analyse(ttir: str, call: LaunchArguments) -> Work:
 
 @contextmanager
 def _well_formed() -> Iterator[None]:
-    """Make one error of the many that a text which is not well-formed leads to."""
+    """Turn the many errors that malformed text leads to into ParseError."""
     try:
         yield
     except ParseError:
@@ -153,7 +153,7 @@ def _well_formed() -> Iterator[None]:
 
 
 class _Count:
-    """Counts of one launch."""
+    """Counts the work of one launch."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class _Count:
         )
 
     def _spread(self) -> list[float]:
-        """Runs of each block by one program; element functions run once for each element."""
+        """Return the runs of each block by one program; element functions run once an element."""
         runs = [count / len(self._programs) for count in self._counts.runs]
         for body in self._plan.tree.bodies:
             owner = body.owner
@@ -225,7 +225,7 @@ class _Count:
         return runs
 
     def _place(self, node: Node) -> tuple[int | None, int, float]:
-        """Innermost loop, source line and runs of an operation, invariants moved out."""
+        """Return innermost loop, source line and runs of an operation, invariants moved out."""
         home = self._placement.home(node)
         position = self._plan.tree.line_of(node)
         line = position[1] if position else 0
@@ -267,7 +267,7 @@ class _Count:
         return tuple(dots)
 
     def _elements(self) -> tuple[dict[str, float], float]:
-        """Elements of one program by class, and its barriers."""
+        """Return the elements that one program computes, by class, and its barriers."""
         elements: dict[str, float] = {}
         barriers = 0.0
         placement, runs = self._placement, self._runs

@@ -24,7 +24,7 @@ _NUMBERED: Final = re.compile(r"arg\d+").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument of the kernel as the text has it.
+    """An argument of the kernel as the text has it.
 
     Attributes:
         name: as in the source; parts of descriptors and tuples as `a.shape.0`, `t.1`; ""
@@ -46,7 +46,7 @@ def bind(
     tensor_bytes: Mapping[str, int],
     names: Sequence[str] | None = None,
 ) -> list[Parameter]:
-    """Match arguments with the text's.
+    """Match the caller's arguments with the parameters in the text.
 
     Args:
         module: what was read.
@@ -69,7 +69,7 @@ def bind(
 
 
 def _read_names(module: Module, kernel: Function) -> list[str]:
-    """Names that the text tells, "" for those that it does not."""
+    """Return the parameters' names from the text, "" where the text has none."""
     if not any(argument.location for argument in kernel.arguments):
         # The parameters' own names, or `%arg0` where the compiler was told to keep none.
         names = [argument.value.lstrip("%") for argument in kernel.arguments]
@@ -78,7 +78,7 @@ def _read_names(module: Module, kernel: Function) -> list[str]:
 
 
 def _read_name(module: Module, location: str) -> str:
-    """The innermost of a location's names: later ones are other variables of that value."""
+    """Return the innermost of a location's names: later ones are other variables of that value."""
     name = ""
     for _ in range(16):
         match = _NAMED(module.locations.get(location, location))
@@ -100,7 +100,7 @@ def _named(kernel: Function, names: Sequence[str]) -> list[str]:
 
 
 def _descriptor_parts(kernel: Function, place: int) -> int:
-    """Arguments after a host descriptor that are its shape and strides."""
+    """Return the number of arguments after a host descriptor that are its shape and strides."""
     kind = parse_type(kernel.arguments[place].type)
     rank = len(kind.shape)
     following = kernel.arguments[place + 1 : place + 1 + 2 * rank]
@@ -110,7 +110,7 @@ def _descriptor_parts(kernel: Function, place: int) -> int:
 
 
 def _fill(filled: list[str], arguments: Mapping[str, Any]) -> list[str]:
-    """Give arguments without a name those of the caller's that no other has, in order."""
+    """Give arguments without a name the caller's unused names, in order."""
     filled = list(filled)
     start = 0
     order = list(arguments)
@@ -142,7 +142,7 @@ def _may_be_constant(value: Any) -> bool:
 
 
 def _number_parts(kernel: Function, names: list[str]) -> list[str]:
-    """Tell apart arguments of one name: parts of a descriptor or a tuple."""
+    """Tell arguments of the same name apart: they are parts of a descriptor or a tuple."""
     numbered = list(names)
     place = 0
     while place < len(names):
@@ -178,7 +178,7 @@ def _value(name: str, kind: str, arguments: Mapping[str, Any]) -> Value:
 
 
 def _part(name: str, arguments: Mapping[str, Any]) -> Any:
-    """The part of a descriptor or tuple that a name such as `a.shape.0` stands for."""
+    """Return the part of a descriptor or tuple that a name such as `a.shape.0` stands for."""
     base, *path = name.split(".")
     value = arguments.get(base)
     if isinstance(value, tuple | list) and path and not path[0].isdigit():

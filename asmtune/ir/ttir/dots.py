@@ -1,4 +1,4 @@
-"""Matrix products of a kernel: every `tt.dot` of its TTIR, with shapes and types."""
+"""Matrix products of a kernel: shapes and types from TTIR, accumulator registers from TTGIR."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BITS: Final = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Dot:
-    """One matrix product, (batch x) M x K times K x N.
+    """A matrix product, (batch x) M x K times K x N.
 
     Attributes:
         m, n, k: extents of the tile that a program multiplies at once.
@@ -48,13 +48,13 @@ class Dot:
 
 
 def element_bits(element: str) -> int:
-    """Bits of an MLIR element type: f8E4M3FN has 8, bf16 has 16, i1 one."""
+    """Return the bits of an MLIR element type: 8 for f8E4M3FN, 16 for bf16, 1 for i1."""
     match = _BITS.search(element)
     return int(match.group()) if match else 32
 
 
 def find_dots(ttir: str) -> tuple[Dot, ...]:
-    """Every dot in the order of the text; called functions' dots included."""
+    """Return every dot in the order of the text, those of called functions included."""
     if "tt.dot" not in ttir:
         return ()
     return tuple(filter(None, map(_read_dot, _DOT.finditer(ttir))))
@@ -73,7 +73,7 @@ def _read_dot(match: re.Match[str]) -> Dot | None:
 
 
 def _tensor(text: str) -> tuple[list[int], str]:
-    """`64x32xf16` gives ([64, 32], "f16"); an encoding after a comma is dropped."""
+    """Parse a tensor type: `64x32xf16` gives ([64, 32], "f16"); the encoding is dropped."""
     *extents, element = text.split(",")[0].split("x")
     return [int(extent) for extent in extents], element
 
@@ -94,7 +94,7 @@ _BESIDES: Final = 26
 
 
 def accumulator_registers(ttgir: str) -> int:
-    """Registers a thread that the largest matrix product needs: accumulators and 26 more.
+    """Return the registers a thread needs for the largest product: accumulators and 26 more.
 
     Products that are alive together, as two in an attention loop are, need more than this.
 
@@ -120,7 +120,7 @@ def accumulator_registers(ttgir: str) -> int:
 
 
 def _held(shape: Sequence[int], layout: tuple[list[int], int] | None, threads: int) -> int:
-    """Elements of a tile that one thread holds.
+    """Return the elements of a tile that one thread holds.
 
     A layout is the tile that all threads cover at once, and how much of it each holds; a tensor
     that is larger is covered by copies of it side by side.
@@ -132,7 +132,7 @@ def _held(shape: Sequence[int], layout: tuple[list[int], int] | None, threads: i
 
 
 def _tile(kind: str, text: str) -> tuple[list[int], int] | None:
-    """Extents that a layout covers, and elements a thread of them; None for one not known."""
+    """Return the extents that a layout covers and its elements a thread; None if it is unknown."""
     lists = {name: [int(n) for n in values.split(",") if n] for name, values in _LIST.findall(text)}
     warps = lists.get("warpsPerCTA", [])
     if kind == "nvidia_mma":

@@ -1,4 +1,4 @@
-"""Run the scalar part of a kernel for one program id: how often does each block run?
+"""Run the scalar part of a kernel for one program id, and count how often each block runs.
 
 Only what decides about control is computed; blocks are counted with weights, so that a
 loop whose body does the same on each trip is walked once.
@@ -25,7 +25,7 @@ DEFAULT_STEP: Final = 64
 
 @dataclass(slots=True)
 class ExecutionCounts:
-    """What the programs evaluated so far add up to.
+    """Sums of the programs evaluated so far.
 
     Attributes:
         runs: for each block, how often it ran.
@@ -45,7 +45,7 @@ class ExecutionCounts:
 
     @classmethod
     def of(cls, plan: EvaluationPlan) -> ExecutionCounts:
-        """An empty counts for a kernel."""
+        """Return empty counts for a kernel."""
         bodies, loops = len(plan.tree.bodies), len(plan.tree.loops)
         return cls([0.0] * bodies, [0.0] * loops, [0.0] * loops, [-1] * loops, [-1] * loops)
 
@@ -59,7 +59,7 @@ class ExecutionCounts:
 
 @dataclass(frozen=True, slots=True)
 class ProgramArguments:
-    """What the programs of a launch are given.
+    """Arguments and grid that the programs of a launch are given.
 
     Attributes:
         values: known arguments by position in the kernel's parameters.
@@ -77,7 +77,7 @@ PROBE: Final = 64
 
 
 def extrapolated(history: list[list[Value]], distance: int) -> list[Value]:
-    """State `distance` trips after the last: it goes on by equal steps, else by the mean one."""
+    """Return the state `distance` trips after the last one."""
     state_after: list[Value] = []
     for place, last in enumerate(history[-1]):
         past = [state[place] for state in history]
@@ -96,12 +96,12 @@ def extrapolated(history: list[list[Value]], distance: int) -> list[Value]:
 
 
 def _is_even(values: list[Any]) -> bool:
-    """Whether numbers follow each other by equal steps."""
+    """Return whether numbers follow each other by equal steps."""
     return len({after - before for before, after in pairwise(values)}) <= 1
 
 
 def changes_evenly(history: list[list[Value]]) -> bool:
-    """Whether all that is known of the state has changed by equal steps of late."""
+    """Return whether all known parts of the state changed by equal steps of late."""
     columns = zip(*history[-PROBE:], strict=True)
     known = (column for column in columns if not isinstance(column[0], Unknown))
     return all(
@@ -154,7 +154,7 @@ class ProgramEvaluator:
         self._blocks(self._plan.tree.blocks, weight)
 
     def value(self, value: int) -> Value:
-        """A needed value as the last program left it."""
+        """Return a needed value as the last program left it."""
         return self._values[value]
 
     def _body(self, body: Body, weight: float) -> None:
@@ -174,7 +174,7 @@ class ProgramEvaluator:
                 self._call(node, weight)
 
     def _blocks(self, blocks: list[Body], weight: float) -> tuple[int, ...]:
-        """Walk blocks with branches; gives the values returned."""
+        """Walk blocks with branches; return the values that the last one returns."""
         body = blocks[0]
         for _ in range(_MAX_BRANCHES):
             self._body(body, weight)
@@ -242,14 +242,14 @@ class ProgramEvaluator:
         return -((low - high) // step)  # type: ignore[operator,return-value]
 
     def _assumed(self, step: Value) -> int:
-        """Trips of a loop with an unknown end: wider steps take fewer."""
+        """Return the trips assumed for a loop with an unknown end: wider steps take fewer."""
         trips = self._launch.default_trips
         if isinstance(step, int) and step > 1:
             trips = trips * DEFAULT_STEP // step
         return max(1, trips)
 
     def _sample(self, node: Node, low: Value, step: Value, trips: int, weight: float) -> None:
-        """Walk trips that differ by the loop's variable only: all, or some at equal distances."""
+        """Walk trips that differ only by the loop's variable: all, or some at equal distances."""
         body = node.regions[0][0]
         walked = min(trips, self._room)
         if walked < trips:
@@ -262,7 +262,7 @@ class ProgramEvaluator:
         self._room = room
 
     def _walk(self, node: Node, low: Value, step: Value, trips: int, weight: float) -> None:
-        """Walk a loop with state, trip by trip; beyond the room, its last steps go on."""
+        """Walk a loop with state, trip by trip; past `room` trips, extrapolate the state."""
         body = node.regions[0][0]
         carried = body.arguments[1:]
         last = terminator(body)
@@ -313,7 +313,7 @@ class ProgramEvaluator:
     def _rest(
         self, node: Node, passed: tuple[int, ...], history: list[list[Value]], trips: int
     ) -> int:
-        """Trips to take at once: 0 at the end, 1 to look again, all that are left if more."""
+        """Return the trips to take at once: 0 to end, 1 to test again, more for all left."""
         goes_on = self._values[passed[0]] if passed else _UNSET
         if isinstance(goes_on, Unknown):
             self._assume(node, goes_on)
@@ -323,7 +323,7 @@ class ProgramEvaluator:
         return self._leap(node, passed[0], history) if history else 1
 
     def _leap(self, node: Node, condition: int, history: list[list[Value]]) -> int:
-        """Trips that are left of a `while` whose state changed by equal steps so far."""
+        """Return the trips left of a `while` whose state has changed by equal steps so far."""
         self._counts.capped.add(node.loop)
         before, line = node.regions[0][0], node.operation.line
 

@@ -1,4 +1,4 @@
-"""Where values come from: through operations, loops, branches and calls, back to arguments."""
+"""Origins of values: back through operations, loops, branches and calls to arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Flow:
                 self._incoming.setdefault(target.index, []).append(values)
 
     def origins(self, value: int) -> list[int]:
-        """Values that a value is computed from, one step back.
+        """Return the values that a value is computed from, one step back.
 
         Conditions that choose between them are left out, except for `arith.select`'s.
         """
@@ -32,7 +32,7 @@ class Flow:
         return self._made(owner, place)
 
     def reaching(self, values: Iterable[int]) -> set[int]:
-        """All values that these are computed from, themselves included."""
+        """Return all values that these are computed from, themselves included."""
         reached: set[int] = set()
         pending = list(values)
         while pending:
@@ -45,7 +45,7 @@ class Flow:
     def follow(
         self, values: Iterable[int], step: Callable[[Node], Iterable[int] | None]
     ) -> set[int]:
-        """Values reached from some, where `step` says how to cross an operation.
+        """Return the values reached from some, where `step` says how to cross an operation.
 
         Args:
             values: where to start.
@@ -93,7 +93,7 @@ class Flow:
 
 
 def terminator(body: Body) -> Node | None:
-    """The operation that ends a block and hands values on, or None where it is left out."""
+    """Return the operation that ends a block and hands values on; None if it is left out."""
     last = body.nodes[-1] if body.nodes else None
     return last if last is not None and last.name in _RETURNS else None
 
@@ -112,7 +112,7 @@ def _pick(values: tuple[int, ...], place: int) -> list[int]:
 
 
 def deciding(tree: Tree) -> list[int]:
-    """Values that decide what runs, and how often."""
+    """Return the values that decide which blocks run, and how often."""
     values: list[int] = []
     for body in tree.bodies:
         for node in body.nodes:

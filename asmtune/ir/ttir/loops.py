@@ -1,4 +1,4 @@
-"""Describe a kernel's loops, and what about its control could not be evaluated."""
+"""Describe a kernel's loops, list what was assumed about them, and correct assumed trips."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNROLL: Final = re.compile(r"tt\.loop_unroll_factor = (\d{1,4})").search
 def describe_loops(
     plan: EvaluationPlan, counts: ExecutionCounts, evaluated: int
 ) -> tuple[LoopWork, ...]:
-    """Every loop with its counts.
+    """Return every loop with its counts.
 
     Args:
         plan: the kernel.
@@ -64,7 +64,7 @@ def describe_loops(
 
 
 def _containing(plan: EvaluationPlan) -> tuple[set[int], set[int]]:
-    """Loops with matrix products in them, and loops that write memory."""
+    """Return the loops with matrix products in them, and the loops that write memory."""
     dots: set[int] = set()
     stores: set[int] = set()
     for body in plan.tree.bodies:
@@ -89,7 +89,7 @@ def _around(node: Node) -> set[int]:
 def describe_assumptions(
     plan: EvaluationPlan, counts: ExecutionCounts, launch: ProgramArguments
 ) -> tuple[Assumption, ...]:
-    """What decides about control and could not be evaluated."""
+    """Return the loops and branches that could not be evaluated."""
     described = []
     for node, reason in counts.unknown.values():
         file, line = plan.tree.line_of(node) or ("", 0)
@@ -114,7 +114,7 @@ def trip_corrections(
     sizes: Mapping[int, int | None],
     programs: int,
 ) -> dict[int, float]:
-    """By how much to multiply the trips of each outermost loop with an unknown bound.
+    """Return the factor for the trips of each outermost loop with an unknown bound.
 
     Args:
         plan: the kernel.
@@ -156,7 +156,7 @@ def trip_corrections(
 def apply_trip_corrections(
     plan: EvaluationPlan, counts: ExecutionCounts, runs: list[float], factors: Mapping[int, float]
 ) -> None:
-    """Multiplies the runs of what is inside these loops, and the trips of the loops."""
+    """Multiply the trips of these loops, and the runs of everything inside them."""
     for loop, factor in factors.items():
         outer = plan.tree.loops[loop]
         counts.trips[loop] *= factor
@@ -174,7 +174,7 @@ def apply_trip_corrections(
 
 
 def _loops_around(plan: EvaluationPlan, loop: int) -> list[int]:
-    """The loops around one, inner ones first."""
+    """Return the loops around one, inner ones first."""
     loops = []
     parent = plan.tree.enclosing_loop(plan.tree.loops[loop].body)
     while parent is not None:

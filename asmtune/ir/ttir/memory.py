@@ -1,4 +1,4 @@
-"""Memory that a kernel touches: each access with its size, and the arguments it goes to."""
+"""Memory accesses of a kernel: size, arguments that the address comes from, strides."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _PURE_DIALECTS: Final = ("arith.", "math.")
 
 @dataclass(slots=True)
 class MemoryOperation:
-    """One operation that touches memory.
+    """An operation that reads or writes memory.
 
     Attributes:
         node: the operation.
@@ -82,7 +82,7 @@ class MemoryOperation:
 
 
 def memory_operations(flow: Flow) -> list[MemoryOperation]:
-    """Every operation that touches memory, in the order of the tree's blocks."""
+    """Return every operation that reads or writes memory, in the order of the tree's blocks."""
     operations = []
     for body in flow.tree.bodies:
         for node in body.nodes:
@@ -93,7 +93,7 @@ def memory_operations(flow: Flow) -> list[MemoryOperation]:
 
 
 def escapes(flow: Flow) -> set[int]:
-    """Arguments whose addresses reach an operation that may do anything with them."""
+    """Return arguments whose addresses reach an operation that may do anything with them."""
     escaped: set[int] = set()
     numbers = any(node.name == "tt.ptr_to_int" for body in flow.tree.bodies for node in body.nodes)
     for body in flow.tree.bodies:
@@ -116,7 +116,7 @@ def escapes(flow: Flow) -> set[int]:
 
 
 def roots(flow: Flow, value: int) -> tuple[tuple[int, ...], bool]:
-    """Pointer arguments that a value is computed from, and whether memory is among its sources."""
+    """Return the pointer arguments a value is computed from, and whether memory is a source."""
     tree = flow.tree
     parameters = tree.blocks[0].arguments
     reached = flow.follow([value], _onward)
@@ -195,7 +195,7 @@ _MAX_DEPTH: Final = 200
 
 
 class Strides:
-    """Steps between neighbours, for one launch.
+    """Computes the strides of tiles in memory, for one launch.
 
     Args:
         plan: the kernel.
@@ -210,7 +210,7 @@ class Strides:
         self._depth = 0
 
     def of(self, operation: MemoryOperation) -> Steps:
-        """Elements between neighbours along each axis of a touched tile; None if unknown."""
+        """Return the elements between neighbours along each axis of a tile; None if unknown."""
         value = operation.node.operands[0]
         kind = self._plan.tree.type_of(value)
         if kind.role == "descriptor":
@@ -290,7 +290,7 @@ class Strides:
         )
 
     def _uniform(self, value: int) -> int | None:
-        """The number that all elements of a tensor are."""
+        """Return the number that all elements of a tensor equal; None if there is none."""
         owner, _ = self._plan.tree.sources[value]
         if isinstance(owner, Body):
             return None
@@ -306,7 +306,7 @@ class Strides:
         return number if isinstance(number, int) else None
 
     def _scalar(self, value: int) -> Value:
-        """A scalar that depends on arguments alone."""
+        """Return a scalar that depends on arguments alone."""
         if value not in self._scalars:
             self._scalars[value] = Unknown("a cycle")
             self._scalars[value] = self._evaluate(value)

@@ -23,7 +23,7 @@ _REFERENCE: Final = re.compile(r"#loc\d*").search
 
 @dataclass(slots=True)
 class Argument:
-    """A value that a block or function is entered with.
+    """A parameter of a block or function.
 
     Attributes:
         value: its name in the text, with the percent sign.
@@ -38,7 +38,7 @@ class Argument:
 
 @dataclass(slots=True)
 class Operation:
-    """One operation of the text; not frozen, for speed.
+    """An operation of the text; not frozen, for speed.
 
     Attributes:
         name: with its dialect ("arith.addi").
@@ -112,12 +112,12 @@ class Module:
 
     @cached_property
     def kernel(self) -> Function:
-        """The first public function, else the first."""
+        """The first public function, or the first function if none is public."""
         functions = list(self.functions.values())
         return next((f for f in functions if f.public and f.blocks), functions[0])
 
     def position(self, location: str) -> tuple[str, int] | None:
-        """File and line that a location stands for, or None if it has none."""
+        """Return the file and line that a location stands for, or None if it has none."""
         for _ in range(16):
             if match := _POSITION(location):
                 return match[1], int(match[2])
@@ -266,7 +266,7 @@ class _Reader:
 
 
 def _split_location(text: str) -> tuple[str, str]:
-    """Part an operation's text from its trailing `loc(...)`."""
+    """Split an operation's text from its trailing `loc(...)`."""
     place = text.rfind(" loc(")
     if place < 0:
         return text.strip(), ""
@@ -281,7 +281,7 @@ def _results(pack: str) -> tuple[str, ...]:
 
 
 def _bracketed(text: str, start: int) -> tuple[str, str]:
-    """The text from `start` to its closing parenthesis, and the rest."""
+    """Split text after the parenthesis that closes the one at `start`."""
     depth, place = 1, start
     quoted = False
     while place < len(text) and depth:
@@ -303,7 +303,7 @@ def _argument(text: str, line: int) -> Argument:
 
 
 def _entry_arguments(operation: Operation) -> list[Argument]:
-    """Arguments of the first block that stand in the operation's own line."""
+    """Return arguments of the first block that stand in the operation's own line."""
     text = operation.text
     if operation.name == "scf.for":
         match = _FOR(text)

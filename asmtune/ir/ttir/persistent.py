@@ -1,4 +1,4 @@
-"""Tell persistent kernels: few programs, each walking many tiles or steps in one loop."""
+"""Detect persistent kernels: few programs, each walking many tiles or steps in one loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEW: Final = 2
 
 @dataclass(frozen=True)
 class LoopContext:
-    """What is known of a launch when its outer loops are judged.
+    """A kernel, its launch and its counts, for judging whether a loop is persistent.
 
     Attributes:
         plan: the kernel.
@@ -45,16 +45,16 @@ class LoopContext:
 
     @property
     def is_small(self) -> bool:
-        """Whether the grid is about the machine's size at most."""
+        """True if the grid has at most `_FEW` programs for each multiprocessor."""
         return self.programs <= _FEW * self.processors
 
     def within(self, loop: Node) -> list[MemoryOperation]:
-        """Memory operations in a loop, inner ones included."""
+        """Return memory operations in a loop, inner loops included."""
         return [operation for operation in self.operations if is_inside(operation.node.body, loop)]
 
 
 def persistent_reason(context: LoopContext) -> str:
-    """Why a kernel is persistent, in words, or "" if it is not."""
+    """Return why a kernel is persistent, or "" if it is not."""
     tree = context.plan.tree
     tests: tuple[Callable[[LoopContext, Node], str], ...] = (
         _walks_tiles, _takes_tiles, _flattened, _recurs, _shares_state, _feeds_back
@@ -72,7 +72,7 @@ def persistent_reason(context: LoopContext) -> str:
 
 
 def _walks_tiles(context: LoopContext, node: Node) -> str:
-    """A `for` from the program id in steps of the grid, that stores on its way."""
+    """Detect a `for` from the program id in steps of the grid that stores in its body."""
     if node.name != "scf.for" or not _comes_from(context, node.operands[:1], "tt.get_program_id"):
         return ""
     if _comes_from(context, node.operands[2:3], "tt.get_num_programs"):
@@ -83,7 +83,7 @@ def _walks_tiles(context: LoopContext, node: Node) -> str:
 
 
 def _exceeds(context: LoopContext, start: int, step: int | tuple[int, int] | None) -> bool:
-    """Whether a loop's step is more than the distance between any two programs' starts.
+    """Return whether a loop's step exceeds the distance between any two programs' starts.
 
     Args:
         context: the launch.
@@ -110,7 +110,7 @@ def _exceeds(context: LoopContext, start: int, step: int | tuple[int, int] | Non
 
 
 def _takes_tiles(context: LoopContext, node: Node) -> str:
-    """A `while` that stores and goes from the program id in steps of the grid, or by a counter."""
+    """Detect a storing `while` that goes by the grid's size or takes tiles from a counter."""
     if node.name != "scf.while":
         return ""
     arguments = node.regions[0][0].arguments
@@ -128,7 +128,7 @@ def _takes_tiles(context: LoopContext, node: Node) -> str:
 
 
 def _while_step(node: Node, place: int) -> tuple[int, int] | None:
-    """A state of a `while` before and after a trip, as values."""
+    """Return a state of a `while` before and after a trip, as values."""
     after = node.regions[1][0]
     last = terminator(after)
     if last is None or place >= min(len(last.operands), len(after.arguments)):
@@ -137,7 +137,7 @@ def _while_step(node: Node, place: int) -> tuple[int, int] | None:
 
 
 def _flattened(context: LoopContext, node: Node) -> str:
-    """One loop over all steps of several tiles: state carried, stored now and then."""
+    """Detect one loop over the steps of several tiles: it carries state and stores now and then."""
     if not context.is_small or not _carried(context, node):
         return ""
     bounded = _comes_from(context, node.operands[:3], "tt.get_program_id")
@@ -153,7 +153,7 @@ def _flattened(context: LoopContext, node: Node) -> str:
 
 
 def _recurs(context: LoopContext, node: Node) -> str:
-    """State goes from step to step and into what each step stores."""
+    """Detect state that goes from step to step and into what each step stores."""
     carried = set(_carried(context, node))
     if not carried or not context.is_small or context.counts.most[node.loop] < 2:
         return ""
@@ -166,7 +166,7 @@ def _recurs(context: LoopContext, node: Node) -> str:
 
 
 def _shares_state(context: LoopContext, node: Node) -> str:
-    """State goes through memory, with a barrier or a wait in the loop."""
+    """Detect state that goes through memory, with a barrier or a wait in the loop."""
     if not context.is_small:
         return ""
     inside = context.within(node)
@@ -184,7 +184,7 @@ def _shares_state(context: LoopContext, node: Node) -> str:
 
 
 def _feeds_back(context: LoopContext, node: Node) -> str:
-    """State is a factor of a product that makes the next state: more than a sum over steps."""
+    """Detect state that is a factor of the product that makes the next state."""
     if not context.is_small or context.counts.most[node.loop] < 2:
         return ""
     for body in context.plan.tree.bodies:
@@ -198,7 +198,7 @@ def _feeds_back(context: LoopContext, node: Node) -> str:
 
 
 def carried_tensors(plan: EvaluationPlan, node: Node) -> list[int]:
-    """Block arguments of a loop that are tensors of numbers."""
+    """Return the block arguments of a loop that are tensors of numbers."""
     body = node.regions[0][0]
     arguments = body.arguments[1:] if node.name == "scf.for" else body.arguments
     tensors = []
@@ -210,7 +210,7 @@ def carried_tensors(plan: EvaluationPlan, node: Node) -> list[int]:
 
 
 def _carried(context: LoopContext, node: Node) -> list[int]:
-    """Carried tensors that are data: floats, or any that come from memory."""
+    """Return carried tensors of floats."""
     tree = context.plan.tree
     return [
         argument
@@ -232,7 +232,7 @@ def _neighbours(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
 
 
 def _evaluated_program(context: LoopContext, program: tuple[int, int, int]) -> ProgramEvaluator:
-    """One program, evaluated."""
+    """Evaluate one program."""
     machine = ProgramEvaluator(context.plan, context.launch, ExecutionCounts.of(context.plan))
     machine.run(program, 0.0, 4)
     return machine

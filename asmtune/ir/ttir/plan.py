@@ -1,4 +1,4 @@
-"""What has to be evaluated of a kernel to know how often each block of it runs."""
+"""Select the values that must be evaluated to know how often each block runs."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ class EvaluationPlan:
                 self._plan(body, node)
 
     def iterates(self, node: Node) -> bool:
-        """Whether what a loop's body does may differ from one trip to the next."""
+        """Return whether a loop's body may behave differently from one trip to the next."""
         return any(value in self.needed for value in node.regions[0][0].arguments)
 
     @cached_property
     def is_simple(self) -> bool:
-        """Whether no loop has to be walked trip by trip."""
+        """True if no loop has to be walked trip by trip."""
         loops = self.tree.loops
         return not any(node.name == "scf.while" or self.iterates(node) for node in loops)
 
     @cached_property
     def weights(self) -> list[int]:
-        """How much each block does, by position: memory, products, loops; called once."""
+        """Work of each block by position: memory, products, loops."""
         weights = [0] * len(self.tree.bodies)
         for body in reversed(self.tree.bodies):  # an owner's block stands before those inside
             weight = weights[body.index] + sum(map(_weight, body.nodes))
@@ -76,7 +76,7 @@ class EvaluationPlan:
         return weights
 
     def weight_from(self, body: Body) -> int:
-        """How much a block and all that may come after it do."""
+        """Return the work of a block and of all blocks that may come after it."""
         seen: set[int] = set()
         pending, total = [body], 0
         while pending:
@@ -112,7 +112,7 @@ class EvaluationPlan:
 
 
 def _operands(node: Node) -> tuple[int, ...] | None:
-    """What has to be known to compute an operation; None for all that goes into a control one."""
+    """Return the operands needed to compute an operation; None for control operations."""
     if node.regions and node.name in CONTROL:
         return None
     return node.operands if node.name.startswith(_COMPUTED) else ()

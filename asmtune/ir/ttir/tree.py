@@ -1,4 +1,4 @@
-"""One kernel as a tree of regions with every call expanded, values as numbers.
+"""A kernel as a tree of regions, with every call expanded and values numbered.
 
 A called function of one block is written into its caller, as Triton's inliner does; one
 with branches (an early return) stays a `tt.call` node with the function's blocks as its
@@ -92,7 +92,7 @@ class Tree:
     argument_types: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def type_of(self, value: int) -> ValueType:
-        """Type of a value."""
+        """Return the type of a value."""
         owner, place = self.sources[value]
         if isinstance(owner, Node):
             types = result_types(owner.name, owner.text, len(owner.results))
@@ -100,11 +100,11 @@ class Tree:
         return parse_type(self.argument_types.get((owner.index, place), ""))
 
     def line_of(self, node: Node) -> tuple[str, int] | None:
-        """File and line of the source that a node comes from, where known."""
+        """Return the file and line of the source that a node comes from; None if unknown."""
         return self.module.position(node.operation.location)
 
     def enclosing_loop(self, body: Body) -> int | None:
-        """Position in `loops` of the innermost loop around a block, or None."""
+        """Return the position in `loops` of the innermost loop around a block, or None."""
         owner = body.owner
         while owner is not None:
             if owner.loop >= 0:
@@ -114,7 +114,7 @@ class Tree:
 
 
 def is_inside(body: Body, loop: Node) -> bool:
-    """Whether a block is in a node's regions, however deep."""
+    """Return whether a block is in a node's regions, at any depth."""
     owner = body.owner
     while owner is not None:
         if owner is loop:
@@ -134,7 +134,7 @@ _YIELDING: Final = frozenset({"tt.return", "scf.yield", "scf.condition"})
 
 
 def build_tree(module: Module) -> Tree:
-    """Expand a module's kernel.
+    """Expand the calls of a module's kernel and number its values.
 
     Raises:
         ParseError: a value or block is used that is not defined, or calls never end.
@@ -235,7 +235,7 @@ class _Builder:
         return function if function is not None and function.blocks else None
 
     def _write_in(self, operation: Operation, body: Body, names: dict[str, int]) -> bool:
-        """Put a called function of one block into the caller's block."""
+        """Inline a called function of one block into the caller's block."""
         function = self._callee(operation)
         if function is None or self._calls > _MAX_CALLS:
             return False
@@ -278,7 +278,7 @@ def _lookup(names: tuple[str, ...], known: dict[str, int], operation: Operation)
 
 
 def _reverse_postorder(blocks: list[OpBlock]) -> list[OpBlock]:
-    """Blocks that can be reached, each after those that dominate it."""
+    """Return the reachable blocks, each after the blocks that dominate it."""
     if len(blocks) == 1:
         return blocks
     known = {block.label: block for block in blocks}

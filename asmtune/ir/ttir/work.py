@@ -1,4 +1,4 @@
-"""What a launch asks for: loops, products, element-wise work, memory, arguments."""
+"""Work of a launch: loops, products, element-wise work, memory, arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONTROL: Final = {"scf.for": "a loop", "scf.while": "a while loop"}
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """Something that decides about control and cannot be evaluated.
+    """A loop or branch that cannot be evaluated, and what is assumed for it.
 
     As text: `line 9: a while loop that cannot be evaluated (computed by tt.reduce): 16 trips
     assumed`.
@@ -44,7 +44,7 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class LoopWork:
-    """One loop of the kernel, calls expanded.
+    """A loop of the kernel, calls expanded.
 
     Attributes:
         id: position in `Work.loops`; outer loops before inner ones, in the text's order.
@@ -92,7 +92,7 @@ class LoopWork:
 
 @dataclass(frozen=True, slots=True)
 class DotWork:
-    """One matrix product of the text.
+    """A matrix product of the text.
 
     Attributes:
         dot: shapes and element types; for scaled ones of unpacked numbers (`f4E2M1FN`).
@@ -118,7 +118,7 @@ class DotWork:
 
 @dataclass(frozen=True, slots=True)
 class MemoryAccess:
-    """One operation that touches memory.
+    """An operation that reads or writes memory.
 
     Attributes:
         kind: what it does.
@@ -167,7 +167,7 @@ class MemoryAccess:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentUse:
-    """How a pointer or descriptor argument is used anywhere in the kernel's code.
+    """Use of a pointer or descriptor argument anywhere in the kernel's code.
 
     What may happen counts, whether or not this launch comes to it.
 
@@ -198,17 +198,17 @@ class ArgumentUse:
 
     @property
     def inplace(self) -> bool:
-        """Whether it is both read and written: running twice may differ from once."""
+        """True if it is both read and written: running twice may differ from running once."""
         return self.reads and self.writes
 
     @property
     def unique_read_bytes(self) -> float:
-        """Different bytes read at most: the traffic, or the memory's size if that is less."""
+        """Most different bytes read: the traffic, or the memory's size if that is less."""
         return _at_most(self.read_bytes + self.atomic_bytes, self.size_bytes)
 
     @property
     def unique_written_bytes(self) -> float:
-        """Different bytes written at most."""
+        """Most different bytes written."""
         return _at_most(self.written_bytes + self.atomic_bytes, self.size_bytes)
 
 
@@ -218,7 +218,7 @@ def _at_most(traffic: float, size: int | None) -> float:
 
 @dataclass(frozen=True)
 class Work:
-    """What one launch asks for. Means are over the programs evaluated, of equal weight.
+    """Work of one launch; means are over the programs evaluated, of equal weight.
 
     Attributes:
         name: the kernel's function.
@@ -256,7 +256,7 @@ class Work:
 
     @classmethod
     def unread(cls, grid: tuple[int, int, int]) -> Work:
-        """The work of a launch of which nothing is known but its grid."""
+        """Return the work of a launch of which only the grid is known."""
         return cls("", grid, (), (), (), (), {}, (), 0, False, False, "", 0.0)
 
     @property
@@ -284,7 +284,7 @@ class Work:
 
     @property
     def bytes_read(self) -> float:
-        """Bytes that the launch loads, however often the same; atomics are not counted."""
+        """Bytes that the launch loads, repeated loads included; atomics are not counted."""
         return self._bytes("read")
 
     @property
@@ -299,17 +299,17 @@ class Work:
 
     @property
     def unique_read_bytes(self) -> float:
-        """Different bytes read at most; those of no argument at full traffic."""
+        """Most different bytes read; reads of no known argument count at full traffic."""
         return sum(use.unique_read_bytes for use in self.arguments) + self._foreign("read")
 
     @property
     def unique_written_bytes(self) -> float:
-        """Different bytes written at most; those of no argument at full traffic."""
+        """Most different bytes written; writes to no known argument count at full traffic."""
         return sum(use.unique_written_bytes for use in self.arguments) + self._foreign("write")
 
     @property
     def foreign_writes(self) -> bool:
-        """Whether memory may be written that no argument stands for."""
+        """True if memory may be written that no argument stands for."""
         return any(access.foreign and access.kind != "read" for access in self.accesses)
 
     def _bytes(self, kind: Kind) -> float:

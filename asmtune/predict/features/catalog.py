@@ -1,4 +1,4 @@
-"""Every feature. To add one, add a line here: listing, reports and docs follow.
+"""The list of features. To add one, add a line here: listing, reports and docs follow.
 
 Counts are static, one for each instruction of the PTX, not weighted by how
 often it runs. "Hot" means the hottest loop: the deepest, with tensor

@@ -1,11 +1,10 @@
-"""The chain of latencies of a stretch of code: how long one warp takes, alone on an SM.
+"""Latency chain of a stretch of code: the cycles one warp takes, alone on an SM.
 
-A walk along the instructions in the text's order. Each starts when what it reads is
-ready; waits, barriers and memory order hold back what follows; nothing else does,
-since ptxas schedules freely within a block. Asynchronous copies and products end
-later, and only a wait for their group feels it, so that the depth of a pipeline
-shows as it is. A loop is walked several times: what a trip takes once the first
-ones are through is what counts.
+The instructions are walked in the text's order. Each starts when its operands are ready. Only
+waits, barriers and memory order delay later instructions, since ptxas schedules freely within a
+block. Asynchronous copies and products end later, and only a wait for their group is delayed by
+them, so that the depth of a pipeline has its effect. A loop is walked several times, and its late
+trips are counted.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ PRODUCT_LATENCY: Final = 60.0
 
 
 class Action(IntEnum):
-    """What an instruction does to those after it; a number, since those hash fast."""
+    """Effect of an instruction on later ones; a number, since numbers hash fast."""
 
     COMPUTE = auto()
     GLOBAL_LOAD = auto()
@@ -77,14 +76,14 @@ class Action(IntEnum):
 
 
 class InstructionStep(NamedTuple):
-    """One instruction; a tuple, which is made in half of a frozen dataclass's time.
+    """An instruction; a tuple, which is created in half the time of a frozen dataclass.
 
     Attributes:
-        action: what it does to those after it.
+        action: its effect on later instructions.
         reads, writes: registers.
         latency: cycles until the result is there.
-        busy: cycles of the tensor cores, or of the way to memory, that it takes for all
-            warps of its program.
+        busy: cycles of the tensor cores, or of the path to memory, that it takes for all warps of
+            its program.
         still: groups that may stay open after a wait.
     """
 
@@ -99,7 +98,7 @@ class InstructionStep(NamedTuple):
 def steps_of(
     items: Iterable[Instruction], busy: Mapping[int, float]
 ) -> tuple[InstructionStep, ...]:
-    """The steps of a stretch of code.
+    """Return the steps of a stretch of code.
 
     Args:
         items: its instructions.
@@ -121,7 +120,7 @@ def steps_of(
 
 @lru_cache(maxsize=1024)
 def _meaning(opcode: str) -> tuple[Action, float] | None:
-    """What an opcode does and its latency; None if nothing waits for it."""
+    """Return an opcode's action and latency; None if nothing waits for it."""
     kind = classify(opcode)
     if kind in (OpClass.BRANCH, OpClass.FENCE, OpClass.CONSTANT):
         return None
@@ -173,8 +172,8 @@ ACCESSES: Final = frozenset({Action.SHARED, *LINKED})
 
 _FILLING: Final = 5
 _PIPELINED: Final = 12
-"""Trips of a pipelined loop that are not counted, and that are: each waits for one of
-the trips before it, so that they come in bursts."""
+"""Trips of a pipelined loop that are walked uncounted, then counted. Several are counted, since
+each waits for an earlier trip, so that they come in bursts."""
 
 _LINKED_CLASSES: Final = frozenset({OpClass.GLOBAL, OpClass.ASYNC_COPY, OpClass.ATOMIC})
 _COMPUTE: Final = Action.COMPUTE
@@ -182,7 +181,7 @@ _NEVER: Final = float("-inf")
 
 
 class _Walk:
-    """A warp on its way, and what is still under way beside it."""
+    """State of one warp, and of the copies and products that run beside it."""
 
     def __init__(self, warps: int, stages: int) -> None:
         self.barrier = BARRIER_LATENCY if warps > 1 else 0.0
@@ -197,7 +196,7 @@ class _Walk:
         self.bulk = _NEVER
 
     def trip(self, steps: Sequence[InstructionStep]) -> float:
-        """Walks once; returns when the last instruction starts."""
+        """Walk the steps once; return when the last instruction starts."""
         self.bulk = _NEVER
         ready, last = self.ready, self.last
         for step in steps:
@@ -221,7 +220,7 @@ class _Walk:
         return last
 
     def _take(self, step: InstructionStep, start: float) -> tuple[float, float]:
-        """When a step that is no plain arithmetic starts, and when its result is there."""
+        """Return when a step other than arithmetic starts, and when its result is ready."""
         action = step.action
         if action in ACCESSES:
             return self._access(step, start)
@@ -262,7 +261,7 @@ class _Walk:
         return start, done
 
     def _awaited(self, action: Action, still: int) -> float:
-        """When the groups that a wait is for are done."""
+        """Return when the groups that a wait is for are done."""
         if action is Action.BULK_WAIT:
             trips = [*self.bulks, self.bulk]
             place = len(trips) - self.stages
@@ -275,13 +274,13 @@ class _Walk:
 
 
 def chain_cycles(steps: Sequence[InstructionStep], warps: int, stages: int, repeats: bool) -> float:
-    """Cycles of one pass over a stretch by one warp, the SM being its own.
+    """Return the cycles of one pass over a stretch by one warp, alone on its SM.
 
     Args:
         steps: the stretch.
         warps: of the program.
-        stages: depth of pipelines whose waits do not tell, those of bulk copies.
-        repeats: whether it is a loop's body, of which a late trip counts.
+        stages: depth of the pipelines of bulk copies, whose waits do not state it.
+        repeats: True for a loop's body; the cycles are then those of a late trip.
     """
     walk = _Walk(warps, stages)
     if not repeats:
@@ -295,7 +294,7 @@ def chain_cycles(steps: Sequence[InstructionStep], warps: int, stages: int, repe
 def program_chains(
     program: AsmFunction, target: Target, warps: int, stages: int
 ) -> dict[int | None, float]:
-    """Cycles of one pass over each loop's own code, by position; None for what is outside all.
+    """Return the cycles of one pass over each loop's own code, by position; None is outside loops.
 
     Args:
         program: a kernel.
@@ -322,7 +321,7 @@ def program_chains(
 
 
 def _busy(program: AsmFunction, target: Target) -> dict[int, float]:
-    """Cycles of the tensor cores, or of the way to L2, that all warps of a program take."""
+    """Return cycles of the tensor cores, or of the path to L2, that all warps of a program take."""
     threads = block_threads(program)
     match: dict[int, float] = {}
     for item in program.instructions:

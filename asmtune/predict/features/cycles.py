@@ -1,6 +1,6 @@
-"""Cycles of one program on one SM: each unit's throughput, and the chain of latencies.
+"""Cycles of one program on one SM: each unit's throughput, the latency chain, and L1's hits.
 
-What the assembly does, weighted by how often it runs, over what the target's SM
+Cycles are the assembly's work, weighted by how often it runs, over the work that the target's SM
 can do a cycle. Constants of the hardware that no datasheet gives come from
 microbenchmarks (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
 Architecture", 2024, arXiv 2402.13499, for sm_80 to sm_90) or were measured on an
@@ -24,17 +24,17 @@ from asmtune.predict.features.profile import Profile, Segment, Traffic
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """Memory by source line.
+    """Memory accesses of a program by source line.
 
     Attributes:
         strides: elements between the nearest neighbours of a tile; absent if contiguous.
-        shares: of the bytes that the assembly's threads move, those that the IR asks
-            for: where a tile has fewer elements than threads, several threads hold the
-            same one, and a pipeline's first copies stand both before and in its loop.
-        hits: of the bytes loaded, those that an SM's L1 still holds from an earlier read.
-        wide: lines whose tiles lie in memory so that 16 bytes at a time can be moved; whether
-            along the last axis.
-        unseen_bytes: of stores that no instruction with a size makes, by bulk copies.
+        shares: bytes that the IR asks for over those that the assembly's threads move: if a
+            tile has fewer elements than threads, several threads hold the same one, and a
+            pipeline's first copies stand both before and in its loop.
+        hits: share of the bytes loaded that an SM's L1 still holds from an earlier read.
+        wide: lines whose tiles can be moved 16 bytes at a time; the value is True if along the
+            last axis.
+        unseen_bytes: bytes stored by bulk copies, whose instructions have no size.
     """
 
     strides: Mapping[int, int]
@@ -47,7 +47,7 @@ class Locality:
     def of(
         cls, profile: Profile, runs: Sequence[SegmentRun], work: Work, target: Target
     ) -> Locality:
-        """Of a program's launch."""
+        """Compute the locality of one program of a launch."""
         threads = profile.num_warps * target.warp_size
         moved_by_line: dict[int, float] = {}
         for segment, run in zip(profile.segments, runs, strict=True):
@@ -70,7 +70,7 @@ class Locality:
 
 
 def _strides(work: Work) -> dict[int, int]:
-    """Elements between the nearest neighbours of a tile, by source line; 1 if contiguous.
+    """Return elements between the nearest neighbours of a tile, by source line; 1 if contiguous.
 
     Triton lays threads along the axis that is contiguous, whichever it is.
     """
@@ -84,7 +84,7 @@ def _strides(work: Work) -> dict[int, int]:
 
 
 def _wide(work: Work) -> dict[int, bool]:
-    """Lines of loads of tiles that are contiguous along an axis and aligned along the others.
+    """Return lines that load tiles contiguous along one axis and aligned along the others.
 
     The value says whether the contiguous axis is the last.
     """
@@ -101,11 +101,11 @@ def _wide(work: Work) -> dict[int, bool]:
 
 
 def _hits(profile: Profile, work: Work, target: Target) -> dict[int, float]:
-    """Share of each line's loads that L1 serves.
+    """Return the share of each line's loads that L1 serves.
 
-    What the programs on an SM read of an argument more than once, if all that they read
-    fits into the L1 beside their shared memory. Reads of one operation count as different,
-    those of another operation on the same argument as the same again.
+    Hits are repeated reads of an argument by the programs on an SM, if everything they read fits
+    into the L1 beside their shared memory. Reads of one operation count as different bytes;
+    another operation on the same argument reads the same bytes again.
     """
     fits = max(1.0, profile.static["programs_per_sm"])
     resident = min(fits, math.ceil(work.programs / target.sms))
@@ -147,12 +147,12 @@ CROSSED_COPY: Final = 16.0
 """Ways of the banks' conflict where narrow copies transpose an operand (measured: tf32)."""
 
 _NOT_ISSUED: Final = frozenset({OpClass.MOVE, OpClass.CONSTANT})
-"""ptxas renames registers, and reads parameters as operands: no slots of their own."""
+"""Classes without issue slots: ptxas renames registers and reads parameters as operands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """One program's demands, in cycles of one SM unless it says otherwise.
+    """Demands of one program, in cycles of one SM unless stated otherwise.
 
     Attributes:
         tensor, issue, shared, l1, special: of the SM's units.
@@ -163,7 +163,7 @@ class Cycles:
         instructions: warp instructions.
         barriers: executions of a barrier, a warp.
         trips: executions of its hottest segment.
-        longest: of the chain of the program with most trips.
+        longest: chain of the program with most trips.
     """
 
     tensor: float
@@ -184,7 +184,7 @@ class Cycles:
 def program_cycles(
     profile: Profile, runs: Sequence[SegmentRun], work: Work, target: Target
 ) -> Cycles:
-    """Demands of one program of a launch.
+    """Return the demands of one program of a launch.
 
     Args:
         profile: the compiled config.
@@ -199,7 +199,7 @@ def program_cycles(
 
 
 class _Sums:
-    """Adds segments up."""
+    """Sums of segments."""
 
     def __init__(self, profile: Profile, target: Target, lines: Locality) -> None:
         self.profile, self.target, self.lines = profile, target, lines
@@ -210,7 +210,7 @@ class _Sums:
         self.shared = self.l2_bytes = lines.unseen_bytes
 
     def add(self, segment: Segment, run: SegmentRun) -> None:
-        """Counts one segment, as often as it runs."""
+        """Add one segment, as often as it runs."""
         times = run.times
         issued = sum(n for kind, n in segment.classes.items() if kind not in _NOT_ISSUED)
         self.instructions += issued * times
@@ -224,7 +224,7 @@ class _Sums:
         crossed = conflict_ways(segment)
         for traffic, count in segment.traffic.items():
             self._move(segment, traffic, count * times * crossed.get(traffic, 1.0))
-        # Where a warp has few others beside it, what ptxas cannot fill stays empty.
+        # With few other warps beside it, issue slots that ptxas cannot fill stay empty.
         stalls = issued * DEPENDENT_ISSUE + self.spilled * SPILL_LATENCY
         self.latency += (segment.chain + stalls) * times
         self.longest += (segment.chain + stalls) * run.longest
@@ -245,7 +245,7 @@ class _Sums:
         lanes = self.target.warp_size
         stride = self.lines.strides.get(traffic.line, 1)
         share = self.lines.shares.get(traffic.line, 1.0)
-        # Memory would allow wide pieces: narrow ones go along another axis than it does.
+        # Memory would allow wide pieces, so narrow ones go along another axis.
         # A warp's bytes come in 32-byte sectors, and leave L1 128 bytes at a time.
         sectors = max(1.0, traffic.bytes * lanes / 32)
         narrow = traffic.line in self.lines.wide and traffic.bytes < 16
@@ -263,7 +263,7 @@ class _Sums:
             self.shared += size * times * share * crossed
 
     def total(self, trips: float) -> Cycles:
-        """The sums as cycles."""
+        """Return the sums as cycles."""
         target, warps = self.target, self.profile.num_warps
         spill_bytes = self.spilled * 4 * self.threads * 3 * trips
         spills = self.spilled * 2 * trips
@@ -285,7 +285,7 @@ class _Sums:
 
 
 def conflict_ways(segment: Segment) -> dict[Traffic, float]:
-    """How many ways the banks conflict, by store that transposes an operand; none for others.
+    """Return the ways of bank conflicts of each store that transposes an operand.
 
     Threads that loaded several neighbours at once, and store them one by one where
     only a tensor instruction reads them, write along the other axis: each 16-byte

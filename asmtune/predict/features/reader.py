@@ -1,4 +1,4 @@
-"""From an artifact to a profile, and from a profile and a launch to features."""
+"""Read an artifact into a profile, and a profile and a launch into features."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProfileReader:
     target: Target
 
     def __call__(self, artifact: Artifact) -> Profile:
-        """What an artifact is made of, whatever launches it.
+        """Read an artifact into a profile, which holds for every launch of it.
 
         Raises:
             ParseError: the PTX or the cubin is damaged.
@@ -42,7 +42,7 @@ class ProfileReader:
         return Profile(segments(reading.program, chains), warps, stages, static)
 
     def reading(self, artifact: Artifact) -> ConfigReading:
-        """The parsed assembly that features are taken from."""
+        """Parse the assembly that features are taken from."""
         resources = read_cubin(artifact.cubin)
         listing = parse_ptx(artifact.outputs["ptx"])
         program = listing.entry
@@ -66,7 +66,7 @@ class ProfileReader:
 
 
 def launch_features(profile: Profile, work: Work, target: Target) -> Features:
-    """All features of a compiled config in one launch."""
+    """Return all features of a compiled config in one launch."""
     reading = LaunchReading.of(profile, work, target)
     weighed = {
         name: float(feature.read(reading))

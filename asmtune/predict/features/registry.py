@@ -1,4 +1,4 @@
-"""The feature registry: names, units, meanings, and how each is read.
+"""The registry of features: names, units, meanings, and how to read each.
 
 It is the one source for the command line's listing, the reports' columns, the
 documentation and the learned scorer's schema. A feature is added in
@@ -27,7 +27,7 @@ from asmtune.predict.features.profile import Profile
 
 @dataclass(frozen=True)
 class LaunchReading:
-    """All that is known of a compiled config in one launch.
+    """Data of a compiled config in one launch, from which features are read.
 
     Attributes:
         profile: the compiled config.
@@ -70,7 +70,7 @@ class LaunchReading:
 
 @dataclass(frozen=True)
 class ConfigReading:
-    """All that is known of one compiled config, parsed once for all features.
+    """Data of one compiled config, parsed once for all features.
 
     Attributes:
         artifact: the compiler's outputs.
@@ -94,12 +94,12 @@ class ConfigReading:
 
 
 Moment = Literal["assembly", "launch"]
-"""What a feature needs: the compiled config alone, or a launch of it."""
+"""Input of a feature: the compiled config alone, or a launch of it."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One number of a compiled config.
+    """A number of a compiled config.
 
     Attributes:
         name: identifier, as reports and scorers use it.
@@ -107,7 +107,7 @@ class Feature:
         group: heading that listings put it under.
         meaning: one sentence.
         moment: whether it needs a launch, or the compiled config alone.
-        read: takes it from a `ConfigReading` or a `LaunchReading`.
+        read: reads it from a `ConfigReading` or a `LaunchReading`.
     """
 
     name: str
@@ -151,5 +151,5 @@ def _add(feature: Feature) -> None:
 
 
 def schema() -> str:
-    """Digest of the features' names and units; rows of another schema do not compare."""
+    """Return a digest of the features' names and units; rows of another schema do not compare."""
     return digest(*(f"{feature.name} {feature.unit}" for feature in FEATURES.values()))

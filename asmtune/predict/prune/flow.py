@@ -1,10 +1,10 @@
-"""The funnel: from a space to a report of what is worth timing, and why.
+"""The funnel: from a space to a report of which configs are worth timing, and why.
 
     configs --rules--> front end --rules--> back end --> features --rules--> score --> keep
 
-Each stage is cheaper per config than the next and passes on fewer. What it
-drops carries a reason with numbers. With a budget of compiles, sketches stand
-between front end and back end, and the same scorer chooses what to compile.
+Each stage is cheaper per config than the next and passes on fewer configs. A dropped config
+carries a reason with numbers. With a budget of compiles, sketches stand between front end and
+back end, and the same scorer chooses the configs to compile.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from asmtune.predict.score.scorers import Scorer
 
 @dataclass(frozen=True)
 class Searched:
-    """What is searched of a space.
+    """The part of a space that is searched.
 
     Attributes:
-        space: the user's, or with its tile axes held.
+        space: the user's space, with tile axes fixed if the kernel is persistent.
         notes: why, for the report.
     """
 
@@ -52,13 +52,13 @@ class Searched:
     notes: tuple[str, ...] = ()
 
     def configs(self, default: Config, shape: Mapping[str, Any]) -> list[Config]:
-        """Each config once, the default first."""
+        """Return each config once, the default first."""
         return list(dict.fromkeys((default, *self.space.configs(**shape))))
 
 
 @dataclass(frozen=True)
 class Detection:
-    """How the default config of a kernel is looked at: its front end, no compile.
+    """Detects a persistent kernel by the IR of its default config, without compiling.
 
     Attributes:
         problem: the launch.
@@ -73,9 +73,9 @@ class Detection:
     kernels: MutableMapping[str, Kernel]
 
     def searched(self, space: Space, default: Config, *, tiles: bool) -> Searched:
-        """The space to search: a persistent kernel's with its tile axes at the default's values.
+        """Return the space to search: a persistent kernel's tile axes stay at the default's values.
 
-        A list of configs is what its author wants searched, and is left whole.
+        A list of configs is searched whole, since its author chose each of them.
 
         Args:
             space: the user's.
@@ -111,7 +111,7 @@ class Detection:
         return Searched(space.replace(**fixed), (note,))
 
     def reason(self, config: Config) -> str | Failure:
-        """Why a config is persistent, "" where it is not, or why its front end refuses it."""
+        """Return why a config is persistent, "" if it is not, or why its front end refuses it."""
         lowering = Lowering(self.problem, self.target, self.timeout_s)
         request = lowering.request(config)
         if isinstance(request, Failure):
@@ -121,17 +121,17 @@ class Detection:
 
 
 DEFAULT_FAILS: Final = "the default config"
-"""How the note begins that the default config cannot run."""
+"""Beginning of the note that the default config cannot run."""
 
 A_GUESS: Final = "predicted times rest on a guess: "
-"""How a note begins that tells what could not be evaluated."""
+"""Beginning of a note on a loop or branch that could not be evaluated."""
 
 _TOLD: Final = 3
-"""Assumptions that a note lists: each tile has its own trips."""
+"""Most assumptions that one note lists: each tile has its own trips."""
 
 
 def default_notes(verdicts: Sequence[Verdict], default: Config) -> tuple[str, ...]:
-    """Why the default cannot run, if it cannot."""
+    """Return why the default cannot run, if it cannot."""
     mine = next(verdict for verdict in verdicts if verdict.config == default)
     if mine.dropped_at in ("rules", "compile"):
         return (f"{DEFAULT_FAILS} ({default}) cannot run here: {mine.reasons[0]}",)
@@ -139,7 +139,7 @@ def default_notes(verdicts: Sequence[Verdict], default: Config) -> tuple[str, ..
 
 
 def guess_notes(works: Iterable[Work]) -> tuple[str, ...]:
-    """What could not be evaluated in any of the launches; the same of several is told once."""
+    """Return what could not be evaluated in the launches, equal assumptions once."""
     assumed: dict[Assumption, dict[str, None]] = {}
     for work in works:
         for assumption in work.assumptions:
@@ -158,21 +158,21 @@ def _either(assumed: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Funnel:
-    """How to prune.
+    """Target, scorer, limits and caches of a pruning run.
 
     Attributes:
         target: the machine to judge for.
         scorer: ranks what can run.
         settings: limits of a compile, workers, folders.
         keep: how many to keep, besides the default; None for all that can run.
-        progress: told how far it is.
+        progress: listener.
         known: outcomes of compiles by digest, shared between problems.
         kernels: TTIR already parsed, likewise.
-        caps: whether to add configs whose `maxnreg` is read off the artifacts, where the
-            space has none.
+        caps: whether to add configs with a `maxnreg` derived from the artifacts, if the space has
+            no `maxnreg` axis.
         tiles: whether to search a persistent kernel's tile axes.
         compile: how many to compile, by the scorer's prediction before it; None for all.
-        sketches: like `known`, of what is made to predict before compiling.
+        sketches: outcomes of sketches by digest, like `known`.
     """
 
     target: Target
@@ -194,8 +194,8 @@ class Funnel:
             SpaceError: the space has no feasible point, or names what is not there.
             ProblemError: the configs do not fit the kernel.
             CompileError: no config can run; gives the commonest reason.
-            InputError: `keep` or `compile` is auto, and the scorer's error is not known; or
-                `compile` is given, and it cannot rank before compiling.
+            InputError: `keep` or `compile` is auto and the scorer's error is not known, or
+                `compile` is given and the scorer cannot rank before compiling.
             StoreError: the artifacts' folder cannot be written.
         """
         able = self.scorer.for_dtypes(problem.dtypes.values())
@@ -243,11 +243,11 @@ class Funnel:
         )
 
     def judge(self, problem: Problem, configs: Sequence[Config]) -> list[Verdict]:
-        """Verdicts of rules and compiler, not yet scored, in the order of `configs`."""
+        """Return verdicts of rules and compiler, not yet scored, in the order of `configs`."""
         return self.front(problem).verdicts(configs, "assembly", self.known)
 
     def searched(self, problem: Problem, space: Space) -> Searched:
-        """What of a space is searched: all, but a persistent kernel's tiles unless asked for.
+        """Return the part of a space to search: a persistent kernel keeps its tiles unless asked.
 
         Raises:
             SpaceError: the space has no feasible point, or names what is not there.
@@ -258,11 +258,11 @@ class Funnel:
         return detection.searched(space, space.first(**problem.shape), tiles=self.tiles)
 
     def cap_source(self) -> CapSource:
-        """What caps on registers are derived with."""
+        """Return what caps on registers are derived with."""
         return CapSource(self.target, self.scorer, ArtifactCache.of(self.settings))
 
     def front(self, problem: Problem) -> Front:
-        """The front end of a problem, for verdicts before compiling and after.
+        """Return the front end of a problem, for verdicts before compiling and after.
 
         Compiles run where `joblib.parallel_config` says in the thread that calls this.
         """
@@ -283,7 +283,7 @@ class Funnel:
 
 
 class _Clock:
-    """Wall-clock seconds by stage."""
+    """Measures wall-clock seconds by stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

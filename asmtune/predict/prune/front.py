@@ -1,4 +1,4 @@
-"""Verdicts on the configs of one problem, before compiling and after, over one front end."""
+"""Judge the configs of one problem, before compiling and after, over one front end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from asmtune.predict.score.rules import RULES, broken_rules
 from asmtune.predict.score.scorers import Candidate
 
 EXACT: Final = tuple(rule for rule in RULES if rule.name == "shared_memory")
-"""Rules that a sketch can apply: it knows the shared memory, and estimates registers."""
+"""Rules that a sketch can decide: its shared memory is exact, its registers are estimates."""
 
 
 def failed(config: Config, failure: Failure) -> Verdict:
@@ -130,27 +130,27 @@ class Judge:
 
 
 class Progress(Protocol):
-    """Told how far a stage is."""
+    """Listener for the progress of a stage."""
 
     def start(self, stage: str, total: int) -> None:
-        """Begins a stage of `total` steps."""
+        """Begin a stage of `total` steps."""
 
     def advance(self) -> None:
-        """One step of the stage is done."""
+        """Count one step of the stage as done."""
 
 
 class NoProgress:
-    """Says nothing."""
+    """Ignores progress."""
 
     def start(self, stage: str, total: int) -> None:
-        """Ignores it."""
+        """Do nothing."""
 
     def advance(self) -> None:
-        """Ignores it."""
+        """Do nothing."""
 
 
 Moment = Literal["sketch", "assembly"]
-"""When a prediction is made: of what a compile has before LLVM, or of all of it."""
+"""Moment of a prediction: "sketch" before LLVM, "assembly" after the whole compile."""
 
 Outcomes = MutableMapping[str, CompiledConfig[Profile] | Failure]
 
@@ -159,15 +159,15 @@ _STAGES: Final = {"sketch": "sketch", "assembly": "compile"}
 
 @dataclass(frozen=True)
 class Front:
-    """The front end of a problem: what it made for one moment serves the other.
+    """Judges the configs of a problem; lowered IR serves sketches and compiles.
 
     Attributes:
         problem: the launch.
         target: the machine to judge for.
         settings: limits of a compile, workers, folders.
-        progress: told how far it is.
+        progress: listener.
         kernels: TTIR already parsed; filled.
-        workers: run the compiles, whatever thread asks for them.
+        workers: run the compiles, for every thread that calls.
     """
 
     problem: Problem
@@ -178,17 +178,17 @@ class Front:
     workers: Workers
 
     def warm(self, moment: Moment = "sketch") -> threading.Thread:
-        """Starts the workers in the background: a second that can pass meanwhile."""
+        """Start the workers in the background, which takes a second."""
         return warm(self.lowering, self._reader(moment), self.settings, self.workers)
 
     def stop(self) -> None:
-        """Ends the compiles of other threads; their `verdicts` give what is known by then."""
+        """End the compiles of other threads; their `verdicts` return what is known by then."""
         self.workers.stop()
 
     def verdicts(self, configs: Sequence[Config], moment: Moment, known: Outcomes) -> list[Verdict]:
-        """Verdicts of rules and compiler, not yet scored, in the order of `configs`.
+        """Return verdicts of rules and compiler, not yet scored, in the order of `configs`.
 
-        Any thread may ask; an exception, or `stop`, leaves no compile running.
+        Any thread may call this; an exception, or `stop`, leaves no compile running.
 
         Args:
             configs: to judge.
@@ -211,12 +211,12 @@ class Front:
         return [verdicts[position] for position in sorted(verdicts)]
 
     def by_rules(self, config: Config) -> Verdict:
-        """What rules say of a config before anything is known of it but its values."""
+        """Apply the rules that need only a config's values."""
         broken = broken_rules(Candidate(config, self.target), "config", hard=True)
         return Verdict(config, not broken, "rules" if broken else None, reasons=broken)
 
     def works(self, configs: Sequence[Config]) -> list[Work]:
-        """What launches of configs ask for, each that differs once; those refused left out."""
+        """Return the different works of the configs' launches; refused configs are left out."""
         works = (self._work(config) for config in configs)
         return list({id(work): work for work in works if work is not None}.values())
 
@@ -254,7 +254,7 @@ class Front:
 
     @cached_property
     def lowering(self) -> Lowering:
-        """The front end proper: what it lowered for one config serves others of its tile."""
+        """The front end proper; IR lowered for one config serves others of its tile."""
         return Lowering(self.problem, self.target, self.settings.compile_timeout_s)
 
     @cached_property

@@ -21,14 +21,14 @@ from asmtune.ir.ttir.dots import Dot
 
 @dataclass(frozen=True)
 class Candidate:
-    """A config with as much as is known of it so far.
+    """A config with everything known about it so far.
 
     Attributes:
         config: the config.
         target: the machine.
         dots: matrix products of its TTIR; None before the front end ran.
-        features: of its assembly or, to predict before compiling, of its sketch; None
-            before either.
+        features: read off its assembly or, to predict before compiling, its sketch; None if
+            neither was read.
     """
 
     config: Config
@@ -95,7 +95,7 @@ class Weights(Scorer):
     name = "weights"
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
-        """The sum for each candidate; one that was not compiled comes last."""
+        """Return the sum for each candidate; a config without features comes last."""
         return [_sum(candidate) for candidate in candidates]
 
 
@@ -107,7 +107,7 @@ def _sum(candidate: Candidate) -> float:
 
 
 class Chance(Scorer):
-    """Uniform scores, the same for the same seed and draw.
+    """Scores at random, the same for the same seed and draw.
 
     Args:
         seed: of the generator.
@@ -120,7 +120,7 @@ class Chance(Scorer):
         self._seed = seed
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
-        """Independent uniform numbers in [0, 1)."""
+        """Return independent uniform numbers in [0, 1)."""
         generator = random.Random(self._seed * 1_000_003 + draw)
         return [generator.random() for _ in candidates]
 
@@ -146,12 +146,12 @@ _SCORERS: dict[str, Callable[[], Scorer]] = {
 
 
 def scorer_names() -> tuple[str, ...]:
-    """Names of all scorers."""
+    """Return the names of all scorers."""
     return tuple(_SCORERS)
 
 
 def make_scorer(name: str) -> Scorer:
-    """The scorer of a name.
+    """Return the scorer of a name.
 
     Raises:
         InputError: no such scorer; lists them.

@@ -1,4 +1,4 @@
-"""Instructions of PTX that one element of an operation takes, by class.
+"""PTX instructions of TTGIR operations by class: for one element, or fixed.
 
 Counted as `asmtune.ir.asm.nvptx` classes them; after what Triton's lowering and LLVM's
 NVPTX back end emit for sm_80 to sm_120, read off their PTX.
@@ -19,7 +19,7 @@ _I, _L, _F = OpClass.INTEGER, OpClass.LOGIC, OpClass.FLOAT
 _C, _S, _M = OpClass.CONVERT, OpClass.SPECIAL, OpClass.MOVE
 
 DEFAULT: Final[Cost] = {_I: 1.0}
-"""Of an element-wise operation that is not known."""
+"""Cost of an unknown element-wise operation."""
 
 _PLAIN: Final[Mapping[str, OpClass]] = {
     **dict.fromkeys(
@@ -54,11 +54,11 @@ _SAME: Final = frozenset(
     {"arith.constant", "arith.bitcast", "tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int"}
 )
 _EXTERN: Final[Cost] = {_F: 12, _S: 1, _L: 4}
-"""Of a function of libdevice, or one of `math` that is not listed."""
+"""Cost of a function of libdevice, or of a `math` operation that is not listed."""
 
 
 def element_cost(node: Node, result: Kind, operand: Kind) -> Cost:
-    """Instructions of one element, or of one scalar.
+    """Return the instructions of one element, or of one scalar.
 
     Args:
         node: an element-wise operation.
@@ -85,7 +85,7 @@ def element_cost(node: Node, result: Kind, operand: Kind) -> Cost:
 
 
 def _between_floats(result: Kind, operand: Kind) -> Cost:
-    """Two values of 16 bits are made at once, and taken apart by moves."""
+    """Cost a conversion: two 16-bit values are converted at once and taken apart by moves."""
     if min(result.bits, operand.bits) <= 8:
         return {_C: 0.5, _M: 0.5} if 16 in (result.bits, operand.bits) else {_C: 1.0}
     if result.bits < operand.bits:

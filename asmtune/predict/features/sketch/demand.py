@@ -1,9 +1,8 @@
-"""Of which values a thread computes how many: where they differ, and who needs them.
+"""Elements of each value that a thread computes: where they differ and who needs them.
 
-A thread's elements of a tensor become that many values of LLVM's IR, of which equal
-ones are merged and unused ones deleted. So an operation costs one instruction for
-each element that differs from the others, and that anyone asks for: a mask or an
-address is asked for once for each vector that is loaded.
+A thread's elements of a tensor become that many values of LLVM's IR; equal ones are merged and
+unused ones deleted. So an operation costs one instruction for each different element that is
+needed: a mask or an address is needed once for each vector that is loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ORDER: Final = re.compile(r"order = array<i32: ([\d, ]+)>").search
 
 
 class Spread:
-    """Along which axes the elements of each value differ.
+    """Axes along which the elements of each value differ.
 
     A loop's own values start as their initial ones, and again as what the loop hands
     on, until nothing changes.
@@ -42,7 +41,7 @@ class Spread:
                 break
 
     def of(self, value: int) -> frozenset[int]:
-        """Axes along which a value's elements differ."""
+        """Return the axes along which a value's elements differ."""
         return self.axes.get(value, frozenset())
 
     def _all(self, value: int) -> frozenset[int]:
@@ -103,16 +102,16 @@ class Spread:
 
 
 Run = tuple[int, int]
-"""An axis, and how many neighbours along it are asked for as one."""
+"""An axis, and how many neighbours along it are needed as one."""
 
 EVERY: Final[Run] = (-1, 1)
 
 
 class Demand:
-    """How much of each value is asked for: all of it, or one element of each vector."""
+    """Demand for each value: all of it, or one element of each vector."""
 
     def __init__(self, values: Values, runs: Mapping[int, Run]) -> None:
-        """Goes from the last operation to the first, loops twice.
+        """Walk from the last operation to the first, loops twice.
 
         Args:
             values: of the tree.
@@ -128,7 +127,7 @@ class Demand:
                     self._ask(node)
 
     def of(self, value: int) -> Run:
-        """What is asked of a value."""
+        """Return the demand for a value."""
         return self._asked.get(value, EVERY)
 
     def _ask(self, node: Node) -> None:
@@ -178,11 +177,11 @@ class Demand:
 MEMORY: Final = frozenset(
     {"tt.load", "tt.store", "ttg.async_copy_global_to_local", "tt.atomic_rmw", "tt.atomic_cas"}
 )
-"""Operations whose addresses and masks are asked for once a vector."""
+"""Operations whose addresses and masks are needed once a vector."""
 
 
 ANY: Final = 1 << 30
-"""Stands for "whatever is asked for"."""
+"""Divisor of zero, and run of a constant: larger than any vector."""
 
 _DIVISIBLE: Final = re.compile(r"(%[\w$.\-]+): [^%{]*\{[^}]*tt\.divisibility = (\d+)").findall
 _NUMBER: Final = re.compile(r"(?:dense<)?(-?\d+)>? : ").match
@@ -194,7 +193,7 @@ _MOST_STEPS: Final = 60
 
 
 class Alignment:
-    """What divides the integers of a kernel.
+    """Divisors of a kernel's integers.
 
     Args:
         values: of the kernel.
@@ -213,7 +212,7 @@ class Alignment:
             self._known[value] = known.get(argument.value, 1)
 
     def run_of(self, mask: int, axis: int, depth: int = 0) -> int:
-        """Neighbours along an axis, from a multiple of themselves on, that a mask treats alike."""
+        """Return the length of aligned runs along an axis that a mask treats alike."""
         if axis not in self._spread.of(mask):
             return ANY
         owner, _ = self._values.tree.sources[mask]
@@ -231,7 +230,7 @@ class Alignment:
         return 1
 
     def divisor(self, value: int, depth: int = 0) -> int:
-        """A power of two that divides a number, or the first of a run of numbers."""
+        """Return a power of two that divides a number, or the first number of a run."""
         if value not in self._known and depth < _MOST_STEPS:
             self._known[value] = 1  # while it is computed, against cycles
             self._known[value] = self._divisor(value, depth + 1)

@@ -1,4 +1,4 @@
-"""A TTGIR kernel cut into segments: what each loop's own operations become in PTX."""
+"""Cut a TTGIR kernel into segments: the PTX that each loop's own operations become."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class StepMaker:
         self._threads = warps * WARP
 
     def steps(self, node: Node, before: Sums, after: Sums) -> list[InstructionStep]:
-        """The steps of one operation.
+        """Return the steps of one operation.
 
         Args:
             node: the operation.
@@ -135,11 +135,11 @@ class StepMaker:
 
 
 _DEPTH: Final = {"math.erf": 8.0, "math.log": 6.0, "math.sin": 8.0, "math.cos": 8.0}
-"""Operations that follow each other within one, where they are many."""
+"""Length of the dependent chain within one operation, if it is long."""
 
 
 def handing_on(node: Node) -> list[InstructionStep]:
-    """Steps that give a loop's next trip, and what comes after, the values of this one."""
+    """Return steps that hand a trip's values on to the next trip and to what comes after."""
     owner = node.body.owner
     if node.name != "scf.yield" or owner is None or owner.name != "scf.for":
         return []
@@ -152,7 +152,7 @@ _PARTITION: Final = re.compile(r"^(\s*)partition(\d+)\((.*)\) num_warps\((\d+)\)
 
 
 class SketchedKernel:
-    """One TTGIR text, walked once.
+    """A TTGIR text, walked once.
 
     Args:
         ttgir: the module's text, its loops still `scf`.
@@ -161,7 +161,7 @@ class SketchedKernel:
 
     Attributes:
         values: of the kernel.
-        sums: a segment each: what is outside all loops, then one a loop.
+        sums: one for each segment: code outside all loops, then one a loop.
 
     Raises:
         ParseError: the text is no MLIR module of Triton's.
@@ -189,7 +189,7 @@ class SketchedKernel:
                     self._walk(node)
 
     def _vectors(self) -> dict[Node, Run]:
-        """Axis and elements of each access: as wide as layout and mask allow."""
+        """Return axis and elements of each access: as wide as layout and mask allow."""
         vectors: dict[Node, Run] = {}
         for body in self.values.tree.bodies:
             for node in body.nodes:
@@ -201,7 +201,7 @@ class SketchedKernel:
         return vectors
 
     def elements(self, value: int) -> int:
-        """Different elements of a value that a thread computes; 1 for a scalar."""
+        """Return the different elements of a value that a thread computes; 1 for a scalar."""
         kind = self.values.kind(value)
         if not kind.shape or kind.role != "tensor":
             return 1
@@ -209,12 +209,12 @@ class SketchedKernel:
         return self.values.layout(value).distinct(axes, run)
 
     def segment_of(self, body: Body) -> int:
-        """Position of the segment that a block's code is in."""
+        """Return the position of the segment that a block's code is in."""
         loop = self.values.tree.enclosing_loop(body)
         return 0 if loop is None else loop + 1
 
     def _home(self, node: Node) -> int:
-        """Segment of an operation once what a loop does not change is moved out of it."""
+        """Return the segment of an operation once loop invariants are moved out."""
         own = self.segment_of(node.body)
         if not is_pointwise(node) and node.name not in FREE:
             return own
@@ -233,7 +233,7 @@ class SketchedKernel:
         return self._places[value]
 
     def _walk(self, node: Node) -> None:
-        """Counts an operation, and adds its steps to its segment's."""
+        """Count an operation, and add its steps to its segment."""
         sums = self.sums[node.loop + 1 if node.loop >= 0 else self._home(node)]
         before = sums.snapshot()
         self._count(sums, node)
@@ -262,7 +262,7 @@ class SketchedKernel:
             self._compute(sums, node)
 
     def _compute(self, sums: Sums, node: Node) -> None:
-        """Element-wise operations, and those that are not known."""
+        """Count element-wise operations, and unknown ones."""
         cost = DEFAULT
         if is_pointwise(node) and node.operands:
             operand = self.values.kind(node.operands[0])
@@ -270,18 +270,18 @@ class SketchedKernel:
         sums.add(cost, self.elements(node.results[0]))
 
     def _guard(self, sums: Sums, node: Node) -> None:
-        """The mask of an asynchronous copy, and the barrier before it."""
+        """Add the mask of an asynchronous copy, and the barrier before it."""
         if node.name != "ttg.async_copy_global_to_local":
             return
         if " mask " in node.text:
             sums.add({OpClass.LOGIC: self.elements(node.operands[2])})
         if sums.read:
-            # What the last trip read is overwritten: all warps must be through.
+            # Data that the last trip read is overwritten: all warps must have read it.
             sums.meet()
 
 
 def _add_fixed(sums: Sums, node: Node) -> None:
-    """Operations whose instructions do not depend on a layout."""
+    """Count operations whose instructions do not depend on a layout."""
     sums.add(FIXED[node.name])
     if node.name in MEETING:
         sums.meet()
@@ -290,7 +290,7 @@ def _add_fixed(sums: Sums, node: Node) -> None:
 
 
 def _addressing(node: Node) -> tuple[int, ...]:
-    """Operands of a memory operation that are asked for once a vector."""
+    """Return operands of a memory operation that are needed once a vector."""
     if node.name in ("tt.store", "tt.atomic_rmw"):
         return (node.operands[0], *node.operands[2:])
     if node.name == "ttg.async_copy_global_to_local":
@@ -299,17 +299,17 @@ def _addressing(node: Node) -> tuple[int, ...]:
 
 
 def _masks(node: Node, values: Values) -> tuple[int, ...]:
-    """Operands of a memory operation that leave elements out: tensors of booleans."""
+    """Return operands of a memory operation that mask elements: tensors of booleans."""
     return tuple(v for v in node.operands[1:] if values.kind(v).bits == 1)
 
 
 def _combines(body: Body) -> bool:
-    """Whether a block says how a reduction or a scan combines two elements."""
+    """Return whether a block is the combining function of a reduction or a scan."""
     return body.owner is not None and body.owner.name in ("tt.reduce", "tt.scan")
 
 
 def _with_partitions(text: str) -> str:
-    """Partitions of a warp-specialised kernel written as plain regions with arguments."""
+    """Write the partitions of a warp-specialised kernel as plain regions with arguments."""
     if "partition" not in text:
         return text
     return _PARTITION.sub(r"\1asmtune.partition {index = \2, num_warps = \4} {\n^bb0(\3):", text)

@@ -1,4 +1,4 @@
-"""How a tensor's elements lie over registers, lanes and warps: TTGIR's layout encodings.
+"""TTGIR's layout encodings: how a tensor's elements lie over registers, lanes and warps.
 
 Every layout of Triton's is linear over bits: which element a register of a lane of a
 warp holds is the sum (exclusive or) of one basis vector for each bit that is set of the
@@ -21,7 +21,7 @@ _REFERENCE: Final = re.compile(r"#\w+(?![\w.])")
 
 
 def read_aliases(text: str) -> dict[str, str]:
-    """Encodings that a module's text names in its first lines, without names in them."""
+    """Return the encodings that a module's first lines define, with names in them resolved."""
     aliases: dict[str, str] = {}
     for line in text.splitlines():
         if line.startswith("module"):
@@ -32,36 +32,36 @@ def read_aliases(text: str) -> dict[str, str]:
 
 
 def resolve(encoding: str, aliases: Mapping[str, str]) -> str:
-    """An encoding's text with names replaced by what they stand for."""
+    """Replace the names in an encoding's text by their definitions."""
     return _REFERENCE.sub(lambda match: aliases.get(match[0], match[0]), encoding)
 
 
 def kind_of(encoding: str) -> str:
-    """Name of an encoding: "blocked", "nvidia_mma", "slice", "nvmma_shared"."""
+    """Return the name of an encoding: "blocked", "nvidia_mma", "slice", "nvmma_shared"."""
     match = _NAME.match(encoding)
     return match[1] if match else ""
 
 
 def numbers(encoding: str, name: str) -> tuple[int, ...]:
-    """A list attribute of an encoding, such as `order = [1, 0]`; empty if it has none."""
+    """Return a list attribute of an encoding, such as `order = [1, 0]`; empty if it has none."""
     match = re.search(rf"\b{name} = \[([\d, ]*)\]", encoding)
     return tuple(map(int, match[1].split(","))) if match and match[1].strip() else ()
 
 
 def number(encoding: str, name: str, default: int) -> int:
-    """A number attribute of an encoding."""
+    """Return a number attribute of an encoding."""
     match = re.search(rf"\b{name} = (\d+)", encoding)
     return int(match[1]) if match else default
 
 
 def parent_of(encoding: str) -> str:
-    """The encoding that a slice or a dot operand is of."""
+    """Return the parent encoding of a slice or a dot operand."""
     place = encoding.find("parent = ")
     return encoding[place + 9 : encoding.rfind("}>")] if place >= 0 else ""
 
 
 def own_part(encoding: str) -> str:
-    """An encoding's attributes without its parent's."""
+    """Return an encoding's attributes without its parent's."""
     parent = parent_of(encoding)
     return encoding.replace(parent, "") if parent else encoding
 
@@ -94,7 +94,7 @@ class TensorLayout:
         return int(1 << len(self.registers))
 
     def distinct(self, varying: frozenset[int], skip: tuple[int, int] = (-1, 1)) -> int:
-        """How many different elements a thread holds, if only some axes make a difference.
+        """Return the different elements a thread holds, if only some axes make a difference.
 
         Args:
             varying: the axes along which elements differ.
@@ -112,11 +112,11 @@ class TensorLayout:
         return int(1 << len(seen))
 
     def along(self, bases: Iterable[Basis], axis: int) -> int:
-        """By what factor some bases spread over an axis."""
+        """Return the factor by which some bases spread over an axis."""
         return int(1 << sum(1 for basis in bases if basis[axis]))
 
     def run(self, axis: int) -> int:
-        """Neighbours along an axis that one thread holds."""
+        """Return the neighbours along an axis that one thread holds."""
         steps = {b[axis] for b in self.registers if sum(map(bool, b)) == 1 and b[axis]}
         length = 1
         while length in steps:
@@ -126,9 +126,9 @@ class TensorLayout:
 
 @lru_cache(maxsize=4096)
 def layout_of(encoding: str, shape: Shape, num_warps: int) -> TensorLayout:
-    """The layout of a tensor.
+    """Return the layout of a tensor.
 
-    An encoding that is not known is taken for rows over threads, the last axis fastest.
+    An unknown encoding is taken for rows over threads, the last axis fastest.
 
     Args:
         encoding: its text, without aliases.
@@ -164,7 +164,7 @@ def _unit(rank: int, axis: int, step: int) -> Basis:
 
 
 def _stack(levels: Sequence[tuple[str, int, int]], rank: int, fast: int) -> TensorLayout:
-    """Levels of (part, axis, count), each starting where the axis's last one ended."""
+    """Stack levels of (part, axis, count); each starts where the axis's last one ended."""
     reach = [1] * rank
     parts: dict[str, list[Basis]] = {"register": [], "lane": [], "warp": [], "copy": []}
     for part, axis, count in levels:
@@ -190,7 +190,7 @@ def _blocked(encoding: str) -> TensorLayout | None:
 
 
 def _mma(encoding: str, rank: int) -> TensorLayout | None:
-    """Accumulators of mma.sync and wgmma: pairs along N, four lanes a row, eight rows."""
+    """Lay out accumulators of mma.sync and wgmma: pairs along N, four lanes a row, eight rows."""
     warps, tile = numbers(encoding, "warpsPerCTA"), numbers(encoding, "instrShape")
     version = number(encoding, "versionMajor", 2)
     if len(warps) != rank or len(tile) < 2 or rank < 2:
@@ -220,7 +220,7 @@ def _slice(encoding: str, shape: Shape) -> TensorLayout | None:
 
 
 def _dot_operand(encoding: str, shape: Shape) -> TensorLayout | None:
-    """An operand: spread like the accumulator over M or N, whole along K for every warp."""
+    """Return the layout of an operand: like the accumulator over M or N, whole along K."""
     own, parent = own_part(encoding), parent_of(encoding)
     index, rank = number(own, "opIdx", 0), len(shape)
     if rank < 2:
@@ -274,7 +274,7 @@ def _default(shape: Shape, num_warps: int) -> TensorLayout:
 
 
 def _cut(layout: TensorLayout, shape: Shape) -> TensorLayout:
-    """What reaches over the tensor's edge makes no difference."""
+    """Drop the parts of a layout that reach over the tensor's edge."""
 
     def cut(bases: Iterable[Basis]) -> tuple[Basis, ...]:
         return tuple(
@@ -291,7 +291,7 @@ def _cut(layout: TensorLayout, shape: Shape) -> TensorLayout:
 
 
 def _fit(layout: TensorLayout, shape: Shape) -> TensorLayout:
-    """Cuts what reaches over the tensor's edge, and repeats in registers what falls short."""
+    """Cut what reaches over the tensor's edge, and repeat in registers what falls short."""
     fitted = _cut(layout, shape)
     extra: list[Basis] = []
     for axis in reversed(range(len(shape))):

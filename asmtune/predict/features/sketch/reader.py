@@ -1,4 +1,4 @@
-"""From a sketch to a profile: what `ProfileReader` makes of an artifact, before there is one."""
+"""Read a sketch into a profile: the estimate of what `ProfileReader` reads off an artifact."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _ALIASES: Final = frozenset(
 """Operations whose result mostly is their operand, in the same registers."""
 
 POINTER_SHARE: Final = 0.2
-"""Of addresses outside loops' own values that are kept in registers (measured)."""
+"""Share of addresses, other than loops' own values, that are kept in registers (measured)."""
 
 K_STEPS: Final = 2
 """Steps along K whose operands of mma.sync are in registers at once (measured)."""
 
 COPY_WORDS: Final = 1.0
-"""For each asynchronous copy of a loop: its place in shared memory."""
+"""Words for each asynchronous copy of a loop: its address in shared memory."""
 
 STORE_WORDS: Final = 0.5
-"""For each store to shared memory of a loop, likewise (measured)."""
+"""Words for each store to shared memory of a loop: its address (measured)."""
 
 _FREE: Final = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
 
 
 def live_registers(kernel: SketchedKernel) -> float:
-    """Words of registers that a thread needs at the point where it needs most."""
+    """Return the words of registers that a thread needs at the point where it needs most."""
     return _Lives(kernel).peak()
 
 
@@ -93,7 +93,7 @@ class _Lives:
         return value
 
     def _extend(self) -> None:
-        """Keeps what a loop reads from outside until the loop's end."""
+        """Keep the values that a loop reads from outside alive until the loop's end."""
         for value, died in self._dies.items():
             born = self._born.get(value, 0)
             for start, end in self._loops:
@@ -101,7 +101,7 @@ class _Lives:
                     self._dies[value] = max(self._dies[value], end)
 
     def peak(self) -> float:
-        """The largest sum of living values' words."""
+        """Return the largest sum of living values' words."""
         changes: defaultdict[int, float] = defaultdict(float)
         for value, died in self._dies.items():
             words = self._words(value)
@@ -118,7 +118,7 @@ class _Lives:
         return most
 
     def _places(self) -> list[tuple[int, int, float]]:
-        """Loops with the words that places in shared memory take."""
+        """Return loops with the words that addresses in shared memory take."""
         found = []
         for loop, (start, end) in self._spans.items():
             sums = self._kernel.sums[loop + 1]
@@ -160,7 +160,7 @@ _UNIT: Final = 8
 """ptxas gives registers in units of this many."""
 
 _SLACK: Final = 0.2
-"""Share of the cap by which ptxas makes do with fewer registers before it spills (measured)."""
+"""Share of the cap that ptxas can save in registers before it spills (measured)."""
 
 _SPILLED: Final = 1.4
 """Words in local memory for each register beyond that (measured)."""
@@ -179,15 +179,15 @@ _MACHINE_SHARE: Final = 1.3
 class SketchReader:
     """Reads sketches for one target; can be sent to a worker process.
 
-    A profile of it has every feature that one of an artifact has. Exact are the options,
-    shared memory, and tensor FLOPs; estimated are registers, spills and what follows from
-    them, instructions and bytes. `stack_bytes` is the spilled words' alone.
+    Its profiles have every feature that an artifact's profile has. Options, shared memory and
+    tensor FLOPs are exact. Registers, spills and everything that follows from them, instructions
+    and bytes are estimates. `stack_bytes` holds spilled words only.
     """
 
     target: Target
 
     def __call__(self, sketch: Sketch) -> Profile:
-        """What a config will be made of, whatever launches it.
+        """Read a sketch into a profile, which holds for every launch of the config.
 
         Raises:
             ParseError: the TTGIR cannot be read.
@@ -210,7 +210,7 @@ class SketchReader:
         return Profile(segments, warps, stages, static)
 
     def _allocated(self, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
-        """Registers as allocated, and words that do not fit."""
+        """Return the registers as allocated, and the words that do not fit."""
         target = self.target
         per_thread = target.registers_per_sm // (warps * target.warp_size) // _UNIT * _UNIT
         most = min(target.max_registers_per_thread, max(_UNIT, per_thread))
@@ -224,7 +224,7 @@ class SketchReader:
 def _read(
     ttgir: str, num_warps: int, compiled_with: tuple[int, int], target: Target
 ) -> tuple[tuple[Segment, ...], float]:
-    """Segments, and the registers wanted; configs beside each other may differ in the cap alone."""
+    """Return segments and registers wanted; cached, as neighbours may differ in the cap alone."""
     kernel = SketchedKernel(ttgir, num_warps, target)
     segments = tuple(sums.segment(*compiled_with) for sums in kernel.sums)
     return segments, _BASE + live_registers(kernel)
@@ -321,7 +321,7 @@ def _instructions(segments: tuple[Segment, ...]) -> dict[str, float]:
 
 
 def _hot(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """The hottest loop as `asmtune.ir.asm.counts.hottest_loop` has it: the deepest; all without."""
+    """Return the deepest loop, as `asmtune.ir.asm.counts.hottest_loop`; all without a loop."""
     loops = range(1, len(segments))
     if not loops:
         return segments

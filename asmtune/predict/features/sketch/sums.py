@@ -1,4 +1,4 @@
-"""What a segment adds up to while a kernel is walked."""
+"""Sums of a segment while a kernel is walked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asmtune.predict.features.profile import Segment, Traffic
 
 @dataclass(slots=True)
 class Sums:
-    """A segment in the making; counts are of a thread, as in `Segment`.
+    """A segment under construction; counts are of a thread, as in `Segment`.
 
     Attributes:
         parent: position of the segment around it.
@@ -37,17 +37,17 @@ class Sums:
     begins_writing: bool | None = None
 
     def snapshot(self) -> Sums:
-        """What is counted so far."""
+        """Return a copy of the counts so far."""
         copied = Counter(self.classes), Counter(self.traffic), Counter(self.flops)
         return Sums(self.parent, self.depth, *copied)
 
     def add(self, cost: Mapping[OpClass, float], times: float = 1.0) -> None:
-        """Counts instructions."""
+        """Add instructions."""
         for kind, number in cost.items():
             self.classes[kind] += number * times  # type: ignore[assignment]
 
     def move(self, traffic: Traffic, times: float) -> None:
-        """Counts memory instructions, whose class their space tells."""
+        """Add memory instructions; their class follows from their space."""
         kind = OpClass.SHARED if traffic.space == "shared" else OpClass.GLOBAL
         if traffic.direction == "atomic":
             kind = OpClass.ATOMIC
@@ -57,10 +57,10 @@ class Sums:
         self.traffic[traffic] += times  # type: ignore[assignment]
 
     def touch(self, direction: str) -> None:
-        """Notes a use of shared memory; a barrier comes first where warps could collide.
+        """Note a use of shared memory, after a barrier where warps could collide.
 
-        As Triton's membar pass: between a store and a load of the same buffer, and the
-        other way round. Buffers are not told apart.
+        As in Triton's membar pass, a barrier stands between a store and a load of the same
+        buffer, and between a load and a store. Different buffers count as one.
         """
         if self.begins_writing is None:
             self.begins_writing = direction == "store"
@@ -72,13 +72,13 @@ class Sums:
             self.read = True
 
     def meet(self) -> None:
-        """Counts a barrier of all warps."""
+        """Add a barrier of all warps."""
         self.classes[OpClass.BARRIER] += 1
         self.steps.append(InstructionStep(Action.BARRIER, (), (), 0.0))
         self.written = self.read = False
 
     def segment(self, warps: int, stages: int) -> Segment:
-        """The segment, its counts rounded to whole instructions."""
+        """Return the segment, its counts rounded to whole instructions."""
         if self.depth and self.read and self.begins_writing:
             self.meet()  # before the next trip writes what this one reads
         classes = {kind: round(number) for kind, number in self.classes.items()}

@@ -28,7 +28,7 @@ _AXIS: Final = re.compile(r"axis = (\d+)").search
 
 
 def add_reduction(sums: Sums, values: Values, node: Node, line: int) -> None:
-    """A tree over a thread's own elements, over lanes by shuffles, over warps by shared memory."""
+    """Count a tree over a thread's elements, lanes (shuffles) and warps (shared memory)."""
     operand = node.operands[0]
     kind, layout = values.kind(operand), values.layout(operand)
     match = _AXIS(node.text)
@@ -48,7 +48,7 @@ def add_reduction(sums: Sums, values: Values, node: Node, line: int) -> None:
 
 
 def _across_warps(sums: Sums, values: Values, node: Node, rows: int, warps: int, line: int) -> None:
-    """Each warp stores its part, some threads combine the parts, all read the whole."""
+    """Count a combination of warps: each stores its part, some combine, all read the result."""
     for direction in ("store", "load"):
         sums.touch(direction)
     # The warp that combines the parts writes where it has read them.
@@ -70,7 +70,7 @@ def _across_warps(sums: Sums, values: Values, node: Node, rows: int, warps: int,
 
 
 def add_scan(sums: Sums, values: Values, node: Node, line: int) -> None:
-    """Like a reduction, and once more over the thread's own elements for the prefix."""
+    """Count a scan: a reduction, and once more over the thread's own elements."""
     operand = node.operands[0]
     kind, layout = values.kind(operand), values.layout(operand)
     match = _AXIS(node.text)
@@ -91,7 +91,7 @@ def add_scan(sums: Sums, values: Values, node: Node, line: int) -> None:
 
 
 def _combining(values: Values, node: Node) -> Cost:
-    """Instructions of one combination: the operations of the node's region."""
+    """Return the instructions of one combination: the operations of the node's region."""
     total: Counter[OpClass] = Counter()
     for region in node.regions:
         for body in region:
@@ -111,7 +111,7 @@ def add_conversion(
     axes: frozenset[int],
     line: int,
 ) -> None:
-    """A tile from one layout to another: within threads, within warps, or through memory.
+    """Count a change of layout: within threads, within warps, or through memory.
 
     Args:
         sums: of the segment.
@@ -140,7 +140,7 @@ def add_conversion(
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One operation on tiles.
+    """An operation on tiles.
 
     Attributes:
         values: of the kernel.
@@ -203,7 +203,7 @@ def _tensor_memory(sums: Sums, tile: Tile) -> None:
 
 
 def _gather(sums: Sums, tile: Tile) -> None:
-    """Through shared memory, an element at a time."""
+    """Count a move through shared memory, an element at a time."""
     value = tile.node.operands[0]
     kind = tile.values.kind(value)
     held = tile.values.layout(value).elements if kind.shape else 1
@@ -227,4 +227,4 @@ TILES: Final[Mapping[str, Callable[[Sums, Tile], None]]] = {
     "tt.gather": _gather,
     "tt.histogram": _gather,
 }
-"""How each operation on tiles is counted."""
+"""The function that counts each operation on tiles."""
