@@ -25,6 +25,10 @@ _WARP = 32
 def block_threads(program: AsmFunction) -> tuple[int | None, ...]:
     """Return for each block how many threads of a CTA run it; None if not known.
 
+    Triton gives each part of a warp-specialised kernel (load, multiply, store) warps of its own.
+    All instructions stand in one program, and the blocks of the parts are in a `dispatch` loop, so
+    counts of a part must be scaled by its own threads, not by the CTA's.
+
     Without warp specialisation all threads run all blocks. With it, a part starts at a
     block that passes the switch barrier and holds the blocks dominated by it. Its threads
     are those that its own barriers (`bar.sync id, threads`) name; a part of one warp has

@@ -21,9 +21,9 @@ class KernelEntry:
 
     Attributes:
         name: of the kernel.
-        parameters: bytes of each, in order.
-        threads: a program, as `reqntid` or `maxntid` has them; None where neither is there.
-        programs: a cluster, as `reqnctapercluster` has them; 1 where it is not there.
+        parameters: bytes of each parameter, in order.
+        threads: threads a program, from `reqntid` or `maxntid`; None if neither is there.
+        programs: programs a cluster, from `reqnctapercluster`; 1 if it is not there.
     """
 
     name: str

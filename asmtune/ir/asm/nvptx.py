@@ -1,8 +1,7 @@
 """PTX opcodes and operands: classes of work, roles of loops, registers read and written.
 
-After NVIDIA, "Parallel Thread Execution ISA", chapter 9 (versions 8.7 to 9.4). An opcode
-that is not known is `OpClass.UNKNOWN`, which counts show by name: it is no error, since
-each toolkit brings new ones.
+After NVIDIA, "Parallel Thread Execution ISA", chapter 9 (versions 8.7 to 9.4). An unknown opcode
+is `OpClass.UNKNOWN`, not an error, since each toolkit brings new ones; counts show them by name.
 """
 
 from __future__ import annotations
@@ -160,7 +159,7 @@ _SWITCH_BARRIER = "1"
 
 
 def loop_role(header: Sequence[Instruction], body: Sequence[Instruction]) -> LoopRole:
-    """Say what a loop is for.
+    """Return the role of a loop.
 
     `wait`: it does nothing but try an mbarrier. Triton writes one at each wait on a copy
     or an MMA of Hopper and Blackwell, inside the main loop.
@@ -248,12 +247,14 @@ _ACCUMULATES = ("wgmma.mma_async", "tcgen05.mma")
 def registers(instruction: Instruction) -> tuple[list[str], list[str]]:
     """Return the registers read, the guard among them, and those written.
 
-    Accumulators of wgmma are both. Special registers (`%tid.x`) and names of the
-    text's own are none.
+    The destination stands first (NVIDIA, "Parallel Thread Execution ISA", section 6.4).
+
+    Accumulators of wgmma are both. Special registers (`%tid.x`) and names that the text defines
+    are left out.
     """
     opcode, text = instruction.opcode, instruction.text
     named = _REGISTERS(text)
-    # An address that stands first, as of tcgen05.mma: the result lies in memory.
+    # If an address stands first, as in tcgen05.mma, the result lies in memory.
     if not named or text[0] == "[" or not _has_result(opcode):
         written, read = [], named
     else:

@@ -17,7 +17,7 @@ from typing import Literal
 from asmtune.base.errors import ParseError
 
 LoopRole = Literal["work", "wait", "dispatch"]
-"""What a loop's trips stand for.
+"""Meaning of a loop's trips.
 
 - `work`: trips follow the data.
 - `wait`: spins until a barrier opens; its trips are time, not work.
@@ -195,8 +195,9 @@ class Listing:
         programs: the functions with a body, in the text's order.
         directives: of the file: `version`, `target`, `address_size`.
         files: source file names by the index that `Instruction.source` uses.
-        misplaced: sources that the compiler gave to further lines of inline assembly, with those
-            of the pieces, in the same file; of PTX alone (see `ir/asm/sass.py`).
+        misplaced: for sources that the compiler gave to further lines of inline assembly, the
+            sources of the pieces, in the same file; filled for PTX only (see `relocated` in
+            `ir/asm/sass.py`).
     """
 
     programs: tuple[AsmFunction, ...]

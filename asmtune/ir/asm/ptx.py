@@ -153,7 +153,7 @@ def parse_ptx(text: str) -> Listing:
         text: one PTX module, as Triton's `asm["ptx"]`.
 
     Raises:
-        ParseError: the text is no PTX or ends too early; the message names the line.
+        ParseError: the text is not PTX or ends too early; the message names the line.
     """
     return _Reader(text).read()
 
@@ -214,7 +214,7 @@ class _Reader:
             function.jumps.append((instruction, self._scope))
 
     def _locate(self, location: re.Match[str]) -> None:
-        """Takes a source line; all of a piece of inline assembly is at its first one.
+        """Take a source line; all lines of a piece of inline assembly count as its first one.
 
         The LLVM of Triton 3.9 puts each further line of the piece one line further down.
         """

@@ -45,7 +45,7 @@ def parse_sass(text: str) -> Listing:
         text: what nvdisasm printed of one cubin.
 
     Raises:
-        ParseError: the text is no SASS, or has no instruction; the message names the line.
+        ParseError: the text is not SASS, or has no instruction; the message names the line.
     """
     reader = _Reader()
     for number, line in enumerate(text.split("\n"), 1):
@@ -171,12 +171,16 @@ What = tuple[OpClass, bool]
 def relocated(sass: Listing, ptx: Listing) -> Listing:
     """Return the SASS with the instructions of inline assembly at the line where it begins.
 
-    An instruction moves where the PTX has nothing of its kind (class, and whether it stores) at
-    its line, but in a piece of which a further line was put there.
+    The LLVM of Triton 3.9 counts each further line of a piece of inline assembly one source line
+    down: of `tl.load(..., other=0.0)` on line 10, four registers and the load become lines 10 to
+    13. PTX says where a piece begins and ends; SASS has only lines, no columns.
+
+    An instruction moves if the PTX has no instruction of its kind (class, and whether it stores)
+    at its line, but has one in a piece of inline assembly of which a further line was put there.
 
     Args:
-        sass: what ptxas made of the PTX.
-        ptx: with its `misplaced`.
+        sass: listing of the SASS that ptxas made of the PTX.
+        ptx: listing of the PTX, with `misplaced` filled.
     """
     if not ptx.misplaced:
         return sass

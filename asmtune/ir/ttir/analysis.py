@@ -32,9 +32,9 @@ from asmtune.ir.ttir.tree import Node, build_tree
 from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, Work
 
 SAMPLE: Final = 64
-"""Programs evaluated at most where loops have to be walked, corners of the grid aside."""
+"""Most programs evaluated of a kernel whose loops must be walked, besides corners of the grid."""
 SIMPLE_SAMPLE: Final = 256
-"""Programs evaluated at most of a kernel without such loops."""
+"""Most programs evaluated of a kernel without such loops."""
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 
 Program = tuple[int, int, int]
@@ -51,10 +51,10 @@ def sample(
         limit: programs at most.
 
     Returns:
-        Programs of equal weight, at most `limit`: all of them where that suffices, else
-        one out of each of as many equal spans, at a place in it that follows the golden
-        ratio, so that no period of the grid meets them all alike. And the corners of the
-        grid where they are not all, to be looked at for the extremes.
+        Programs of equal weight, at most `limit`. If the grid has more, it is cut into `limit`
+        equal spans and one program is taken from each, at a place that follows the golden ratio,
+        so that no period of the grid meets them all alike. Then the corners of the grid, if not
+        all programs are taken.
     """
     sizes = [size if axis in axes else 1 for axis, size in enumerate(grid)]
     total = math.prod(sizes)
@@ -71,7 +71,7 @@ def _program(place: int, sizes: list[int]) -> Program:
 
 
 TRIP_BUDGET: Final = 8192
-"""Trips walked at most, over all programs, in loops whose trips differ; more are sampled."""
+"""Most trips walked, over all programs, in loops whose trips differ; more are sampled."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Kernel:
         ttir: the module's text, before or after Triton's passes.
 
     Raises:
-        ParseError: the text is no TTIR.
+        ParseError: the text is not TTIR.
     """
 
     def __init__(self, ttir: str) -> None:
@@ -120,7 +120,7 @@ class Kernel:
         """Return the work that a launch asks for.
 
         Raises:
-            ParseError: the text's operations do not fit together.
+            ParseError: the operations of the text do not fit together.
         """
         with _well_formed():
             return _Count(self._plan, self._placement, self._operations, call).work(self._escapes)
@@ -134,7 +134,7 @@ def analyse(ttir: str, call: LaunchArguments) -> Work:
         call: arguments and grid.
 
     Raises:
-        ParseError: the text is no TTIR.
+        ParseError: the text is not TTIR.
     """
     return Kernel(ttir).work(call)
 
@@ -301,7 +301,7 @@ class _Count:
         x, y, z = self._call.grid
         for access in accesses:
             if place in access.arguments:
-                # Where the address may belong to one of several, each gets its share.
+                # If the address may belong to one of several arguments, each gets its share.
                 moved[access.kind] += access.bytes * x * y * z / len(access.arguments)
         return ArgumentUse(
             name=bound.name,

@@ -1,8 +1,8 @@
 """Bind a caller's arguments to the parameters that are left in the text.
 
-The front end drops constants: `tl.constexpr` parameters, and numbers that are 1. It takes
-tensor descriptors apart, and tuples. Where the source gives a parameter a second name
-(`ptr = x_ptr`) the text shows that one, around the first: `"ptr"("x_ptr"(#loc))`.
+The front end drops constants: `tl.constexpr` parameters, and numbers that are 1. It splits tensor
+descriptors and tuples into their parts. If the source gives a parameter a second name (`ptr =
+x_ptr`), the text has that name around the first: `"ptr"("x_ptr"(#loc))`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Parameter:
         name: as in the source; parts of descriptors and tuples as `a.shape.0`, `t.1`; ""
             if neither text nor caller tells it.
         is_memory: whether it is a pointer or descriptor.
-        value: its number, or why there is none.
+        value: its number, or why it is unknown.
         size_bytes: memory behind it, or None.
     """
 
@@ -49,7 +49,7 @@ def bind(
     """Match the caller's arguments with the parameters in the text.
 
     Args:
-        module: what was read.
+        module: the parsed text.
         arguments: values by parameter name, in the order of the kernel's parameters; those
             that the text no longer has may be among them.
         tensor_bytes: memory behind pointers and descriptors, by parameter name.

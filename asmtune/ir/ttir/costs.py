@@ -1,4 +1,4 @@
-"""Count what blocks do: products, tensor elements by class of operation, barriers."""
+"""Costs of operations: products, tensor elements by class, barriers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _HANDING: Final = {
     "scf.for": 3, "scf.if": 1, "tt.reduce.return": 99, "tt.scan.return": 99,
     "tt.map_elementwise.return": 99,
 }  # fmt: skip
-"""Operations that only hand values on, with how many of their operands decide something."""
+"""Operations that only hand values on, with the number of operands that decide control."""
 _BY_INPUT: Final = frozenset({"reduce", "scan"})
 _VALUE: Final = re.compile(r"%[\w$.\-]+(?:#\d+)?")
 _PRECISION: Final = re.compile(r"inputPrecision = (\w+)").search
@@ -100,8 +100,8 @@ def has_effect(node: Node) -> bool:
 class Placement:
     """Finds values that are never used, and the block that each operation ends up in.
 
-    The front end writes code that later passes delete (an overflow check behind every
-    integer operation) or move out of loops; counts are of what remains.
+    The front end writes code that later passes delete (an overflow check behind every integer
+    operation) or move out of loops; only the remaining code is counted.
     """
 
     def __init__(self, flow: Flow) -> None:

@@ -96,14 +96,18 @@ _BESIDES: Final = 26
 def accumulator_registers(ttgir: str) -> int:
     """Return the registers a thread needs for the largest product: accumulators and 26 more.
 
+    No register cap may go below this. A product's result lies in registers while it is summed up.
+    Its layout, which TTGIR names, gives the elements a thread holds. tcgen05 keeps results in
+    tensor memory and needs no registers.
+
     Products that are alive together, as two in an attention loop are, need more than this.
 
     Args:
-        ttgir: the module's text; its layouts are blocked or of a tensor instruction, and in any
-            other the tile is shared out evenly.
+        ttgir: the module's text; layouts other than blocked and tensor instructions' count as an
+            even share of the tile.
 
     Returns:
-        0 where there is no product, or none that keeps its result in registers.
+        0 if there is no product, or none that keeps its result in registers.
     """
     products = _RESULT.findall(ttgir)
     if not products:

@@ -1,7 +1,7 @@
 """Run the scalar part of a kernel for one program id, and count how often each block runs.
 
-Only what decides about control is computed; blocks are counted with weights, so that a
-loop whose body does the same on each trip is walked once.
+Only values that decide control flow are computed. Blocks are counted with weights, so that a loop
+whose body does the same on each trip is walked once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT_TRIPS: Final = 16
 """Trips assumed for a loop whose bound is not known, such as one loaded from memory."""
 
 DEFAULT_STEP: Final = 64
-"""Step at which such a loop takes as many trips; one in steps of 128 takes half of them."""
+"""Step of a loop that takes that many trips; a loop in steps of 128 takes half of them."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class ExecutionCounts:
         entries, trips: for each loop, how often it was entered and its trips in all.
         least, most: for each loop, the fewest and most trips of one entry; -1 if never entered.
         unknown: for each node that could not be evaluated, why.
-        capped: loops of which only some trips were walked.
+        capped: loops of which not all trips were walked.
     """
 
     runs: list[float]
@@ -73,7 +73,7 @@ class ProgramArguments:
 
 
 PROBE: Final = 64
-"""Trips of a loop with state after which steps that never changed are taken to go on."""
+"""Trips of a loop with state after which equal steps are assumed to continue."""
 
 
 def extrapolated(history: list[list[Value]], distance: int) -> list[Value]:
@@ -143,7 +143,7 @@ class ProgramEvaluator:
 
         Args:
             program: its id.
-            weight: what its runs count.
+            weight: weight of its runs.
             room: trips to walk at most in one loop that has to be walked.
         """
         self._values = self._base.copy()

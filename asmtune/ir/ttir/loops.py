@@ -26,7 +26,7 @@ def describe_loops(
 
     Args:
         plan: the kernel.
-        counts: what was counted.
+        counts: runs and trips of the programs evaluated.
         evaluated: over how many programs.
     """
     dots, stores = _containing(plan)
@@ -104,7 +104,7 @@ def describe_assumptions(
 
 
 _MOST: Final = 1e4
-"""Bound on the correction, either way: beyond, the tensor's size has nothing to do with it."""
+"""Largest correction, either way: beyond it the trips do not follow the tensor's size."""
 
 
 def trip_corrections(
@@ -116,10 +116,15 @@ def trip_corrections(
 ) -> dict[int, float]:
     """Return the factor for the trips of each outermost loop with an unknown bound.
 
+    A bound loaded from memory, such as a sequence's length, is unknown. But a kernel writes each of
+    its outputs about once, and a kernel that only reads in such a loop reads its largest input
+    there about once. The trips that this takes are assumed: the ratio between configs is then
+    right, where a constant would favour small tiles.
+
     Args:
         plan: the kernel.
         counts: counts with default trips.
-        accesses: with the runs that follow from them.
+        accesses: memory accesses, with the runs that follow from these counts.
         sizes: bytes behind each pointer argument, by position.
         programs: of the launch.
     """

@@ -199,7 +199,7 @@ class Strides:
 
     Args:
         plan: the kernel.
-        launch: the arguments; a stride is a number only if they tell it.
+        launch: the arguments; a stride is known only if they determine it.
     """
 
     def __init__(self, plan: EvaluationPlan, launch: ProgramArguments) -> None:
@@ -271,7 +271,7 @@ class Strides:
             first_steps, second_steps = map(self._steps, node.operands[1:])
             return first_steps if first_steps == second_steps else ()
         if node.name.startswith(("arith.", "math.")):
-            # What is the same for all along an axis gives the same for all.
+            # Operands that are equal along an axis give results that are equal along it.
             axes = zip(*map(self._steps, node.operands), strict=False)
             return tuple(0 if not any(steps) and None not in steps else None for steps in axes)
         return ()

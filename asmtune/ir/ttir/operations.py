@@ -28,7 +28,7 @@ from asmtune.ir.ttir.tree import Node
 _SAME: Final = frozenset({"arith.bitcast", "tt.bitcast"})
 _KNOWN: Final = frozenset({"tt.bitcast", "tt.fp_to_fp", "tt.mulhiui"})
 
-# Python's own operators do these for operands of the type's width; see `evaluator`.
+# Python's operators compute these for operands of the type's width; see `evaluator`.
 _PLAIN: Final[Mapping[str, Callable[[int, int], int]]] = {
     "arith.addi": operator.add,
     "arith.subi": operator.sub,
@@ -76,8 +76,8 @@ class EvaluationStep:
 def evaluator(step: EvaluationStep) -> Evaluator:
     """Return a function that computes a step's result.
 
-    The common integer operations get one of their own, which hands over to `apply` where
-    an operand is unknown or the result does not fit: 0.2 against 1.3 us.
+    Common integer operations get a fast function, which calls `apply` if an operand is unknown or
+    the result does not fit: 0.2 against 1.3 us.
     """
     operands = step.node.operands
 

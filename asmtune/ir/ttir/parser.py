@@ -1,7 +1,8 @@
 """Read TTIR text, Triton's first dialect as MLIR prints it, into operations, blocks and regions.
 
 MLIR writes one operation on a line; regions open at a line's end and close at a line's
-start. What an operation means is of no interest here: unknown ones are read like others.
+start. The meaning of an operation does not matter here: unknown operations are parsed like
+others.
 
 After "MLIR Language Reference", sections on operations, regions and locations.
 """
@@ -66,7 +67,7 @@ class OpBlock:
 
     Attributes:
         label: its name without the caret, or "" for a region's first.
-        arguments: what it is entered with.
+        arguments: its parameters.
         operations: in order.
     """
 
@@ -156,7 +157,7 @@ def parse_ttir(text: str) -> Module:
         text: one module, as `str(module)` gives it, before or after Triton's passes.
 
     Raises:
-        ParseError: the text is no TTIR or ends too early; the message names the line.
+        ParseError: the text is not TTIR or ends too early; the message names the line.
     """
     reader = _Reader()
     for number, line in enumerate(text.split("\n"), 1):

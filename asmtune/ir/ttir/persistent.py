@@ -27,7 +27,7 @@ class LoopContext:
         plan: the kernel.
         launch: arguments and grid.
         operations: its memory operations.
-        counts: what was counted.
+        counts: runs and trips of the programs evaluated.
         processors: multiprocessors of the machine.
     """
 

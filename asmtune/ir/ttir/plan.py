@@ -12,7 +12,7 @@ from asmtune.ir.ttir.tree import Body, Node, Tree
 
 AXES: Final = {"x": 0, "y": 1, "z": 2}
 GRID: Final = ("tt.get_program_id", "tt.get_num_programs")
-# Operations of which the scalar form is computed; the rest end a search for what is needed.
+# Operations whose scalar form is computed; others end the search for needed values.
 _COMPUTED: Final = (
     "arith.",
     "math.",
@@ -23,7 +23,7 @@ _COMPUTED: Final = (
     "tt.bitcast",
 )
 _MEMORY: Final = ("tt.load", "tt.store", "tt.atomic", "tt.descriptor", "tt.dot")
-# Assumed trips of a loop around the work that is weighed when a branch is unknown.
+# Assumed trips of loops when the sides of an unknown branch are weighed.
 _LOOP_WEIGHT: Final = 16
 
 
@@ -33,7 +33,7 @@ class EvaluationPlan:
     Attributes:
         tree: the kernel.
         flow: where its values come from.
-        needed: values that decide what runs, and all that they are computed from.
+        needed: values that decide which blocks run, and all values they are computed from.
         constants: needed values that are constants.
         axes: axes of the grid whose program ids are needed.
         grid_values: needed values of `GRID` operations: (name, axis, value).

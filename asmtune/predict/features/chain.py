@@ -100,6 +100,8 @@ def steps_of(
 ) -> tuple[InstructionStep, ...]:
     """Return the steps of a stretch of code.
 
+    A step is a PTX instruction's effect on later ones, and its latency.
+
     Args:
         items: its instructions.
         busy: cycles of the tensor cores or of the way to memory, by an instruction's index.

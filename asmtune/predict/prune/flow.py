@@ -60,6 +60,10 @@ class Searched:
 class Detection:
     """Detects a persistent kernel by the IR of its default config, without compiling.
 
+    A persistent kernel has few programs that walk many tiles, or carry state from step to step. Its
+    tile decides how the work is shared out among the SMs, what a program keeps in registers, and
+    often what the host prepared. So by default only warps, stages, CTAs and registers are searched.
+
     Attributes:
         problem: the launch.
         target: the machine; says what a small grid is.

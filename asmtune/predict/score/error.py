@@ -204,7 +204,7 @@ class Errors:
 
     @classmethod
     def load(cls, path: Path) -> Errors:
-        """Reads what `save` wrote.
+        """Read what `save` wrote; wrong values are refused.
 
         Raises:
             ParseError: there is no such file, or it is damaged.

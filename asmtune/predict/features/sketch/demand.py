@@ -195,6 +195,9 @@ _MOST_STEPS: Final = 60
 class Alignment:
     """Divisors of a kernel's integers.
 
+    Triton widens a masked access only as far as its mask is known not to change. It knows that from
+    arguments that are multiples of 16, and from constants (`lib/Analysis/AxisInfo.cpp`).
+
     Args:
         values: of the kernel.
         spread: along which axes they differ.

@@ -68,6 +68,10 @@ _LATENT: Final[Mapping[Action, float]] = {
 class StepMaker:
     """Makes the steps of operations for one target.
 
+    Each operation is one step of `asmtune.predict.features.chain`. The values that it reads and
+    writes are those of the text. Elements of a tile follow each other so closely that the latency
+    of one is that of all. Loops hand their values from one trip to the next.
+
     Args:
         target: the machine.
         warps: that run an operation together.

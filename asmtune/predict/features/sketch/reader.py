@@ -40,7 +40,13 @@ _FREE: Final = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
 
 
 def live_registers(kernel: SketchedKernel) -> float:
-    """Return the words of registers that a thread needs at the point where it needs most."""
+    """Return the words of registers that a thread needs at the point where it needs most.
+
+    This estimates what a register allocator would need. Values live from the operation that makes
+    them to the last that reads them; values that a loop reads from outside live until its end. A
+    result takes the place of operands that are read for the last time, since machine code works on
+    one element after another.
+    """
     return _Lives(kernel).peak()
 
 
