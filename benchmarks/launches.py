@@ -96,6 +96,6 @@ def read(oracle: Oracle, kernels: Path, reader: Reader) -> Iterator[TimedTask]:
 
 
 def _profile(verdict: Verdict, known: Outcomes) -> Profile | None:
-    """What the features of a verdict were weighed from."""
+    """Return the profile that the features of a verdict were computed from."""
     outcome = known.get(verdict.artifact or "")
     return outcome.reading if isinstance(outcome, CompiledConfig) else None
