@@ -115,7 +115,7 @@ class Placement:
                     self._mark(node)
                 else:
                     roots += node.operands[: _HANDING.get(node.name, 0)]
-        self.live = flow.reaching(roots)
+        self.live = flow.computed_from(roots)
         self._homes: list[Body | None] = [None] * len(flow.tree.sources)
         self._same = list(range(len(flow.tree.sources)))
         self._seen: dict[tuple[object, ...], tuple[int, ...]] = {}

@@ -31,7 +31,7 @@ class Flow:
             return self._entering(owner, place)
         return self._made(owner, place)
 
-    def reaching(self, values: Iterable[int]) -> set[int]:
+    def computed_from(self, values: Iterable[int]) -> set[int]:
         """Return all values that these are computed from, themselves included."""
         reached: set[int] = set()
         pending = list(values)
@@ -111,7 +111,7 @@ def _pick(values: tuple[int, ...], place: int) -> list[int]:
     return [values[place]] if place < len(values) else []
 
 
-def deciding(tree: Tree) -> list[int]:
+def control_values(tree: Tree) -> list[int]:
     """Return the values that decide which blocks run, and how often."""
     values: list[int] = []
     for body in tree.bodies:

@@ -142,20 +142,31 @@ def trip_corrections(
             and sizes.get(item.arguments[0])
             and item.bytes
         ]
-        written = [item for item in inside if item.kind == "write"]
-        read = [item for item in inside if item.kind == "read"]
-        mean = counts.trips[loop] / counts.entries[loop]
-        if written:
-            most = max(written, key=lambda item: item.bytes)
-            ratio = (sizes[most.arguments[0]] or 0) / (most.bytes * programs)
-        elif read:
-            most = max(read, key=lambda item: sizes[item.arguments[0]] or 0)
-            ratio = (sizes[most.arguments[0]] or 0) / (most.bytes * programs)
-            ratio = max(ratio, 1.0 / mean)  # An entry that reads takes a trip.
-        else:
-            continue
-        factors[loop] = min(max(ratio, 1.0 / _MOST), _MOST)
+        factor = _trip_factor(inside, sizes, programs, counts.trips[loop] / counts.entries[loop])
+        if factor is not None:
+            factors[loop] = min(max(factor, 1.0 / _MOST), _MOST)
     return factors
+
+
+def _trip_factor(
+    inside: Sequence[MemoryAccess],
+    sizes: Mapping[int, int | None],
+    programs: int,
+    mean_trips: float,
+) -> float | None:
+    """Return the bytes of a loop's largest output, or else input, over the bytes it moves of it."""
+
+    def ratio(access: MemoryAccess) -> float:
+        return (sizes[access.arguments[0]] or 0) / (access.bytes * programs)
+
+    written = [item for item in inside if item.kind == "write"]
+    read = [item for item in inside if item.kind == "read"]
+    if written:
+        return ratio(max(written, key=lambda item: item.bytes))
+    if read:
+        largest = max(read, key=lambda item: sizes[item.arguments[0]] or 0)
+        return max(ratio(largest), 1.0 / mean_trips)  # An entry that reads takes a trip.
+    return None
 
 
 def apply_trip_corrections(

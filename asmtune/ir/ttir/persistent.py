@@ -159,7 +159,7 @@ def _recurs(context: LoopContext, node: Node) -> str:
         return ""
     for operation in context.within(node):
         if operation.kind != "read":
-            reached = context.plan.flow.reaching(operation.node.operands[1:])
+            reached = context.plan.flow.computed_from(operation.node.operands[1:])
             if reached & carried:
                 return "a sequential loop carries state that each step stores, on a small grid"
     return ""
@@ -192,7 +192,7 @@ def _feeds_back(context: LoopContext, node: Node) -> str:
             for other in body.nodes:
                 # The third operand is what the product is added to.
                 factors = other.operands[:2] if other.name == "tt.dot" else ()
-                if factors and context.plan.flow.reaching(factors) & set(other.results):
+                if factors and context.plan.flow.computed_from(factors) & set(other.results):
                     return "a sequential loop multiplies the state that it carries, on a small grid"
     return ""
 
@@ -221,7 +221,7 @@ def _carried(context: LoopContext, node: Node) -> list[int]:
 
 def _comes_from(context: LoopContext, values: Iterable[int], name: str) -> bool:
     sources = context.plan.tree.sources
-    reached = context.plan.flow.reaching(values)
+    reached = context.plan.flow.computed_from(values)
     owners = (sources[value][0] for value in reached)
     return any(isinstance(owner, Node) and owner.name == name for owner in owners)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Final
 
-from asmtune.ir.ttir.flow import CONTROL, Flow, deciding
+from asmtune.ir.ttir.flow import CONTROL, Flow, control_values
 from asmtune.ir.ttir.operations import EvaluationStep, evaluator
 from asmtune.ir.ttir.scalars import constant
 from asmtune.ir.ttir.tree import Body, Node, Tree
@@ -43,7 +43,7 @@ class EvaluationPlan:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.flow = Flow(tree)
-        self.needed = self.flow.follow(deciding(tree), _operands)
+        self.needed = self.flow.follow(control_values(tree), _operands)
         self.constants: dict[int, float] = {}
         self.axes: set[int] = set()
         self.grid_values: list[tuple[str, int, int]] = []

@@ -130,15 +130,15 @@ DEFAULT_FAILS: Final = "the default config"
 A_GUESS: Final = "predicted times rest on a guess: "
 """Beginning of a note on a loop or branch that could not be evaluated."""
 
-_TOLD: Final = 3
+_MOST_ASSUMPTIONS: Final = 3
 """Most assumptions that one note lists: each tile has its own trips."""
 
 
 def default_notes(verdicts: Sequence[Verdict], default: Config) -> tuple[str, ...]:
     """Return why the default cannot run, if it cannot."""
-    mine = next(verdict for verdict in verdicts if verdict.config == default)
-    if mine.dropped_at in ("rules", "compile"):
-        return (f"{DEFAULT_FAILS} ({default}) cannot run here: {mine.reasons[0]}",)
+    own = next(verdict for verdict in verdicts if verdict.config == default)
+    if own.dropped_at in ("rules", "compile"):
+        return (f"{DEFAULT_FAILS} ({default}) cannot run here: {own.reasons[0]}",)
     return ()
 
 
@@ -156,8 +156,8 @@ def guess_notes(works: Iterable[Work]) -> tuple[str, ...]:
 
 
 def _either(assumed: list[str]) -> str:
-    listed = assumed[:_TOLD]
-    return " or ".join([*listed, "others"] if len(assumed) > _TOLD else listed)
+    listed = assumed[:_MOST_ASSUMPTIONS]
+    return " or ".join([*listed, "others"] if len(assumed) > _MOST_ASSUMPTIONS else listed)
 
 
 @dataclass(frozen=True)
@@ -202,9 +202,9 @@ class Funnel:
                 `compile` is given and the scorer cannot rank before compiling.
             StoreError: the artifacts' folder cannot be written.
         """
-        able = self.scorer.for_dtypes(problem.dtypes.values())
-        if able is not self.scorer:
-            return replace(self, scorer=able).prune(problem, space)
+        scorer_for_dtypes = self.scorer.for_dtypes(problem.dtypes.values())
+        if scorer_for_dtypes is not self.scorer:
+            return replace(self, scorer=scorer_for_dtypes).prune(problem, space)
         self._check()
         clock = _Clock()
         with clock.stage("generate"):
@@ -212,18 +212,11 @@ class Funnel:
             searched = self.searched(problem, space)
             configs = searched.configs(default, problem.shape)
         front = self.front(problem)
-        compiled = partial(front.verdicts, moment="assembly", known=self.known)
         chosen = Shortlist(tuple(configs))
         if self.compile is not None:
             with clock.stage("sketch"):
                 chosen = self._shortlist(front, configs, self.compile, default)
-        with clock.stage("compile"):
-            verdicts = [*compiled(chosen.configs), *chosen.dropped]
-        if all(verdict.dropped_at for verdict in verdicts):
-            raise CompileError(_nothing_runs(problem, self.target, verdicts))
-        if self.caps and "maxnreg" not in space.axes:
-            with clock.stage("caps"):
-                verdicts = with_caps(verdicts, self.cap_source(), compiled)
+        verdicts = self._verdicts(front, chosen, clock, caps="maxnreg" not in space.axes)
         with clock.stage("score"):
             ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, default)
         return PruneReport(
@@ -245,6 +238,20 @@ class Funnel:
                 *self.scorer.notes(self.target),
             ),
         )
+
+    def _verdicts(
+        self, front: Front, chosen: Shortlist, clock: _Clock, *, caps: bool
+    ) -> list[Verdict]:
+        """Compile the chosen configs and, if `caps`, the derived ones."""
+        compiled = partial(front.verdicts, moment="assembly", known=self.known)
+        with clock.stage("compile"):
+            verdicts = [*compiled(chosen.configs), *chosen.dropped]
+        if all(verdict.dropped_at for verdict in verdicts):
+            raise CompileError(_nothing_runs(front.problem, self.target, verdicts))
+        if self.caps and caps:
+            with clock.stage("caps"):
+                verdicts = with_caps(verdicts, self.cap_source(), compiled)
+        return verdicts
 
     def judge(self, problem: Problem, configs: Sequence[Config]) -> list[Verdict]:
         """Return verdicts of rules and compiler, not yet scored, in the order of `configs`."""

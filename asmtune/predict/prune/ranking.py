@@ -78,7 +78,7 @@ class RankedCut:
         return index < self.most or index in self.tied
 
 
-def line_up(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> RankedCut:
+def rank_and_cut(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> RankedCut:
     """Score the configs that can run, sort them and cut.
 
     Raises:
@@ -113,19 +113,19 @@ def ranked(
     Raises:
         InputError: `auto` for a scorer whose error is not known.
     """
-    line = line_up([verdict for verdict in verdicts if verdict.kept], ranker, keep)
+    cut = rank_and_cut([verdict for verdict in verdicts if verdict.kept], ranker, keep)
     done = [verdict for verdict in verdicts if not verdict.kept]
-    for index, score in enumerate(line.scores):
-        verdict = replace(line.verdicts[index], rank=index + 1, score=score)
-        if index in line.tied:
-            done.append(_noted(verdict, Reason("tile", line.tied[index])))
-        elif line.keeps(index) or verdict.config == default:
+    for index, score in enumerate(cut.scores):
+        verdict = replace(cut.verdicts[index], rank=index + 1, score=score)
+        if index in cut.tied:
+            done.append(_noted(verdict, Reason("tile", cut.tied[index])))
+        elif cut.keeps(index) or verdict.config == default:
             done.append(verdict)
         else:
-            text = f"rank {verdict.rank} by {ranker.scorer.name}, {line.most} are kept"
+            text = f"rank {verdict.rank} by {ranker.scorer.name}, {cut.most} are kept"
             below = _noted(verdict, Reason("rank", text))
             done.append(replace(below, kept=False, dropped_at="score"))
-    return Ranking(tuple(sorted(done, key=_order)), line.selection)
+    return Ranking(tuple(sorted(done, key=_order)), cut.selection)
 
 
 def _ties(
@@ -203,7 +203,7 @@ def shortlisted(
         budget: how many.
         default: taken whatever its rank.
     """
-    line = line_up([verdict for verdict in sketched if verdict.kept], ranker, budget)
+    cut = rank_and_cut([verdict for verdict in sketched if verdict.kept], ranker, budget)
     configs: list[Config] = []
     dropped: list[Verdict] = []
     for verdict in sketched:
@@ -212,12 +212,12 @@ def shortlisted(
             configs.append(verdict.config)
         elif not verdict.kept:
             dropped.append(verdict)
-    for index, verdict in enumerate(line.verdicts):
-        if line.keeps(index) or verdict.config == default:
+    for index, verdict in enumerate(cut.verdicts):
+        if cut.keeps(index) or verdict.config == default:
             configs.append(verdict.config)
         else:
-            dropped.append(_uncompiled(verdict, index + 1, line.most))
-    return Shortlist(tuple(configs), tuple(dropped), line.selection)
+            dropped.append(_uncompiled(verdict, index + 1, cut.most))
+    return Shortlist(tuple(configs), tuple(dropped), cut.selection)
 
 
 def _uncompiled(verdict: Verdict, rank: int, most: int) -> Verdict:

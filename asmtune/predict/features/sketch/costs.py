@@ -132,7 +132,7 @@ FIXED: Final[Mapping[str, Mapping[OpClass, float]]] = {
 }  # fmt: skip
 
 
-MEETING: Final = frozenset(
+BARRIER_OPERATIONS: Final = frozenset(
     {"ttg.async_wait", "gpu.barrier", "ttg.barrier", "ttg.local_barrier",
      "ttng.arrive_barrier", "ttng.async_tma_store_wait"}
 )  # fmt: skip

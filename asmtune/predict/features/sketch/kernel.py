@@ -19,7 +19,13 @@ from asmtune.predict.features.chain import (
     Action,
     InstructionStep,
 )
-from asmtune.predict.features.sketch.costs import DEFAULT, FIXED, FREE, MEETING, element_cost
+from asmtune.predict.features.sketch.costs import (
+    BARRIER_OPERATIONS,
+    DEFAULT,
+    FIXED,
+    FREE,
+    element_cost,
+)
 from asmtune.predict.features.sketch.demand import MEMORY, Alignment, Demand, Run, Spread
 from asmtune.predict.features.sketch.layouts import WARP, read_aliases
 from asmtune.predict.features.sketch.memory import add_access, expected_bytes, vector_of
@@ -142,7 +148,7 @@ _DEPTH: Final = {"math.erf": 8.0, "math.log": 6.0, "math.sin": 8.0, "math.cos": 
 """Length of the dependent chain within one operation, if it is long."""
 
 
-def handing_on(node: Node) -> list[InstructionStep]:
+def loop_carry_steps(node: Node) -> list[InstructionStep]:
     """Return steps that hand a trip's values on to the next trip and to what comes after."""
     owner = node.body.owner
     if node.name != "scf.yield" or owner is None or owner.name != "scf.for":
@@ -243,7 +249,7 @@ class SketchedKernel:
         self._count(sums, node)
         if node.loop >= 0:
             sums = self.sums[self.segment_of(node.body)]
-        sums.steps += handing_on(node) or self._maker.steps(node, before, sums)
+        sums.steps += loop_carry_steps(node) or self._maker.steps(node, before, sums)
 
     def _count(self, sums: Sums, node: Node) -> None:
         where = self.values.tree.line_of(node)
@@ -255,7 +261,7 @@ class SketchedKernel:
             _add_fixed(sums, node)
         elif node.name in PRODUCTS:
             if any(self.values.kind(value).role == "memory" for value in node.operands):
-                sums.touch("load")
+                sums.use_shared("load")
             add_product(sums, self.values, node)
         elif node.name in TILES:
             TILES[node.name](sums, Tile(self.values, self.spread, node, line))
@@ -281,14 +287,14 @@ class SketchedKernel:
             sums.add({OpClass.LOGIC: self.elements(node.operands[2])})
         if sums.read:
             # Data that the last trip read is overwritten: all warps must have read it.
-            sums.meet()
+            sums.add_barrier()
 
 
 def _add_fixed(sums: Sums, node: Node) -> None:
     """Count operations whose instructions do not depend on a layout."""
     sums.add(FIXED[node.name])
-    if node.name in MEETING:
-        sums.meet()
+    if node.name in BARRIER_OPERATIONS:
+        sums.add_barrier()
     if node.name == "ttng.barrier_expect":
         sums.tma_bytes += expected_bytes(node)
 

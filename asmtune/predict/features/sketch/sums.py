@@ -56,7 +56,7 @@ class Sums:
         self.classes[kind] += times  # type: ignore[assignment]
         self.traffic[traffic] += times  # type: ignore[assignment]
 
-    def touch(self, direction: str) -> None:
+    def use_shared(self, direction: str) -> None:
         """Note a use of shared memory, after a barrier where warps could collide.
 
         As in Triton's membar pass, a barrier stands between a store and a load of the same
@@ -65,13 +65,13 @@ class Sums:
         if self.begins_writing is None:
             self.begins_writing = direction == "store"
         if (direction == "store" and self.read) or (direction == "load" and self.written):
-            self.meet()
+            self.add_barrier()
         if direction == "store":
             self.written = True
         else:
             self.read = True
 
-    def meet(self) -> None:
+    def add_barrier(self) -> None:
         """Add a barrier of all warps."""
         self.classes[OpClass.BARRIER] += 1
         self.steps.append(InstructionStep(Action.BARRIER, (), (), 0.0))
@@ -80,7 +80,7 @@ class Sums:
     def segment(self, warps: int, stages: int) -> Segment:
         """Return the segment, its counts rounded to whole instructions."""
         if self.depth and self.read and self.begins_writing:
-            self.meet()  # before the next trip writes what this one reads
+            self.add_barrier()  # before the next trip writes what this one reads
         classes = {kind: round(number) for kind, number in self.classes.items()}
         traffic = {moved: max(1, round(number)) for moved, number in self.traffic.items()}
         return Segment(

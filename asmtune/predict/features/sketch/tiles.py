@@ -50,11 +50,11 @@ def add_reduction(sums: Sums, values: Values, node: Node, line: int) -> None:
 def _across_warps(sums: Sums, values: Values, node: Node, rows: int, warps: int, line: int) -> None:
     """Count a combination of warps: each stores its part, some combine, all read the result."""
     for direction in ("store", "load"):
-        sums.touch(direction)
+        sums.use_shared(direction)
     # The warp that combines the parts writes where it has read them.
     sums.read = False
     for direction in ("store", "load"):
-        sums.touch(direction)
+        sums.use_shared(direction)
     for value in node.operands:
         size = max(1, values.kind(value).bits // 8)
         for direction, times in (("store", rows + 1), ("load", rows + 1)):
@@ -131,7 +131,7 @@ def add_conversion(
         sums.add({OpClass.SHUFFLE: words, OpClass.LOGIC: 2 * words})
         return
     for direction, held in (("store", given), ("load", taken)):
-        sums.touch(direction)
+        sums.use_shared(direction)
         width = max(1, min(WIDEST, held * size))
         moved = Traffic("shared", direction, width, copies=False, line=line)
         sums.move(moved, max(1.0, held * size / width))
@@ -208,7 +208,7 @@ def _gather(sums: Sums, tile: Tile) -> None:
     kind = tile.values.kind(value)
     held = tile.values.layout(value).elements if kind.shape else 1
     for direction in ("store", "load"):
-        sums.touch(direction)
+        sums.use_shared(direction)
         moved = Traffic("shared", direction, max(1, kind.bits // 8), copies=False, line=tile.line)
         sums.move(moved, held)
     sums.add({OpClass.INTEGER: 2.0 * held})
