@@ -194,13 +194,13 @@ def relocated(sass: Listing, ptx: Listing) -> Listing:
             return item
         place = (to_ptx.get(item.source[0], 0), item.source[1])
         what = _what(item, classify_sass)
-        homes = ptx.misplaced.get(place, ())
-        if (place, what) in in_ptx or not homes:
+        pieces = ptx.misplaced.get(place, ())
+        if (place, what) in in_ptx or not pieces:
             return item
-        fitting = [home for home in homes if (home, what) in in_ptx]
+        fitting = [home for home in pieces if (home, what) in in_ptx]
         if not fitting and place in known:
             return item
-        _, line = (fitting or homes)[0]
+        _, line = (fitting or pieces)[0]
         return replace(item, source=(item.source[0], line))
 
     programs = tuple(

@@ -297,12 +297,12 @@ class _Count:
         self, place: int, bound: Parameter, accesses: tuple[MemoryAccess, ...], escapes_: bool
     ) -> ArgumentUse:
         kinds = {operation.kind for operation in self._operations if place in operation.roots}
-        moved = {"read": 0.0, "write": 0.0, "atomic": 0.0}
+        bytes_by_kind = {"read": 0.0, "write": 0.0, "atomic": 0.0}
         x, y, z = self._call.grid
         for access in accesses:
             if place in access.arguments:
                 # If the address may belong to one of several arguments, each gets its share.
-                moved[access.kind] += access.bytes * x * y * z / len(access.arguments)
+                bytes_by_kind[access.kind] += access.bytes * x * y * z / len(access.arguments)
         return ArgumentUse(
             name=bound.name,
             index=place,
@@ -310,8 +310,8 @@ class _Count:
             writes="write" in kinds or "atomic" in kinds or escapes_,
             atomics="atomic" in kinds,
             unknown_use=escapes_,
-            read_bytes=moved["read"],
-            written_bytes=moved["write"],
-            atomic_bytes=moved["atomic"],
+            read_bytes=bytes_by_kind["read"],
+            written_bytes=bytes_by_kind["write"],
+            atomic_bytes=bytes_by_kind["atomic"],
             size_bytes=bound.size_bytes,
         )

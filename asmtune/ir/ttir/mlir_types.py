@@ -153,9 +153,9 @@ def result_types(name: str, text: str, count: int) -> list[str]:
         kind = parse_type(tail)
         return [f"tensor<{'x'.join(map(str, kind.shape))}xi1>" if kind.is_tensor else "i1"]
     if name in _POINTER_MAKERS or name == "tt.make_tensor_descriptor":
-        made = split_list(tail)[-1]
+        pointee = split_list(tail)[-1]
         prefix = "!tt.ptr" if name in _POINTER_MAKERS else "!tt.tensordesc"
-        return [prefix + made if made.startswith("<") else made]
+        return [prefix + pointee if pointee.startswith("<") else pointee]
     if name == "arith.select":
         return [split_list(tail)[-1]]
     if match := _TO.search(tail):

@@ -195,15 +195,15 @@ def _share(segment: Segment, own: frozenset[int]) -> float:
 
 def _lines_of(work: Work) -> list[frozenset[int]]:
     """Return the source lines of each loop's own accesses, products and header."""
-    found: list[set[int]] = [set() for _ in work.loops]
+    by_loop: list[set[int]] = [set() for _ in work.loops]
     parts: tuple[MemoryAccess | DotWork, ...] = (*work.accesses, *work.dots)
     for part in parts:
         if part.loop is not None and part.line:
-            found[part.loop].add(part.line)
+            by_loop[part.loop].add(part.line)
     for loop in work.loops:
-        if not found[loop.id] and loop.line:
-            found[loop.id].add(loop.line)
-    return [frozenset(lines) for lines in found]
+        if not by_loop[loop.id] and loop.line:
+            by_loop[loop.id].add(loop.line)
+    return [frozenset(lines) for lines in by_loop]
 
 
 def _is_within(loop: LoopWork, around: LoopWork | None, work: Work) -> bool:

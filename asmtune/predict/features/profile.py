@@ -101,17 +101,17 @@ def segments(program: AsmFunction, chains: Mapping[int | None, float]) -> tuple[
     for block, loop in enumerate(program.innermost_loops):
         blocks.setdefault(loop, []).append(block)
     ops, threads = tensor_ops(program), block_threads(program)
-    segments_ = [_segment(program, blocks[None], None, ops, threads)]
+    parts = [_segment(program, blocks[None], None, ops, threads)]
     for position, around in enumerate(program.loops):
         parent = 0 if around.parent is None else around.parent + 1
         own = blocks.get(position, [])
-        segments_.append(
+        parts.append(
             _segment(program, own, (parent, around.role == "work", around.depth), ops, threads)
         )
     places = (None, *range(len(program.loops)))
     return tuple(
         replace(segment, chain=chains.get(place, 0.0))
-        for place, segment in zip(places, segments_, strict=True)
+        for place, segment in zip(places, parts, strict=True)
     )
 
 

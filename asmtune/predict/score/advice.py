@@ -89,20 +89,20 @@ def _does(helps: Helps, verdict: Verdict, own: Features) -> bool:
 
 
 def _less(name: str) -> Helps:
-    return lambda its, own: its[name] < own[name]
+    return lambda other, own: other[name] < own[name]
 
 
 def _less_in_all(name: str) -> Helps:
-    return lambda its, own: its[name] * its["programs"] < own[name] * own["programs"]
+    return lambda other, own: other[name] * other["programs"] < own[name] * own["programs"]
 
 
-def _hides_more(its: Features, own: Features) -> bool:
-    deeper = its["num_stages"] > own["num_stages"]
-    return deeper or its["programs_per_sm"] > own["programs_per_sm"]
+def _hides_more(other: Features, own: Features) -> bool:
+    deeper = other["num_stages"] > own["num_stages"]
+    return deeper or other["programs_per_sm"] > own["programs_per_sm"]
 
 
-def _smaller_tiles(its: Features, own: Features) -> bool:
-    return its["programs"] > own["programs"]
+def _smaller_tiles(other: Features, own: Features) -> bool:
+    return other["programs"] > own["programs"]
 
 
 _LARGER_TILES: Final = _less("programs")

@@ -45,8 +45,8 @@ def memory_bits(values: Values, node: Node) -> int:
     element = values.kind(node.operands[0]).element
     match = re.match(r"!tt\.ptr<(.*)>", element)
     inner = (match[1] if match else element).partition(",")[0]
-    found = re.search(r"\d+", inner)
-    bits = int(found[0]) if found and not inner.startswith("!tt.ptr") else 64
+    digits = re.search(r"\d+", inner)
+    bits = int(digits[0]) if digits and not inner.startswith("!tt.ptr") else 64
     return max(8, bits)
 
 

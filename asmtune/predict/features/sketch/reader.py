@@ -125,7 +125,7 @@ class _Lives:
 
     def _places(self) -> list[tuple[int, int, float]]:
         """Return loops with the words that addresses in shared memory take."""
-        found = []
+        places = []
         for loop, (start, end) in self._spans.items():
             sums = self._kernel.sums[loop + 1]
             stores = sum(
@@ -134,8 +134,8 @@ class _Lives:
                 if (moved.space, moved.direction) == ("shared", "store")
             )
             copies = sums.classes[OpClass.ASYNC_COPY]
-            found.append((start, end, COPY_WORDS * copies + STORE_WORDS * stores))
-        return found
+            places.append((start, end, COPY_WORDS * copies + STORE_WORDS * stores))
+        return places
 
     def _words(self, value: int) -> float:
         values = self._kernel.values
@@ -301,21 +301,21 @@ def _total(segments: tuple[Segment, ...]) -> Counter[OpClass]:
 def _instructions(segments: tuple[Segment, ...]) -> dict[str, float]:
     everything, hot_ones = _total(segments), _hot(segments)
     in_loops, hot = _total(segments[1:]), _total(hot_ones)
-    found = {
+    features = {
         "instructions": float(everything.total()),
         "instructions_hot": float(hot.total()),
         "loops": float(len(segments) - 1),
         "loop_depth": float(max(segment.depth for segment in segments)),
     }
     for kind in OpClass:
-        found[f"{kind}_all"] = float(everything[kind])
-        found[f"{kind}_in_loops"] = float(in_loops[kind])
-        found[f"{kind}_hot"] = float(hot[kind])
-    found["tensor_flops"] = float(sum(sum(s.flops.values()) for s in segments))
-    found["tensor_flops_hot"] = float(sum(sum(s.flops.values()) for s in hot_ones))
+        features[f"{kind}_all"] = float(everything[kind])
+        features[f"{kind}_in_loops"] = float(in_loops[kind])
+        features[f"{kind}_hot"] = float(hot[kind])
+    features["tensor_flops"] = float(sum(sum(s.flops.values()) for s in segments))
+    features["tensor_flops_hot"] = float(sum(sum(s.flops.values()) for s in hot_ones))
     for space in ("global", "shared"):
         for direction in ("load", "store"):
-            found[f"{space}_{direction}_bytes_hot"] = float(
+            features[f"{space}_{direction}_bytes_hot"] = float(
                 sum(
                     moved.bytes * times
                     for segment in hot_ones
@@ -323,7 +323,7 @@ def _instructions(segments: tuple[Segment, ...]) -> dict[str, float]:
                     if (moved.space, moved.direction) == (space, direction)
                 )
             )
-    return found
+    return features
 
 
 def _hot(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
