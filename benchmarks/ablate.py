@@ -1,4 +1,4 @@
-"""What the assembly is worth: the learned scorer with groups of its features taken away.
+"""Worth of the assembly: the learned scorer without groups of its features.
 
     python -m benchmarks.ablate ORACLE --kernels DIR [--recording FILE --kernels DIR]...
         [--output FILE]
@@ -72,13 +72,13 @@ def _at_zero(profile: Profile, groups: frozenset[str]) -> Profile:
 
 
 def without_instructions(profile: Profile) -> Profile:
-    """What stays: config, registers, spills, shared memory, occupancy."""
+    """Keep config, registers, spills, shared memory and occupancy."""
     # Loops go with the branches they are made of, and trips with the loops.
     return replace(_at_zero(profile, INSTRUCTIONS), segments=(NOTHING,))
 
 
 def without_resources(profile: Profile, target: Target) -> Profile:
-    """What stays: config and instructions; an SM holds what its warp and block slots allow."""
+    """Keep config and instructions; an SM holds what its warp and block slots allow."""
     # One program an SM, which is mostly wrong, would mislead the roofline's share, and so
     # take away more than the group: top 1 kept less with it than with the slots (measured).
     bare = _at_zero(profile, RESOURCES)
@@ -111,7 +111,7 @@ ABLATIONS: Final[Mapping[str, Columns]] = {
     "tile sizes only": tile_columns,
     "before compiling": _weighed(lambda launch, _: launch.sketched),
 }
-"""What is left to learn from, by name."""
+"""The columns left to learn from, by name of the ablation."""
 
 
 def ablated(tasks: Iterable[TimedTask], columns: Columns, target: Target) -> list[TaskRows]:
@@ -127,7 +127,7 @@ def ablated(tasks: Iterable[TimedTask], columns: Columns, target: Target) -> lis
 
 
 def unseen(name: str, own: Sequence[TaskRows], more: Sequence[TaskRows], jobs: int) -> ScorerResult:
-    """What is kept of each kernel of `own` by a model of all other kernels, those of `more` too."""
+    """Return the speed kept of each kernel of `own` by a model of all others and of `more`."""
     ranked = []
     for kernel in dict.fromkeys(task.kernel for task in own):
         seen = [task.thinned() for task in (*own, *more) if task.kernel != kernel]
@@ -156,7 +156,7 @@ def _options() -> argparse.Namespace:
 def report(
     own: Sequence[TimedTask], more: Sequence[TimedTask], target: Target, jobs: int
 ) -> dict[str, Any]:
-    """What each ablation keeps, over all kernels of `own` and by kernel; says it as it goes."""
+    """Return the speed that each ablation keeps, over all kernels of `own` and by kernel."""
     print(f"{'':42}" + "".join(f"{cut:>13}" for cut in (*CUTS, "worst_top10")))
     scorers = {}
     for name, columns in ABLATIONS.items():

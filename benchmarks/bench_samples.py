@@ -44,7 +44,7 @@ A_KERNEL = 2
 
 
 def rows(device: str) -> list[BenchRow]:
-    """What is timed: two rows of each kernel, as far as configs of the device are shipped."""
+    """Return the rows to time: two of each kernel, as far as the device's configs are shipped."""
     found = []
     for kernel, (dtype, shapes) in ROWS.items():
         asked = BenchRequest([kernel], shapes, None, dtype, device)

@@ -1,4 +1,4 @@
-"""What a tuner costs a new process that finds its key in the store.
+"""Cost of a tuner in a new process that finds its key in the store.
 
     python -m benchmarks.cold_start [--rounds N] [--output FILE]
 
@@ -31,11 +31,11 @@ from benchmarks.provenance import RESULTS, write
 PHASES = ("import_s", "context_s", "first_s")
 VARIANTS = ("plain", "tuned")
 LIMIT = 1.2
-"""What `whole` may take, times the plain kernel's."""
+"""Most time that `whole` may take, as a multiple of the plain kernel's."""
 
 
 def launched(variant: str, config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What one process tells.
+    """Times of one process.
 
     Raises:
         SystemExit: it failed; shows what it said.

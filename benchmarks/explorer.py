@@ -1,4 +1,4 @@
-"""How large a page of more than 1,000 configs is, and how soon it shows.
+"""Size of a page of more than 1,000 configs, and the time until it shows.
 
     python -m benchmarks.explorer [--repeats N] [--output FILE]
 

@@ -1,4 +1,4 @@
-"""How often `asmtune check` finds a slowdown: where there is none, and where one was planted.
+"""Rate at which `asmtune check` finds a slowdown, without one and with one planted.
 
     python -m benchmarks.false_alarms [--draws 2000]
 
@@ -129,7 +129,7 @@ def planted(pool: BenchRun, count: int) -> dict[str, float]:
 
 
 def noise(pool: BenchRun) -> list[dict[str, Any]]:
-    """How far samples of a process, and processes, lie apart, relative to the median."""
+    """Return the spread of a process's samples, and of processes, relative to the median."""
     found = []
     for row in pool.rows:
         inner = (stdev(one) / median(one) for one in row.samples if len(one) > 1)
@@ -164,7 +164,7 @@ def results(draws: int) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> str:
-    """What stands in the document."""
+    """Render the document."""
     made, spread = found["recorded"], [row["sd_of_processes"] for row in found["noise"]]
     kinds = {
         "drawn": "processes drawn at random, medians of processes",

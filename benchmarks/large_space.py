@@ -101,7 +101,7 @@ def main() -> None:
         os.environ["ASMTUNE_CACHE_DIR"] = str(folder / "asmtune")
         os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
         start = time.perf_counter()
-        assert Learned(Settings.from_environment()).ranked_by == "learned"
+        assert Learned(Settings.from_environment()).effective_name == "learned"
         fit_s = round(time.perf_counter() - start, 2)
         result = measured((m, n, k), options.random, folder)
     write(options.output, {"fit_of_learned_s": fit_s, **result})

@@ -1,4 +1,4 @@
-"""What a launch costs the host: asmtune's against Triton's, in one process.
+"""Host cost of a launch: asmtune's against Triton's, in one process.
 
     python -m benchmarks.launch_cost [--rounds N] [--output FILE]
 
@@ -68,7 +68,7 @@ def ours(function: Any, key: list[str], how: Any) -> Any:
 
 
 def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
-    """How one kernel can be launched, each tuned and compiled."""
+    """Return the ways to launch one kernel, each tuned and compiled."""
     plain_jit, grid = triton.jit(function), (1,)
     tuner = triton.autotune([triton.Config(values) for values in CONFIGS], key)(
         triton.jit(function)
@@ -96,7 +96,7 @@ def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
 
 
 def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
-    """What a planned launch consists of."""
+    """Return the parts of a planned launch."""
     made = ours(function, key, backend())
     made[(1,)](*args)
     made[(1,)](*args)

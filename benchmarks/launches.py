@@ -16,8 +16,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front, Outcomes
-from asmtune.predict.prune.judge import Judge
+from asmtune.predict.prune.front import Front, Judge, Outcomes
 from asmtune.predict.score.learned import FEWEST
 from asmtune.studies.replay.judging import judged
 
@@ -97,6 +96,6 @@ def read(oracle: Oracle, kernels: Path, reader: Reader) -> Iterator[TimedTask]:
 
 
 def _profile(verdict: Verdict, known: Outcomes) -> Profile | None:
-    """What the features of a verdict were weighed from."""
+    """Return the profile that the features of a verdict were computed from."""
     outcome = known.get(verdict.artifact or "")
     return outcome.reading if isinstance(outcome, CompiledConfig) else None

@@ -1,4 +1,4 @@
-"""What limits kernels that are slower than the vendor's: by asmtune's model, and by counters.
+"""Limits of kernels that are slower than the vendor's, by asmtune's model and by counters.
 
     python -m benchmarks.limits [--below 0.9] [--counters] [--table FILE] [--output FILE]
 
@@ -52,7 +52,7 @@ _LIMIT_S = 120
 
 
 def foreseen(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the model says of a row's config, compiled for an H200.
+    """Predict the limits of a row's config, compiled for an H200.
 
     Raises:
         RuntimeError: it does not compile.

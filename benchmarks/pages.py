@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def report_of(kernel: str, shape: Mapping[str, Any], dtype: str) -> tuple[PruneReport, CarriedCode]:
-    """What `asmtune prune-report` makes of a kernel for an H200, and the code of its page."""
+    """Make the prune report of a kernel for an H200, and the code of its page."""
     module, settings, target = (
         load_kernel_module(kernel),
         Settings.from_environment(),

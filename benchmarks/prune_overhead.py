@@ -1,4 +1,4 @@
-"""How much of a cold prune report's time passes outside the compiler.
+"""Share of a cold prune report's time that passes outside the compiler.
 
     python -m benchmarks.prune_overhead [--scorer NAME]... [--output FILE]
 
@@ -56,7 +56,7 @@ class Stopwatch:
 
 
 def judged(scorer: str) -> dict[str, Any]:
-    """One report in this process, and where its time went."""
+    """Make a report in this process, and return where its time went."""
     from asmtune.base.settings import Settings
     from asmtune.compile.toolchain import Toolchain
     from asmtune.core.hardware.shipped import load_target
@@ -125,7 +125,7 @@ def processes() -> dict[int, tuple[int, float]]:
 
 
 def measured(scorer: str) -> dict[str, Any]:
-    """One report in a fresh process with empty caches."""
+    """Make a report in a fresh process with empty caches."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             **os.environ,

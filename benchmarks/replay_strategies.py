@@ -110,7 +110,7 @@ def draw(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
 
 
 def draw_on(axis: Any, found: Mapping[str, Mapping[str, Any]], spent: str) -> None:
-    """What was lost by "compiles" or by "timings"."""
+    """Return the loss by "compiles" or by "timings"."""
     for name, result in found.items():
         if name.startswith("effort "):
             end = result["all"]

@@ -1,4 +1,4 @@
-"""What `asmtune check` shows: its trend, and its Markdown for a pull request.
+"""Output of `asmtune check`: its trend, and its Markdown for a pull request.
 
     python -m benchmarks.trend
 

@@ -107,7 +107,7 @@ def second_process() -> dict[str, Any]:
 
 
 def records() -> list[dict[str, Any]]:
-    """What the store holds, in short."""
+    """Summarise the store."""
     from asmtune.base.settings import Settings
     from asmtune.store.database import Store
 

@@ -1,4 +1,4 @@
-"""What the kernels of attention share on the host: options, checks and arguments."""
+"""Host code of the attention kernels: options, checks and arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = (
     *("D", "CAUSAL", "WINDOWED", "PADDING", "DROPOUT", "MULTIPLE", "DENSE"),
     *(pow2("heads"), pow2("M"), pow2("N")),
 )
-"""What a choice of a config is made for."""
+"""Parameters that a config is chosen by."""
 
 
 def _shape(B: int, H: int, KV: int, N: int, D: int, causal: int) -> dict[str, int]:
@@ -55,7 +55,7 @@ _LENGTHS, _MASK = 1, 2
 
 @dataclass(frozen=True)
 class Attending:
-    """What one call of attention asks for besides its tensors; `attention` says what each is.
+    """Options of one call of attention besides its tensors; `attention` describes each.
 
     Attributes:
         causal: whether query m sees keys up to m alone.

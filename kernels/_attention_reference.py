@@ -16,7 +16,7 @@ _LOG2E = 1.4426950408889634
 
 
 def visible(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
-    """Which keys each query sees: booleans that (batch, heads, queries, keys) broadcasts."""
+    """Return the keys each query sees: booleans that broadcast to (batch, heads, queries, keys)."""
     M, N = q.shape[2], k.shape[2]
     m = torch.arange(M, device=q.device)[:, None]
     n = torch.arange(N, device=q.device)[None, :]
@@ -33,7 +33,7 @@ def visible(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
 
 
 def dropped(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
-    """What each weight is multiplied by: 0, or 1 / (1 - dropout)."""
+    """Return the factor of each weight: 0, or 1 / (1 - dropout)."""
     (batches, heads, M, _), N = q.shape, k.shape[2]
     quads = triton.cdiv(N, 4)
     counts = torch.arange(batches * heads * M * quads, device=q.device)
@@ -102,7 +102,7 @@ def random_heads(
 
 
 def forward_of(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, torch.Tensor]:
-    """What forward keeps for backward: y and lse."""
+    """Return what forward keeps for backward: y and lse."""
     q, k, v = (given[name].float() for name in "qkv")
     y, lse = attend(q, k, v, how.checked("attention", q, k))
     return {"y": y.to(given["q"].dtype), "lse": lse}

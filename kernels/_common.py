@@ -1,4 +1,4 @@
-"""What the kernels here share: checks of arguments, views of them, and contracts.
+"""Shared parts of the kernels: checks of arguments, views of them, and contracts.
 
 A contract is what the caller vouches for by a constexpr: here `MULTIPLE`, a power of two
 that divides the width of a row and the strides between rows. Triton itself only knows

@@ -1,4 +1,4 @@
-"""What surrounds a launch of the convolution: layouts, sizes, memory and copies."""
+"""Host code of the convolution: layouts, sizes, memory and copies."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Layer:
         }
 
     def _is_in_place(self, strides: Sequence[int]) -> bool:
-        """Whether the result's pixels are those of x, one after another at one distance."""
+        """Return whether the result's pixels are those of x, one after another at one distance."""
         batch, _, rows, cols = self.x.shape
         wanted = (rows * cols * strides[2], cols * strides[2], strides[2])
         apart = zip((batch, rows, cols), strides, wanted, strict=True)

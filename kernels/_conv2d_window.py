@@ -1,4 +1,4 @@
-"""What a convolution may be asked for: how windows lie in the image, and which tensors fit."""
+"""Arguments of a convolution: the windows in the image, and the tensors that fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asmtune.kernels._common import check_shape
 
 @dataclass(frozen=True)
 class Window:
-    """How windows lie in the image: pairs of (down, across)."""
+    """Position of windows in the image: pairs of (down, across)."""
 
     stride: tuple[int, int]
     padding: tuple[int, int]
@@ -34,7 +34,7 @@ class Window:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a single tap sees every pixel once, and nothing else."""
+        """Return whether a single tap sees every pixel once, and nothing else."""
         return self.stride == (1, 1) and self.padding == (0, 0)
 
     def out_size(self, sizes: Sequence[int], taps: Sequence[int]) -> tuple[int, int]:

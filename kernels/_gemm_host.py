@@ -1,4 +1,4 @@
-"""What the matrix product needs of the host: layouts, contracts, copies, memory for split sums."""
+"""Host code of the matrix product: layouts, contracts, copies, memory for split sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the GRU kernels share on the host: checks, random arguments, the layer in PyTorch."""
+"""Host code of the GRU kernels: checks, random arguments, the layer in PyTorch."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _MOST_ROW_BYTES = 2048
 
 
 def fits(hidden: int, size: int) -> bool:
-    """Whether registers hold the weights, of `size` bytes each, in the default config."""
+    """Return whether registers hold the weights, of `size` bytes each, in the default config."""
     return _width(hidden) * size <= _MOST_ROW_BYTES
 
 

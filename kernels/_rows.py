@@ -1,4 +1,4 @@
-"""What kernels over rows share: their space, their grid, and sums in one pass."""
+"""Shared parts of kernels over rows: their space, their grid, and sums in one pass."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on random heads."""
+    """Return a launch on random heads."""
     given = inputs(shape, dtype, device)
     q, k, v = (given[name] for name in "qkv")
     how = Attending(causal=given["causal"]).checked("attention", q, k)
@@ -145,7 +145,7 @@ def baseline(
     seed: int = 0,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     how = Attending(causal, window, padding, dropout, seed, scale).checked("attention", q, k)
     return exact.attend(q, k, v, how)[0]
 

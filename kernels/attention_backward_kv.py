@@ -130,7 +130,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on random heads."""
+    """Return a launch on random heads."""
     given = inputs(shape, dtype, device)
     how = given.pop("how").checked("attention_backward_kv", given["q"], given["k"])
     return Problem(kernel, _arguments(given, how), _grid, shape, "attention_backward_kv")
@@ -145,7 +145,7 @@ def baseline(
     delta: torch.Tensor,
     how: Attending,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     how = how.checked("attention_backward_kv", q, k)
     dk, dv = exact.differentiate(dy, q, k, v, lse, delta, how)[1:]
     return host.summed(dk, k), host.summed(dv, v)

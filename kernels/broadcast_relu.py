@@ -112,14 +112,14 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on a random matrix of rows x cols."""
+    """Return a launch on a random matrix of rows x cols."""
     given = inputs(shape, dtype, device)
     arguments = _arguments(given["x"], given["bias"], torch.empty_like(given["x"]))
     return Problem(kernel, arguments, _grid, shape, "broadcast_relu")
 
 
 def baseline(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     return torch.relu(x + bias)
 
 

@@ -158,7 +158,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on random images and filters."""
+    """Return a launch on random images and filters."""
     given = inputs(shape, dtype, device)
     window = Window.of(given["stride"], given["padding"])
     made = layer(given["x"], given["weight"], given["bias"], window)
@@ -175,7 +175,7 @@ def baseline(
     dilation: int | tuple[int, int] = 1,
     relu: bool = False,
 ) -> torch.Tensor:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     y = torch.nn.functional.conv2d(x, weight, bias, stride, padding, dilation)
     return torch.relu(y) if relu else y
 

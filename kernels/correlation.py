@@ -194,7 +194,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on random maps; what is not written is 0."""
+    """Return a launch on random maps; what is not written is 0."""
     given = inputs(shape, dtype, device)
     out = _result(given["src0"], shape["shifts"])
     arguments = _arguments(given["src0"], given["src1"], out, shape["out_shift"])
@@ -208,7 +208,7 @@ def baseline(
     out_shift: int = 0,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """What it computes, in PyTorch; maps may hold their whole numbers in any dtype."""
+    """Compute the result in PyTorch; maps may hold their whole numbers in any dtype."""
     wide = src0.shape[2]
     result = _result(src0, shifts) if out is None else out
     src0, src1 = src0.to(torch.int32), src1.to(torch.int32)

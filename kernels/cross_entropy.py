@@ -109,7 +109,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on random logits and targets."""
+    """Return a launch on random logits and targets."""
     given = inputs(shape, dtype, device)
     arguments = _arguments(given["logits"], given["target"], IGNORED)
     return Problem(kernel, arguments, row_grid, shape, "cross_entropy")
@@ -121,7 +121,7 @@ def baseline(
     ignore_index: int = IGNORED,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """What it computes, in PyTorch, for targets that are classes or ignored."""
+    """Compute the result in PyTorch, for targets that are classes or ignored."""
     wide = logits if logits.dtype == torch.float64 else logits.float()
     kept = target != ignore_index
     chosen = torch.log_softmax(wide, 1).gather(1, torch.where(kept, target, 0)[:, None])[:, 0]

@@ -124,7 +124,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on random logits and targets."""
+    """Return a launch on random logits and targets."""
     arguments = _arguments(**inputs(shape, dtype, device), ignored=IGNORED)
     return Problem(kernel, arguments, _grid, shape, "cross_entropy_backward")
 
@@ -136,7 +136,7 @@ def baseline(
     lse: torch.Tensor,
     ignore_index: int = IGNORED,
 ) -> torch.Tensor:
-    """What it computes, in PyTorch, for targets that are classes or ignored."""
+    """Compute the result in PyTorch, for targets that are classes or ignored."""
     kept = (target != ignore_index)[:, None]
     hit = torch.arange(logits.shape[1], device=logits.device)[None, :] == target[:, None]
     share = torch.exp(logits - lse[:, None]) - hit.to(lse.dtype)

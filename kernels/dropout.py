@@ -86,14 +86,14 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on n random elements, half of which are dropped."""
+    """Return a launch on n random elements, half of which are dropped."""
     x = inputs(shape, dtype, device)["x"]
     arguments = _arguments(x, torch.empty_like(x), DROP, SEED)
     return Problem(kernel, arguments, _grid, shape, "dropout")
 
 
 def baseline(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
-    """What it computes, in PyTorch, for x without gaps."""
+    """Compute the result in PyTorch, for x without gaps."""
     counts = torch.arange(triton.cdiv(x.numel(), 4), device=x.device)
     words = torch.stack(philox(counts, seed), 1).reshape(-1)[: x.numel()]
     keep = (words >> 1 >= _threshold(p)).view(x.shape)

@@ -97,14 +97,14 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on n random elements; tanh: 1 for that form, 0 for erf."""
+    """Return a launch on n random elements; tanh: 1 for that form, 0 for erf."""
     x = inputs(shape, dtype, device)["x"]
     arguments = _arguments(x, torch.empty_like(x), FORMS[shape["tanh"]])
     return Problem(kernel, arguments, _grid, shape, "gelu")
 
 
 def baseline(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     if approximate == "tanh":
         cubic = 0.7978845608028654 * (x + 0.044715 * x**3)
         return 0.5 * x * (1.0 + torch.tanh(cubic))

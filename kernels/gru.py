@@ -212,7 +212,7 @@ def gru(
 
 
 def _expected(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """What a tuned launch leaves: the words differ from config to config."""
+    """Return the expected output of a tuned launch: its words differ from config to config."""
     return {"out_ptr": reference(arguments).to(arguments["out_ptr"].dtype)}
 
 

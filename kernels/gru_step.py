@@ -135,7 +135,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One step of a layer, from random inputs' parts of the gates; seq and input do not count.
+    """Return a step of a layer, from random inputs' parts of the gates; seq and input do not count.
 
     Args:
         shape: seq, batch, input and hidden.

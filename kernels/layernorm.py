@@ -146,7 +146,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on a random matrix of rows x cols."""
+    """Return a launch on a random matrix of rows x cols."""
     arguments = _arguments(**inputs(shape, dtype, device), eps=EPS)
     return Problem(kernel, arguments, row_grid, shape, "layernorm")
 
@@ -154,7 +154,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 def baseline(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS
 ) -> torch.Tensor:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     off = x - x.mean(-1, keepdim=True)
     return off * torch.rsqrt(off.square().mean(-1, keepdim=True) + eps) * weight + bias
 

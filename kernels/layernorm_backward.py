@@ -179,7 +179,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on random matrices of rows x cols."""
+    """Return a launch on random matrices of rows x cols."""
     arguments = _arguments(**inputs(shape, dtype, device))
     return Problem(kernel, arguments, _grid, shape, "layernorm_backward")
 
@@ -191,7 +191,7 @@ def baseline(
     mean: torch.Tensor,
     rstd: torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     hat, g = (x - mean[:, None]) * rstd[:, None], dy * weight
     both, alone = (g * hat).mean(1, keepdim=True), g.mean(1, keepdim=True)
     return (g - hat * both - alone) * rstd[:, None], (dy * hat).sum(0), dy.sum(0)

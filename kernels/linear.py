@@ -60,7 +60,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One layer with random weights, a bias and GELU.
+    """Return a layer with random weights, a bias and GELU.
 
     Args:
         shape: batch (rows are batch * M), M, N and K.
@@ -78,7 +78,7 @@ def baseline(
     bias: torch.Tensor | None = None,
     activation: str = "none",
 ) -> torch.Tensor:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     return activate(torch.nn.functional.linear(x, weight, bias), activation)
 
 

@@ -152,7 +152,7 @@ def random_matrices(extents: tuple[int, ...], dtype: str, device: str) -> torch.
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One product of random matrices.
+    """Return a product of random matrices.
 
     Args:
         shape: batch, M, N and K.
@@ -179,7 +179,7 @@ def problem_of(made: Product, shape: Mapping[str, int], name: str) -> Problem:
 def baseline(
     a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "none"
 ) -> torch.Tensor:
-    """What it computes, in PyTorch, which multiplies neither fp8 nor int8 like this."""
+    """Compute the result in PyTorch, which multiplies neither fp8 nor int8 like this."""
     kind = result_dtype(a.dtype)
     c = a @ b if kind == a.dtype else (a.double() @ b.double()).to(kind)
     return activate(c if bias is None else c + bias, activation)

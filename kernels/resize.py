@@ -180,13 +180,13 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on a random image."""
+    """Return a launch on a random image."""
     x = inputs(shape, dtype, device)["x"]
     return Problem(kernel, _arguments(x, _result(x)), _grid, shape, "resize")
 
 
 def baseline(x: torch.Tensor) -> torch.Tensor:
-    """What it computes, in PyTorch; x may hold its whole numbers in any dtype."""
+    """Compute the result in PyTorch; x may hold its whole numbers in any dtype."""
     across = _doubled(x.to(torch.int32), 2)
     return _doubled(across, 1).to(torch.int8)
 

@@ -161,7 +161,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on random matrices of rows x cols."""
+    """Return a launch on random matrices of rows x cols."""
     arguments = _arguments(**inputs(shape, dtype, device))
     return Problem(kernel, arguments, _grid, shape, "rmsnorm_backward")
 
@@ -169,7 +169,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 def baseline(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     hat, g = x * rstd[:, None], dy * weight
     both = (g * hat).mean(1, keepdim=True)
     return (g - hat * both) * rstd[:, None], (dy * hat).sum(0)

@@ -154,13 +154,13 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on a random x of shape (seq, batch, heads, dim)."""
+    """Return a launch on a random x of shape (seq, batch, heads, dim)."""
     x, cos, sin = inputs(shape, dtype, device).values()
     return Problem(kernel, _arguments(x, cos, sin, torch.empty_like(x)), _grid, shape, "rope")
 
 
 def baseline(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     cos, sin = (angles[:, None, None] for angles in (cos, sin))
     x1, x2 = x.chunk(2, -1)
     return torch.cat((x1 * cos - x2 * sin, x1 * sin + x2 * cos), -1)

@@ -104,13 +104,13 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on a random matrix of rows x cols."""
+    """Return a launch on a random matrix of rows x cols."""
     x = inputs(shape, dtype, device)["x"]
     return Problem(kernel, _arguments(x, torch.empty_like(x)), row_grid, shape, "softmax")
 
 
 def baseline(x: torch.Tensor) -> torch.Tensor:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     e = torch.exp(x - x.amax(-1, keepdim=True))
     return e / e.sum(-1, keepdim=True)
 

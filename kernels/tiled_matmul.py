@@ -143,7 +143,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One product of random matrices.
+    """Return a product of random matrices.
 
     Args:
         shape: M, N and K.
@@ -156,7 +156,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def baseline(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """What it computes, in PyTorch, which multiplies neither fp8 nor int8 like this."""
+    """Compute the result in PyTorch, which multiplies neither fp8 nor int8 like this."""
     kind = _result_dtype(a.dtype)
     return a @ b if kind == a.dtype else (a.double() @ b.double()).to(kind)
 

@@ -71,14 +71,14 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One sum of random vectors of n elements."""
+    """Return a sum of random vectors of n elements."""
     given = inputs(shape, dtype, device)
     arguments = _arguments(given["x"], given["y"], torch.empty_like(given["x"]))
     return Problem(kernel, arguments, _grid, shape, "vector_add")
 
 
 def baseline(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """What it computes, in PyTorch."""
+    """Compute the result in PyTorch."""
     return x + y
 
 

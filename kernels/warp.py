@@ -150,13 +150,13 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on a random image."""
+    """Return a launch on a random image."""
     x, offset = inputs(shape, dtype, device).values()
     return Problem(kernel, _arguments(x, offset, torch.empty_like(x)), _grid, shape, "warp")
 
 
 def baseline(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
-    """What it computes, in PyTorch; both may hold their whole numbers in any dtype."""
+    """Compute the result in PyTorch; both may hold their whole numbers in any dtype."""
     x, offset = x.to(torch.int32), offset.to(torch.int32)
     width = x.shape[2]
     right = torch.arange(width, device=x.device) - (offset >> 8)

@@ -17,8 +17,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
-from asmtune.predict.features.launch import LaunchReading
 from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.features.registry import LaunchReading
 from tests.sample_kernels import tensor
 
 Launch = Callable[[Problem, Config, str], LaunchReading]

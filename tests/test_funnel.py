@@ -20,9 +20,8 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Candidate, Scorer, make_scorer
 from tests.sample_kernels import (
     described_sums,
     one_pointer,
@@ -36,11 +35,10 @@ from tests.sample_kernels import (
 from tests.workload.workload_kernels import jagged
 
 
-class ByBlock:
+class ByBlock(Scorer):
     """Prefers large blocks, however they compile."""
 
     name = "by block"
-    draws = 1
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """The value of BLOCK."""
@@ -131,10 +129,8 @@ def test_auto(funnel: Funnel) -> None:
     assert 0 < few.chance_dropped < 1
 
 
-class Given:
+class Given(Scorer):
     """Scores by BLOCK and num_warps, as given."""
-
-    draws = 1
 
     def __init__(self, name: str, scores: dict[tuple[int, int], float]) -> None:
         self.name = name

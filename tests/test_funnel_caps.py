@@ -26,7 +26,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.features import Features
 from asmtune.core.space.space import Space
-from asmtune.ir.ttir.accumulators import accumulator_registers
+from asmtune.ir.ttir.dots import accumulator_registers
 from asmtune.predict.prune.caps import (
     BEST_SHARE,
     LEAST_SHARE,
@@ -36,7 +36,7 @@ from asmtune.predict.prune.caps import (
     derived_caps,
 )
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Scorer, make_scorer
 from tests.sample_kernels import product_problem
 
 ORACLE = Path(__file__).parents[2] / "shared" / "oracle"
@@ -181,11 +181,10 @@ def test_the_best_quarter_and_a_bound(funnel: Funnel) -> None:
     (verdict,) = funnel.judge(many_programs(), [WIDE])
     cache = ArtifactCache(funnel.settings.artifacts_dir, funnel.settings.artifacts_bytes)
 
-    class InOrder:
+    class InOrder(Scorer):
         """Ranks as they come."""
 
         name = "in order"
-        draws = 1
 
         def score(self, candidates: Sequence[Any], draw: int = 0) -> list[float]:  # noqa: ARG002
             """Falls from one to the next."""

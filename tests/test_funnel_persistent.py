@@ -19,8 +19,7 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.persistence import Detection, Searched
+from asmtune.predict.prune.flow import Detection, Funnel, Searched
 from asmtune.predict.score.scorers import make_scorer
 from tests.launch_kernels import persistent, pointers
 from tests.sample_kernels import product_problem, scale_problem

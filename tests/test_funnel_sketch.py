@@ -22,15 +22,13 @@ from asmtune.core.records.features import Features
 from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.predict.prune import judge
+from asmtune.predict.prune import front as judge
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.ranking import default_budget
 from asmtune.predict.score import keep
-from asmtune.predict.score.base import Candidate
-from asmtune.predict.score.error import ErrorTable, RankedTask
-from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.error import Errors, ErrorTable, RankedTask
 from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Candidate, Scorer, make_scorer
 from asmtune.report.documents import report_csv, report_json
 from tests.sample_kernels import product_problem, scale_problem
 
@@ -46,12 +44,11 @@ TILES = Space(
 )
 
 
-class ByBlock:
+class ByBlock(Scorer):
     """Prefers large blocks at either moment; counts what it is asked."""
 
     name = "by block"
-    draws = 1
-    moments = ("sketch", "assembly")
+    ranks_before_compiling = True
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """The value of BLOCK; the features must be there."""

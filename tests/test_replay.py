@@ -23,8 +23,7 @@ from asmtune.core.oracle import Oracle, Row, Task, load_oracle
 from asmtune.core.records.features import Features
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.base import Candidate
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Candidate, Scorer, make_scorer
 from asmtune.studies.replay import judging
 from asmtune.studies.replay.flow import replay
 from asmtune.studies.replay.judging import judged_moments
@@ -152,11 +151,10 @@ def test_resources_against_recorded(
     }
 
 
-class Favourites:
+class Favourites(Scorer):
     """Ranks configs by a list of numbers; the features must be there."""
 
     name = "favourites"
-    draws = 1
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """The number of barriers."""
@@ -179,7 +177,7 @@ class Forgetful(Favourites):
     def __init__(self, told: list[str]) -> None:
         self.told = told
 
-    def for_kernel(self, kernel: str) -> Favourites:
+    def without_kernel(self, kernel: str) -> Favourites:
         """Another scorer, whose ranking is the opposite."""
         self.told.append(kernel)
         return Opposite()
@@ -208,7 +206,7 @@ class Early(Favourites):
     """Ranks before compiling as well; keeps the features that it saw."""
 
     name = "early"
-    moments = ("sketch", "assembly")
+    ranks_before_compiling = True
 
     def __init__(self) -> None:
         self.seen: list[list[Features | None]] = []

@@ -19,9 +19,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.pruned import PruneReport
 from asmtune.predict.prune.flow import DEFAULT_FAILS, Funnel
 from asmtune.predict.prune.ranking import check_compile, default_budget
-from asmtune.predict.score.base import Scorer
 from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Scorer, make_scorer
 from asmtune.report.documents import report_csv, report_json
 from asmtune.report.explorer.page import report_html
 from asmtune.report.progress import ProgressBar

@@ -1,1 +1,18 @@
-"""From a compiled or sketched config to its rank: features, scorers and the pruning funnel."""
+"""Predict the time of configs: features, scorers and the pruning funnel.
+
+- `features` turns compiler output into numbers. An artifact (PTX, cubin) or a sketch (TTGIR)
+  is read into a `Profile`; a profile and the work of a launch give `Features`. Both readers give
+  the same features, so that one scorer ranks before and after compiling.
+- `score` judges: rules drop configs that cannot run, scorers rank the rest, and a measured error
+  says how many ranks are worth keeping.
+- `prune` is the funnel: it takes a space, compiles configs or sketches of them, and returns a
+  report of the configs worth timing, with a reason for every dropped one.
+
+    space --rules--> TTIR --rules--> sketch --score--> compile --features--> score --> report
+            us         once a tile     a tenth of a      in parallel           us
+                                       compile
+
+A sketch drops a config only by what is exact in it (FLOPs and shared memory); its other numbers
+are estimates. The default config and near ties of other tiles are always compiled. Nothing here
+needs a GPU.
+"""

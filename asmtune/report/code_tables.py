@@ -10,8 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from asmtune.ir.asm.groups import Group
-from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.asm.nvptx import Group, OpClass
 from asmtune.report.cells import plain_table
 from asmtune.report.code.model import CodeLine, CodeView
 

@@ -105,7 +105,7 @@ def explained_json(explained: Explained, *, code: bool) -> str:
 
 
 def _suggestion(suggestion: Suggestion) -> dict[str, Any]:
-    return {"words": suggestion.words, "config": _config(suggestion.verdict)}
+    return {"words": suggestion.text, "config": _config(suggestion.verdict)}
 
 
 def _comparison(comparison: Comparison | None) -> dict[str, Any] | None:

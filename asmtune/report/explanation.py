@@ -96,10 +96,10 @@ def _prediction(explained: Explained) -> Iterator[Text]:
 
 def _advice(explained: Explained, suggestion: Suggestion) -> str:
     if suggestion.verdict is not None:
-        return f"{suggestion.words}: {_named(explained.verdict, suggestion.verdict)}"
+        return f"{suggestion.text}: {_named(explained.verdict, suggestion.verdict)}"
     if suggestion.possible and explained.searched:
-        return f"{suggestion.words}: no config here that does so is predicted faster"
-    return suggestion.words
+        return f"{suggestion.text}: no config here that does so is predicted faster"
+    return suggestion.text
 
 
 def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]:

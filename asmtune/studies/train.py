@@ -14,8 +14,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import Oracle, Task
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.error import ErrorTable, RankedTask
-from asmtune.predict.score.error_file import Errors
+from asmtune.predict.score.error import Errors, ErrorTable, RankedTask
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.learned import FEWEST, fit, rank
 from asmtune.predict.score.vectors import schema

@@ -14,7 +14,6 @@ from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
-from asmtune.predict.score.base import moments_of, ranked_by
 from asmtune.store.codec import config_text
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.tuning.options import Effort
@@ -115,12 +114,12 @@ def initial_verdicts(
     sketches = (
         effort.strategy == "model"
         and len(configs) > effort.pace.first
-        and "sketch" in moments_of(funnel.scorer)
+        and funnel.scorer.ranks_before_compiling
     )
     if sketches:
         with ThreadPoolExecutor(1) as background:
             # Seconds, the first time that `learned` is used: it is fitted while workers sketch.
-            ready = background.submit(ranked_by, funnel.scorer)
+            ready = background.submit(getattr, funnel.scorer, "effective_name")
             verdicts = front.verdicts(configs, "sketch", funnel.sketches)
             ready.result()
         return verdicts

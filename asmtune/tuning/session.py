@@ -19,7 +19,6 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front, ProgressListener
-from asmtune.predict.score.base import for_dtypes
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
@@ -66,7 +65,7 @@ class Session:
             MeasureError: no config that compiled can be launched.
         """
         stragglers = StragglerTimer(self.funnel.progress)
-        scorer = for_dtypes(self.funnel.scorer, request.problem.dtypes.values())
+        scorer = self.funnel.scorer.for_dtypes(request.problem.dtypes.values())
         funnel = replace(self.funnel, scorer=scorer, progress=stragglers)
         front = funnel.front(request.problem)
         default = request.space.first(**request.problem.shape)

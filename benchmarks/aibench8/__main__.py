@@ -131,7 +131,7 @@ def _measure(
 
 
 def _told(effort: Effort) -> dict[str, Any]:
-    """How the tuner searched, without limits that are none."""
+    """Return the tuner's settings, without unset limits."""
     names = {"effort": effort.name, "strategy": effort.strategy, "scorer": effort.scorer}
     return {**names, "pace": asdict(effort.pace), "tuning_clock": asdict(effort.policy)}
 

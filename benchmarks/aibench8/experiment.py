@@ -24,7 +24,7 @@ from tests.kernels.accuracy import as_tuple, case_of
 
 @dataclass(frozen=True)
 class Plan:
-    """How each kernel is measured.
+    """Settings for measuring each kernel.
 
     Attributes:
         tuner: tunes.

@@ -1,4 +1,4 @@
-"""What can be told without a GPU: what each launch compiles to, and how many candidates are."""
+"""Facts known without a GPU: the code of each launch, and the number of candidates."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from asmtune.core.problem import Problem, jit_function
 from tests.kernels.accuracy import module_of
 
 CONTRACT = "MULTIPLE"
-"""How the names of constexprs begin by which kernels are told what divides their sizes."""
+"""Prefix of the constexprs that tell kernels what divides their sizes."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Task:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What it is, for results."""
+        """Describe the task for results."""
         return {"kernel": self.name, "shape": dict(self.shape), "dtype": self.dtype}
 
     def inputs(self, device: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ TASKS = {
 
 
 def contract_of(problem: Problem) -> dict[str, Any]:
-    """What the kernel is told of its arguments by constexprs, by name."""
+    """Return the constexprs that tell the kernel about its arguments, by name."""
     return {name: v for name, v in problem.arguments.items() if name.startswith(CONTRACT)}
 
 

@@ -1,4 +1,4 @@
-"""What the tuner finds for one problem: as users tune, and with its rankings left to chance."""
+"""Tune one problem, as users do and with rankings left to chance."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Search:
-    """What is tuned.
+    """The problem to tune.
 
     Attributes:
         problem: a launch.
@@ -51,7 +51,7 @@ class Search:
     choices: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self, effort: Effort, seed: int = 0) -> TuneOptions:
-        """How to tune it with an effort, whatever the store knows of it."""
+        """Return the request that tunes it with an effort, whatever the store holds."""
         given = {**self.choices, "effort": effort, "seed": seed, "force": True}
         return TuneOptions.of(cast("Choices", given))
 
@@ -64,7 +64,7 @@ class Search:
 
 @dataclass(frozen=True)
 class TaskTuner:
-    """How problems are tuned.
+    """Settings for tuning problems.
 
     Attributes:
         device: the GPU's name.

@@ -1,4 +1,4 @@
-"""What the modules of matrix products share: the grid, the bounds of a space, random operands."""
+"""Shared parts of the matrix products: the grid, the bounds of a space, random operands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARED = 227 * 1024
 
 
 def tiles(values: Mapping[str, Any]) -> tuple[int]:
-    """One program for each tile of the (M, N) result."""
+    """Return a grid with one program for each tile of the (M, N) result."""
     high = triton.cdiv(values["M"], values["BLOCK_M"])
     return (high * triton.cdiv(values["N"], values["BLOCK_N"]),)
 

@@ -42,7 +42,7 @@ from tests.kernels.accuracy import KERNELS, case_of, differences, module_of
 
 @cache
 def wrong(name: str, dtype: str) -> dict[str, float]:
-    """What the accuracy check finds wrong."""
+    """Return what the accuracy check finds wrong."""
     found = differences(name, dtype, "cuda")
     case = case_of(name)
     if case.extra is not None:
@@ -100,7 +100,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(KERNELS)}")
     parser.add_argument("--plan", choices=PLANS, default="full", help=str(Plan.__doc__))

@@ -37,7 +37,7 @@ class Entry:
     apart: Callable[[Mapping[str, int], str], bool] | None = None
 
     def group_at(self, shape: Mapping[str, int], dtype: str) -> str:
-        """What a row is averaged with."""
+        """Return the group that a row is averaged with."""
         aside = self.apart is not None and self.apart(shape, dtype)
         return f"{self.group}, others" if aside else self.group
 

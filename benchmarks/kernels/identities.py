@@ -1,4 +1,4 @@
-"""What the kernels' public functions launch, and what its configs are kept by; without a GPU."""
+"""Launches of the kernels' public functions, and the keys of their configs; needs no GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import module_of
 
 DEVICE = "NVIDIA H200"
-"""What configs are shipped for."""
+"""The device that configs are shipped for."""
 
 Identity = tuple[TuneKey, Provenance]
 

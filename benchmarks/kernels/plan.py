@@ -1,4 +1,4 @@
-"""Which rows the table has, and in which order they are made."""
+"""Rows of the table, and the order in which they are made."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Which rows are wanted.
+    """Selection of rows.
 
     Attributes:
         name: "full" for every shape with every dtype, "quick" for every shape with a kernel's

@@ -30,7 +30,7 @@ Shape = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Timer:
-    """How rows are timed.
+    """Settings for timing rows.
 
     Attributes:
         policy: of asmtune's clock.
@@ -164,7 +164,7 @@ def _error(
 
 
 def _bytes(values: Sequence[Any]) -> int:
-    """Of all tensors, each read or written once."""
+    """Return the bytes of all tensors, each read or written once."""
     return sum(value.nbytes for value in values if torch.is_tensor(value))
 
 

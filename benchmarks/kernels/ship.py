@@ -31,7 +31,7 @@ FASTEST = 6
 
 
 def launched(name: str, plan: Plan) -> dict[str, Identity]:
-    """What a kernel's public function launches at the rows of a plan, by the keys' digests."""
+    """Return the launches of a kernel's public function at a plan's rows, by digest of the key."""
     found = (made for place in plan.places([name]) for made in identities(place))
     return {key_digest(key): (key, expected) for key, expected in found}
 

@@ -68,7 +68,7 @@ class Table:
         self.rows |= {name: {**row, "run": places[row["run"]]} for name, row in other.rows.items()}
 
     def add(self, row: Row) -> None:
-        """One more row of this run."""
+        """Add a row of this run."""
         self.rows[Place.of(row).name] = {**row, "run": len(self.runs) - 1}
 
     def write(self, path: Path, order: Sequence[Place]) -> None:
@@ -80,5 +80,5 @@ class Table:
 
 
 def is_current(row: Row) -> bool:
-    """Whether a row was timed, with the source that its kernel has now."""
+    """Return whether a row was timed with the source that its kernel has now."""
     return "ours" in row and row.get("source") == source_of(str(row["kernel"]))

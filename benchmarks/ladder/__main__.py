@@ -1,4 +1,4 @@
-"""What each step of the GEMM ladder gains, and what its assembly shows.
+"""Measure each step of the GEMM ladder, and show its assembly.
 
     python -m benchmarks.ladder [--assembly] [--rounds N] [--output FILE]
     python -m benchmarks.ladder --table
@@ -77,7 +77,7 @@ def measured(size: Size, policy: TimingPolicy) -> dict[str, Any]:
 
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """One row a size: times, and what the assembly shows of each step."""
+    """Return one row a size: times, and the assembly of each step."""
     target = load_target("H200" if options.assembly else device_name())
     settings = Settings.from_environment()
     policy = TimingPolicy(fine_rounds=options.rounds)

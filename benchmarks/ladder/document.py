@@ -84,7 +84,7 @@ def _section(step: str, row: Row) -> str:
 
 
 def _read(seen: Row) -> str:
-    """What the assembly shows, as a sentence."""
+    """Describe the assembly in a sentence."""
     spills = f"{seen['spills']} spilled words" if seen["spills"] else "no spills"
     return (
         f"The assembly: {seen['products']}, {seen['registers']} registers a thread, {spills}, "
@@ -99,7 +99,7 @@ def _loads(seen: Row) -> str:
 
 
 def _gain(step: str, row: Row) -> str:
-    """What a step gained over the one before, v4 over PyTorch's calls; empty without times."""
+    """Return a step's gain over the one before, v4 over PyTorch's calls; empty without times."""
     names = list(STEPS)
     before = EPILOGUE if step == "v4" else names[max(names.index(step) - 1, 0)]
     mine, other = _microseconds(row, step), _microseconds(row, before)

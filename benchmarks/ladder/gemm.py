@@ -199,7 +199,7 @@ def tiles(meta: Mapping[str, Any]) -> tuple[int]:
 
 
 def arguments(a: torch.Tensor, b: torch.Tensor) -> dict[str, Any]:
-    """What all five are launched with, by name; C is new. Raises ValueError for what none takes."""
+    """Return the arguments of all five by name, with a new C. ValueError if none takes them."""
     what = f"{tuple(a.shape)} {a.dtype} and {tuple(b.shape)} {b.dtype}"
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"{what}: expected two matrices of equal inner extents")

@@ -64,7 +64,7 @@ STEPS = {
 
 @dataclass(frozen=True)
 class Operands:
-    """What a product of one size takes, in halves."""
+    """Operands of a product of one size, in halves."""
 
     a: torch.Tensor
     b: torch.Tensor
@@ -95,7 +95,7 @@ class Operands:
 
 
 def assembly(name: str, size: Size, target: Target, settings: Settings) -> dict[str, Any]:
-    """What a step's machine code shows at a size, by the config that it is launched with.
+    """Read a step's machine code at a size, for the config that it is launched with.
 
     Raises:
         CompileError: it does not compile.
@@ -130,7 +130,7 @@ def _shown(read: Profile) -> dict[str, Any]:
 
 
 def _products(made: Artifact, read: Profile) -> str:
-    """What multiplies: wgmma, mma.sync or fma, with its shape where it has one."""
+    """Return the multiplying instruction: wgmma, mma.sync or fma, with its shape if it has one."""
     for name, feature in (("wgmma", "text_wgmma"), ("mma.sync", "text_mma_sync")):
         if read.static[feature]:
             shape = re.search(rf"{name}\S*?\.(m\d+n\d+k\d+)", made.outputs["ptx"])

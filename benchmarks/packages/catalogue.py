@@ -57,5 +57,5 @@ AGAIN: Final = Way("plain_again", (), "plain")
 FRESH: Final = Way("asmtune", _ASMTUNE, "asmtune")
 WARM: Final = Way("asmtune_warm", _ASMTUNE, "asmtune")
 WAYS: Final = (PLAIN, FRESH, WARM)
-"""What is run. `AGAIN`, where asked for, is the fair side of a warm store: Triton has compiled code
-there and no choices, unless the package asks Triton to keep them, as fla-core does."""
+"""The ways to run a program. `AGAIN`, if chosen, is the fair rival of a warm store: Triton has its
+compiled code there but no choices, unless the package makes Triton keep them, as fla-core does."""

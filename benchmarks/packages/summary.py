@@ -1,4 +1,4 @@
-"""What the runs of a program amount to: time to tune, speed, and whether the outputs are equal."""
+"""Summary of a program's runs: time to tune, speed, and whether the outputs are equal."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def table(programs: Sequence[Mapping[str, Any]]) -> str:
-    """One line an operation: seconds of the first call by way, speed, equality."""
+    """Render one line an operation: seconds of the first call by way, speed, equality."""
     ways = ("plain", "plain_again", *_OWN)
     head = "".join(f"{way:>14}" for way in ways)
     lines = [f"{'first call, seconds':34}{head}{'speed':>8}{'of call':>8}  outputs"]

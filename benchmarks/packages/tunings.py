@@ -1,4 +1,4 @@
-"""What was tuned while a program ran: by Triton, off its own words; by asmtune, off its files."""
+"""Tunings of a program's run: Triton's from its own output, asmtune's from its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINE: Final = re.compile(
 
 
 def by_triton(output: str) -> dict[str, list[dict[str, Any]]]:
-    """What Triton's own autotuner tuned, by the operation in whose first call it did.
+    """Return Triton's own tunings by the operation whose first call caused them.
 
     Args:
         output: all that the program printed.
@@ -51,7 +51,7 @@ def by_triton(output: str) -> dict[str, list[dict[str, Any]]]:
 def by_asmtune(
     folder: Path, known: Sequence[str], spans: Mapping[str, Sequence[float]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """What asmtune tuned, by the operation in whose first call the run's trace was ended.
+    """Return asmtune's tunings by the operation whose first call ended the run's trace.
 
     Args:
         folder: of traces.

@@ -39,7 +39,7 @@ def fitted(folder: Path) -> float:
 
     start = time.perf_counter()
     scorer = Learned(replace(Settings.from_environment(), cache_dir=folder))
-    assert scorer.ranked_by == "learned", "the model of learned cannot be fitted here"
+    assert scorer.effective_name == "learned", "the model of learned cannot be fitted here"
     return time.perf_counter() - start
 
 

@@ -1,4 +1,4 @@
-"""What asmtune is measured against, each on the same problem and configs."""
+"""Baselines of asmtune, each on the same problem and configs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runs amount to: how much less time, and at what speed of the chosen configs."""
+"""Summary of the runs: time saved, and speed of the chosen configs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from asmtune.studies.replay.results import geometric_mean
 
 
 def ratios(task: dict[str, Any]) -> dict[str, float]:
-    """Of one task: times less wall clock than each baseline, and speed against the best known."""
+    """Return a task's wall clock against each baseline, and its speed against the best known."""
     seconds = task["asmtune"]["seconds"]
     times = task["retimed_us"]
     return {
@@ -38,7 +38,7 @@ def summary(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(tasks: Sequence[dict[str, Any]]) -> str:
-    """One line a task, and the summary."""
+    """Render one line a task, and the summary."""
     head = f"{'task':44} {'asmtune':>8} {'autotune':>9} {'25/100':>7} {'5/20':>7} {'speed':>6}"
     lines = [head]
     for task in tasks:

@@ -1,4 +1,4 @@
-"""What is tuned: whole spaces of five kernels of the oracle, shared out over GPUs."""
+"""Tasks to tune: whole spaces of five kernels of the oracle, shared out over GPUs."""
 
 from __future__ import annotations
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from asmtune.ir.asm.inlined import relocated
 from asmtune.ir.asm.ptx import parse_ptx
-from asmtune.ir.asm.sass import parse_sass
+from asmtune.ir.asm.sass import parse_sass, relocated
 
 # Of what Triton 3.9 makes of a load on line 9, `y = exp(x) * x + 1` on 10 and 11, a store on 12.
 PTX = """

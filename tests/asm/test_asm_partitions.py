@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from asm_dumps import fixture_listing
 
+from asmtune.ir.asm.counts import block_threads
 from asmtune.ir.asm.nvptx import OpClass, classify
-from asmtune.ir.asm.partitions import block_threads
 
 
 def test_all_threads_run_an_ordinary_kernel() -> None:

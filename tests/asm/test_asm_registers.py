@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from asmtune.ir.asm.nvptx import registers
 from asmtune.ir.asm.program import Instruction
-from asmtune.ir.asm.registers import registers
 from tests.asm.asm_dumps import fixture_listing, ptx_names
 
 

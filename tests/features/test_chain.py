@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.predict.features.chain import chain_cycles
-from asmtune.predict.features.steps import BARRIER_LATENCY, PRODUCT_LATENCY, Action, InstructionStep
+from asmtune.predict.features.chain import (
+    BARRIER_LATENCY,
+    PRODUCT_LATENCY,
+    Action,
+    InstructionStep,
+    chain_cycles,
+)
 from tests.launch_kernels import Launch, pointers
 from tests.workload.workload_kernels import tma_gemm
 

@@ -10,7 +10,7 @@ from asmtune.core.hardware.model import MMA_SYNC_SHARE
 from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.core.problem import Problem
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.predict.features import locality
+from asmtune.predict.features import cycles as locality
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.cycles import conflict_ways, program_cycles
 from asmtune.predict.features.execution import executions

@@ -12,7 +12,7 @@ from asmtune.core.problem import Problem
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.execution import executions, match_loops
-from asmtune.predict.features.launch import LaunchReading
+from asmtune.predict.features.registry import LaunchReading
 from tests.launch_kernels import (
     Launch,
     causal_attention,

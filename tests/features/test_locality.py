@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.predict.features.cycles import program_cycles
+from asmtune.predict.features.cycles import Locality, program_cycles
 from asmtune.predict.features.execution import executions
-from asmtune.predict.features.launch import LaunchReading
-from asmtune.predict.features.locality import Locality
+from asmtune.predict.features.registry import LaunchReading
 from tests.launch_kernels import Launch, column_copy, pointers
 from tests.sample_kernels import scale_problem
 

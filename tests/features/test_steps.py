@@ -7,8 +7,14 @@ import pytest
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.ptx import parse_ptx
-from asmtune.predict.features.chain import chain_cycles
-from asmtune.predict.features.steps import COPY_LATENCY, LATENCY, Action, InstructionStep, steps_of
+from asmtune.predict.features.chain import (
+    COPY_LATENCY,
+    LATENCY,
+    Action,
+    InstructionStep,
+    chain_cycles,
+    steps_of,
+)
 from tests.asm.asm_dumps import fixture_listing, ptx_names
 
 

@@ -18,9 +18,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.ir.asm.groups import Group
-from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.launch import LaunchReading
+from asmtune.ir.asm.nvptx import Group, OpClass
+from asmtune.predict.features.registry import LaunchReading
 from asmtune.report.code.model import NO_SOURCES, CodeView
 from asmtune.report.code.reader import CodeReader
 from tests import sample_kernels

@@ -54,7 +54,7 @@ def test_the_fewest_changes_come_first() -> None:
     assert first.verdict is faster
     assert second.verdict is None
     assert second.possible
-    assert (first.words, second.words) == ADVICE["latency"]
+    assert (first.text, second.text) == ADVICE["latency"]
 
 
 def test_two_suggestions_name_two_configs() -> None:
@@ -81,8 +81,8 @@ def test_spills_come_first(bottleneck: str) -> None:
     own = verdict(100.0, bottleneck=bottleneck, spill_words=40)
     less = verdict(50.0, spill_words=4, num_warps=8)
     first, second = suggestions(own, [less])
-    assert (first.words, first.verdict) == (SPILLS[0], less)
-    assert second.words == ADVICE[bottleneck][0]
+    assert (first.text, first.verdict) == (SPILLS[0], less)
+    assert second.text == ADVICE[bottleneck][0]
 
 
 def test_nothing_to_try_without_a_prediction() -> None:

@@ -22,11 +22,10 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.features import Features
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score import examples, learned
-from asmtune.predict.score.base import Candidate, for_dtypes, notes_of, ranked_by, without_kernel
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA, Learned, fit, rank
 from asmtune.predict.score.roofline import Roofline
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Candidate, make_scorer
 from asmtune.predict.score.vectors import schema
 
 
@@ -171,11 +170,11 @@ def test_a_kernel_is_left_out(
 
     monkeypatch.setattr(learned, "fit", watch)
     scorer, task = Learned(empty_settings, (source,)), candidates(7, target)
-    without = without_kernel(scorer, "b")
+    without = scorer.without_kernel("b")
     assert without.name == "learned"
     assert without.score(task) != scorer.score(task)
     assert seen == [["a", "c", "a", "c"], ["a", "b", "c"] * 2]
-    assert without_kernel(scorer, "never seen") is scorer
+    assert scorer.without_kernel("never seen") is scorer
     others = [t for t in Examples.load(source).tasks if t.kernel != "b"]
     found = [c.features for c in task if c.features is not None]
     by_hand = rank(fit(others, 1, ""), learned.base_columns(found, target))
@@ -200,21 +199,21 @@ def test_only_the_kernel_left_out(target: Target, tmp_path: Path) -> None:
     """Without any row left the roofline ranks."""
     path, task = tmp_path / "rows.npz", candidates(7, target)
     Examples((rows("a", 1, target),), "H200", schema(), {}).save(path)
-    scorer = Learned(Settings(cache_dir=tmp_path / "c"), (path,)).for_kernel("a")
+    scorer = Learned(Settings(cache_dir=tmp_path / "c"), (path,)).without_kernel("a")
     assert scorer.score(task) == Roofline().score(task)
 
 
 def test_notes(source: Path, target: Target, empty_settings: Settings) -> None:
     """On another target it ranks all the same, and says that only the H200 has been checked."""
     scorer, other = Learned(empty_settings, (source,)), load_target("A100")
-    assert notes_of(scorer, target) == ()
-    assert ranked_by(scorer) == "learned"
-    (note,) = notes_of(scorer, other)
+    assert scorer.notes(target) == ()
+    assert scorer.effective_name == "learned"
+    (note,) = scorer.notes(other)
     assert "only the H200 has been checked" in note
     assert other.name in note
     task = candidates(7, other)
     assert scorer.score(task) != Roofline().score(task)
-    assert notes_of(make_scorer("roofline"), other) == ()
+    assert make_scorer("roofline").notes(other) == ()
 
 
 def test_dtypes(source: Path, target: Target, empty_settings: Settings) -> None:
@@ -222,11 +221,11 @@ def test_dtypes(source: Path, target: Target, empty_settings: Settings) -> None:
     scorer = Learned(empty_settings, (source,))
     assert scorer.for_dtypes(("fp16", "i32", "i64", "i1")) is scorer
     other = scorer.for_dtypes(("fp16", "fp64"))
-    assert ranked_by(other) == "roofline"
-    assert "none of its training rows are of fp64" in notes_of(other, target)[0]
+    assert other.effective_name == "roofline"
+    assert "none of its training rows are of fp64" in other.notes(target)[0]
     task = candidates(7, target)
     assert other.score(task) == Roofline().score(task)
-    assert for_dtypes(make_scorer("roofline"), ("fp64",)).name == "roofline"
+    assert make_scorer("roofline").for_dtypes(("fp64",)).name == "roofline"
 
 
 @pytest.mark.parametrize("case", ["schema", "absent", "damaged", "none"])
@@ -242,8 +241,8 @@ def test_without_rows(
     sources = () if case == "none" else (path,)
     scorer, task = Learned(Settings(cache_dir=tmp_path / "cache"), sources), candidates(7, target)
     assert scorer.score(task) == Roofline().score(task)
-    assert scorer.for_kernel("a") is scorer
-    assert ranked_by(scorer) == "roofline"
+    assert scorer.without_kernel("a") is scorer
+    assert scorer.effective_name == "roofline"
     (note,) = scorer.notes(target)
     assert note.startswith("ranked by roofline, since learned cannot be used: ")
     says = {"schema": "other features", "none": "no training rows are installed"}
@@ -324,7 +323,7 @@ def test_the_shipped_scorer(target: Target, settings: Settings) -> None:
     """Fitted on the shipped rows it ranks 1,000 candidates, once fitted, within a blink."""
     scorer = make_scorer("learned")
     assert scorer.name == "learned"
-    assert notes_of(scorer, target) == ()
+    assert scorer.notes(target) == ()
     task = candidates(7, target, 1000)
     scores = scorer.score(task)
     assert np.isfinite(scores).all()

@@ -18,7 +18,6 @@ from asmtune.core.records.features import Features
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import launch_features
-from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.roofline import (
     ADVICE,
     DRAM_SHARE,
@@ -31,7 +30,7 @@ from asmtune.predict.score.roofline import (
     predict,
     terms_us,
 )
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Candidate, make_scorer
 from tests.launch_kernels import Launch, chain, many_powers, pointers
 from tests.sample_kernels import scale, tensor
 

@@ -17,8 +17,7 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.features import Features
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import ProfileReader
-from asmtune.predict.score.base import Candidate
-from asmtune.predict.score.scorers import make_scorer, scorer_names
+from asmtune.predict.score.scorers import Candidate, make_scorer, scorer_names
 from tests.sample_kernels import product_problem
 
 

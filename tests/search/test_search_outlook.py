@@ -13,8 +13,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.features import Features
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.score.base import Candidate
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import Candidate, Scorer, make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
@@ -28,12 +27,11 @@ BEST = Config({"A": 256, "B": 64})
 TIME = bowl(A=256, B=64)
 
 
-class Told:
+class Told(Scorer):
     """Foresees what a feature says: a time, as its score says the logarithm of."""
 
     name = "told"
-    draws = 1
-    moments: tuple[str, ...] = ("sketch", "assembly")
+    ranks_before_compiling = True
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """Minus what is foreseen."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from workload_lowering import F16, I32, call, lower, pointer, work
 
 from asmtune.ir.ttir.analysis import Kernel
-from asmtune.ir.ttir.execution_counts import DEFAULT_TRIPS
+from asmtune.ir.ttir.evaluate import DEFAULT_TRIPS
 from asmtune.ir.ttir.work import Work
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}
@@ -169,7 +169,7 @@ def test_bound_from_memory_is_said_and_assumed(block: int, trips: int) -> None:
     kernel = Kernel(text)
     found = kernel.work(call((8,)))
     (loop,) = found.loops
-    (doubt,) = found.doubts
+    (doubt,) = found.assumptions
     assert loop.trips == trips
     assert loop.unknown == doubt.reason == "loaded from memory"
     assert (doubt.loop, doubt.line) == (loop.id, loop.line)
@@ -188,7 +188,7 @@ def test_what_is_read_once_tells_the_trips(block: int) -> None:
     found = Kernel(text).work(launch)
     assert found.loops[0].trips == 4096 / block
     assert found.bytes_read == pytest.approx(8 * 4096 * 4 + 2 * 8 * 4)
-    assert found.doubts[0].assumed == f"{4096 // block} trips"
+    assert found.assumptions[0].assumed == f"{4096 // block} trips"
 
 
 def test_what_is_written_once_tells_the_trips() -> None:
@@ -216,7 +216,7 @@ def test_branch_on_memory_takes_the_side_that_does_more() -> None:
     tables = dict.fromkeys(("token_ptr", "expert_ptr", "count_ptr"), pointer(I32))
     sizes = {"K": 512, **TILES}
     found = work(kernels.expert_gemm, grid=(10,), **pointers, **tables, **sizes)
-    assert [doubt.operation for doubt in found.doubts] == ["cf.cond_br"] * 2
+    assert [doubt.operation for doubt in found.assumptions] == ["cf.cond_br"] * 2
     assert found.loops[0].iterations == 16
     assert found.bytes_written == 10 * 64 * 64 * 2
 

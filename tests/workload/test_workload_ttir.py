@@ -14,7 +14,7 @@ from workload_lowering import I32, lower, pointer
 from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
-from asmtune.ir.ttir.ttir import parse_ttir
+from asmtune.ir.ttir.parser import parse_ttir
 
 SMALL = """
 #loc = loc("k.py":3:0)

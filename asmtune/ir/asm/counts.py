@@ -7,15 +7,78 @@ barrier add no depth, see `asmtune.ir.asm.program.LoopRole`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from asmtune.ir.asm.flow import Dominators
 from asmtune.ir.asm.memory import Direction, Space, access, expected_bytes
-from asmtune.ir.asm.nvptx import OpClass, classify
-from asmtune.ir.asm.partitions import block_threads
+from asmtune.ir.asm.nvptx import OpClass, classify, is_switch_barrier
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
 from asmtune.ir.asm.tensor import TensorKind, TensorOp, tensor_ops
+
+_NAMED_BARRIER = re.compile(r"\d+\s*,\s*(\d{1,4})")
+_WARP = 32
+
+
+def block_threads(program: AsmFunction) -> tuple[int | None, ...]:
+    """Return for each block how many threads of a CTA run it; None if not known.
+
+    Triton gives each part of a warp-specialised kernel (load, multiply, store) warps of its own.
+    All instructions stand in one program, and the blocks of the parts are in a `dispatch` loop, so
+    counts of a part must be scaled by its own threads, not by the CTA's.
+
+    Without warp specialisation all threads run all blocks. With it, a part starts at a
+    block that passes the switch barrier and holds the blocks dominated by it. Its threads
+    are those that its own barriers (`bar.sync id, threads`) name; a part of one warp has
+    only `bar.warp.sync`. Blocks outside the dispatch loop belong to the default part.
+    """
+    inside = {block for loop in program.loops if loop.role == "dispatch" for block in loop.blocks}
+    if not inside:
+        return (program.threads,) * len(program.blocks)
+    parts = _parts(program, inside)
+    threads: list[int | None] = [None] * len(program.blocks)
+    default = [block for block in range(len(program.blocks)) if block not in inside]
+    for blocks in (default, *parts):
+        count = _barrier_threads(program, blocks)
+        for block in blocks:
+            threads[block] = count
+    return tuple(threads)
+
+
+def _parts(program: AsmFunction, inside: set[int]) -> list[list[int]]:
+    tree = Dominators([block.successors for block in program.blocks])
+    headers = {loop.header for loop in program.loops if loop.role == "dispatch"}
+    meets = sorted(
+        block
+        for block in inside - headers
+        if any(is_switch_barrier(item) for item in program.body(block))
+    )
+    # A part meets the barrier at its start and again at its end: only the first starts one.
+    starts = [
+        block
+        for block in meets
+        if not any(other != block and tree.dominates(other, block) for other in meets)
+    ]
+    return [[block for block in inside if tree.dominates(start, block)] for start in starts]
+
+
+def _barrier_threads(program: AsmFunction, blocks: list[int]) -> int | None:
+    named: Counter[int] = Counter()
+    by_warp = False
+    for block in blocks:
+        for item in program.body(block):
+            if item.opcode == "bar.warp.sync":
+                by_warp = True
+            elif item.opcode in ("bar.sync", "barrier.sync"):
+                match = _NAMED_BARRIER.fullmatch(item.text)
+                if match:
+                    named[int(match[1])] += 1
+    if named:
+        return named.most_common(1)[0][0]
+    return _WARP if by_warp else None
+
 
 ByDepth = Mapping[int, int]
 """An amount for each loop depth; depths with none are left out."""
@@ -83,7 +146,7 @@ class Counts:
 
 
 class _Tally:
-    """Sums by key and depth."""
+    """Sums FLOPs and bytes by key and loop depth."""
 
     def __init__(self) -> None:
         self.flops: dict[TensorKind, Counter[int]] = defaultdict(Counter)
@@ -122,19 +185,19 @@ def count(program: AsmFunction, blocks: Iterable[int] | None = None) -> Counts:
     ops = tensor_ops(program)
     threads = block_threads(program) if ops else ()
     opcodes: Counter[tuple[str, int]] = Counter()
-    tally = _Tally()
+    sums = _Tally()
     for block in chosen:
         depth = program.block_depths[block]
         for item in program.body(block):
             opcodes[item.opcode, depth] += 1
             if item.index in ops:
-                tally.add_tensor(ops[item.index], depth, threads[block])
+                sums.add_tensor(ops[item.index], depth, threads[block])
             elif classify(item.opcode) in _MOVES_DATA:
-                tally.add_traffic(item, depth)
-    return _finish(opcodes, tally)
+                sums.add_traffic(item, depth)
+    return _finish(opcodes, sums)
 
 
-def _finish(opcodes: Mapping[tuple[str, int], int], tally: _Tally) -> Counts:
+def _finish(opcodes: Mapping[tuple[str, int], int], sums: _Tally) -> Counts:
     totals: Counter[int] = Counter()
     by_class: dict[OpClass, Counter[int]] = defaultdict(Counter)
     by_opcode: dict[str, Counter[int]] = defaultdict(Counter)
@@ -151,12 +214,12 @@ def _finish(opcodes: Mapping[tuple[str, int], int], tally: _Tally) -> Counts:
         instructions=dict(totals),
         by_class={kind: dict(depths) for kind, depths in by_class.items()},
         by_opcode={opcode: dict(depths) for opcode, depths in by_opcode.items()},
-        unit_flops={kind: dict(depths) for kind, depths in tally.flops.items()},
-        cta_flops={kind: dict(depths) for kind, depths in tally.cta_flops.items()},
-        thread_bytes={key: dict(depths) for key, depths in tally.bytes.items()},
-        tma_bytes=dict(tally.tma),
+        unit_flops={kind: dict(depths) for kind, depths in sums.flops.items()},
+        cta_flops={kind: dict(depths) for kind, depths in sums.cta_flops.items()},
+        thread_bytes={key: dict(depths) for key, depths in sums.bytes.items()},
+        tma_bytes=dict(sums.tma),
         unknown=unknown,
-        unresolved=tally.unresolved,
+        unresolved=sums.unresolved,
     )
 
 

@@ -1,6 +1,6 @@
-"""Read a cubin: the ELF file that ptxas makes, and what it says of a kernel's resources.
+"""Read a kernel's resources from a cubin, the ELF file that ptxas makes.
 
-No GPU and no disassembler: registers and stack stand in `.nv.info` sections, as records
+This needs no GPU and no disassembler: registers and stack are in `.nv.info` sections, as records
 of a format byte, an attribute byte and a value. The attributes' names are those that
 `cuobjdump -elf` prints.
 """
@@ -45,12 +45,12 @@ _BROKEN = (
     ArithmeticError,
     MemoryError,
 )
-"""What pyelftools raises on damaged files, seen by mutating cubins."""
+"""Errors that pyelftools raises on damaged files, seen by mutating cubins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a kernel needs of a multiprocessor.
+    """A kernel's registers, memory and code size, as its cubin states them.
 
     Attributes:
         kernel: the kernel's name.
@@ -95,7 +95,7 @@ def read_cubin(data: bytes, kernel: str | None = None) -> Resources:
         kernel: which kernel; None for the only one, or the first.
 
     Raises:
-        ParseError: the bytes are no cubin, are damaged, or have no such kernel.
+        ParseError: the bytes are not a cubin, are damaged, or have no such kernel.
     """
     if data[:4] != b"\x7fELF":
         raise ParseError(f"not a cubin: {len(data)} bytes that start with {data[:4]!r}, not ELF")

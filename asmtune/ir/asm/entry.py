@@ -1,4 +1,4 @@
-"""How a PTX kernel is launched: its name, its parameters, and the threads that it demands."""
+"""The head of a PTX kernel: its name, its parameters and the threads that it demands."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class KernelEntry:
 
     Attributes:
         name: of the kernel.
-        parameters: bytes of each, in order.
-        threads: a program, as `reqntid` or `maxntid` has them; None where neither is there.
-        programs: a cluster, as `reqnctapercluster` has them; 1 where it is not there.
+        parameters: bytes of each parameter, in order.
+        threads: threads a program, from `reqntid` or `maxntid`; None if neither is there.
+        programs: programs a cluster, from `reqnctapercluster`; 1 if it is not there.
     """
 
     name: str
@@ -32,7 +32,7 @@ class KernelEntry:
     programs: int
 
     def misfit(self, own: KernelEntry) -> str | None:
-        """Why what launches another kernel cannot launch this one; None where it can."""
+        """Return why a launch of another kernel cannot launch this one; None if it can."""
         if self.parameters != own.parameters:
             return f"takes {_listed(self.parameters)}, and the kernel {_listed(own.parameters)}"
         if self.threads is not None and self.threads != own.threads:
@@ -43,7 +43,7 @@ class KernelEntry:
 
 
 def entries(ptx: str) -> list[KernelEntry]:
-    """The kernels of a PTX module, in the text's order; none where the text is no PTX."""
+    """Return the kernels of a PTX module in the text's order; [] if the text is not PTX."""
     return list(_entries(_COMMENT.sub(" ", ptx)))
 
 
@@ -62,7 +62,7 @@ def _entries(text: str) -> Iterator[KernelEntry]:
 
 
 def _bytes_of(parameter: str) -> int:
-    """Bytes of one parameter; 0 where its type is none."""
+    """Return the bytes of one parameter; 0 if its type is not a known one."""
     kind, length = _TYPE.search(parameter), _LENGTH.search(parameter)
     bits = int(kind[1]) if kind else 0
     return bits // 8 * (int(length[1]) if length else 1)

@@ -17,7 +17,7 @@ UNREACHABLE = -1
 
 
 class Jump(NamedTuple):
-    """Where an instruction that ends a block leads.
+    """Targets of an instruction that ends a block.
 
     Attributes:
         targets: indices of instructions; one equal to the number of instructions leaves.
@@ -29,7 +29,7 @@ class Jump(NamedTuple):
 
 
 RoleOf = Callable[[int, Sequence[int]], LoopRole]
-"""Says what a loop is for, from its header and all its blocks."""
+"""Gives the role of a loop, from its header and all its blocks."""
 
 
 def find_blocks(
@@ -131,7 +131,7 @@ class Dominators:
         """Return whether `other` is reached, and only by paths that pass `node`."""
         if not self.reaches(node) or not self.reaches(other):
             return False
-        # A dominator is left later by the search than what it dominates.
+        # The search leaves a dominator later than the nodes that it dominates.
         while self._rank[other] < self._rank[node]:
             other = self.idom[other]
         return other == node

@@ -1,8 +1,7 @@
-"""What PTX opcodes mean: classes of work, and what a loop of them is for.
+"""PTX opcodes and operands: classes of work, roles of loops, registers read and written.
 
-After NVIDIA, "Parallel Thread Execution ISA", chapter 9 (versions 8.7 to 9.4). An opcode
-that is not known is `OpClass.UNKNOWN`, which counts show by name: it is no error, since
-each toolkit brings new ones.
+After NVIDIA, "Parallel Thread Execution ISA", chapter 9 (versions 8.7 to 9.4). An unknown opcode
+is `OpClass.UNKNOWN`, not an error, since each toolkit brings new ones; counts show them by name.
 """
 
 from __future__ import annotations
@@ -11,13 +10,14 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import lru_cache
+from typing import Final
 
 from asmtune.ir.asm.flow import Jump
 from asmtune.ir.asm.program import Instruction, LoopRole
 
 
 class OpClass(StrEnum):
-    """What kind of work an instruction is."""
+    """Kind of work that an instruction does."""
 
     TENSOR = "tensor"
     """Matrix multiply: mma, wmma.mma, wgmma.mma_async, tcgen05.mma."""
@@ -159,7 +159,7 @@ _SWITCH_BARRIER = "1"
 
 
 def loop_role(header: Sequence[Instruction], body: Sequence[Instruction]) -> LoopRole:
-    """Say what a loop is for.
+    """Return the role of a loop.
 
     `wait`: it does nothing but try an mbarrier. Triton writes one at each wait on a copy
     or an MMA of Hopper and Blackwell, inside the main loop.
@@ -183,3 +183,89 @@ def loop_role(header: Sequence[Instruction], body: Sequence[Instruction]) -> Loo
 def is_switch_barrier(instruction: Instruction) -> bool:
     """Return whether all warps meet here to start or end a warp-specialised part."""
     return instruction.opcode == "barrier.sync" and instruction.text == _SWITCH_BARRIER
+
+
+class Group(StrEnum):
+    """The few kinds of instructions that a reader of code tells apart by colour."""
+
+    TENSOR = "tensor"
+    """Matrix products, and the tensor memory that they work on."""
+    COPY = "copy"
+    """Asynchronous copies between global and shared memory."""
+    SHARED = "shared"
+    """Loads and stores of shared memory."""
+    GLOBAL = "global"
+    """Loads, stores and atomics of global memory."""
+    BARRIER = "barrier"
+    """Barriers, fences, and waits for copies and products."""
+    BRANCH = "branch"
+    """All that moves the program counter."""
+    SPILL = "spill"
+    """Local memory: registers that did not fit, and arrays of a thread's own."""
+    OTHER = "other"
+    """Arithmetic, moves and the rest."""
+
+
+_GROUPS: Final = {
+    OpClass.TENSOR: Group.TENSOR,
+    OpClass.TENSOR_MEMORY: Group.TENSOR,
+    OpClass.ASYNC_COPY: Group.COPY,
+    OpClass.BULK_COPY: Group.COPY,
+    OpClass.SHARED: Group.SHARED,
+    OpClass.GLOBAL: Group.GLOBAL,
+    OpClass.ATOMIC: Group.GLOBAL,
+    OpClass.BARRIER: Group.BARRIER,
+    OpClass.MBARRIER: Group.BARRIER,
+    OpClass.ASYNC_WAIT: Group.BARRIER,
+    OpClass.FENCE: Group.BARRIER,
+    OpClass.BRANCH: Group.BRANCH,
+    OpClass.LOCAL: Group.SPILL,
+}
+
+
+def group_of(kind: OpClass) -> Group:
+    """Return the group of a class."""
+    return _GROUPS.get(kind, Group.OTHER)
+
+
+_REGISTERS = re.compile(r"%[a-z]+\d+").findall
+
+_NO_RESULT = frozenset(
+    {
+        OpClass.ASYNC_COPY,
+        OpClass.BULK_COPY,
+        OpClass.ASYNC_WAIT,
+        OpClass.BARRIER,
+        OpClass.BRANCH,
+        OpClass.FENCE,
+    }
+)
+_STORES = ("st.", "red.", "stmatrix.", "wmma.store.", "multimem.st.", "multimem.red.", "tcgen05.st")
+_ACCUMULATES = ("wgmma.mma_async", "tcgen05.mma")
+
+
+def registers(instruction: Instruction) -> tuple[list[str], list[str]]:
+    """Return the registers read, the guard among them, and those written.
+
+    The destination stands first (NVIDIA, "Parallel Thread Execution ISA", section 6.4).
+
+    Accumulators of wgmma are both. Special registers (`%tid.x`) and names that the text defines
+    are left out.
+    """
+    opcode, text = instruction.opcode, instruction.text
+    named = _REGISTERS(text)
+    # If an address stands first, as in tcgen05.mma, the result lies in memory.
+    if not named or text[0] == "[" or not _has_result(opcode):
+        written, read = [], named
+    else:
+        # One register, a pair (`%p1|%p2`) or a vector; no register's name ends in "%".
+        number = text.count("%", 0, text.find("}" if text[0] == "{" else ","))
+        written, read = named[:number], named[number:]
+        if opcode.startswith(_ACCUMULATES):
+            read = named
+    return (_REGISTERS(instruction.predicate) + read if instruction.predicate else read), written
+
+
+@lru_cache(maxsize=1024)
+def _has_result(opcode: str) -> bool:
+    return classify(opcode) not in _NO_RESULT and not opcode.startswith(_STORES)

@@ -1,8 +1,8 @@
-"""What SASS opcodes mean: classes of work, and what a loop of them is for.
+"""SASS opcodes: classes of work, and roles of loops.
 
-SASS is what an NVIDIA GPU runs; NVIDIA lists its opcodes by name alone ("CUDA Binary
-Utilities", section "Instruction Set Reference"), and what they do is read off code that ptxas
-makes of known PTX. An opcode that is not known is `OpClass.UNKNOWN`, as in PTX.
+SASS is the machine code of NVIDIA's GPUs. NVIDIA lists its opcodes by name alone ("CUDA Binary
+Utilities", section "Instruction Set Reference"); their classes here are read off code that ptxas
+makes of known PTX. An unknown opcode is `OpClass.UNKNOWN`, as in PTX.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _BESIDE_POLLS: Final = frozenset(
 
 
 def sass_loop_role(body: Sequence[Instruction]) -> LoopRole:
-    """Say what a loop is for.
+    """Return the role of a loop.
 
     `wait`: it only tries a barrier, or asks for registers or tensor memory until there are some.
 

@@ -1,4 +1,4 @@
-"""What a file of assembly is, whatever its instruction set: data without behaviour.
+"""Data of a file of assembly, for every instruction set.
 
 A front end (`asmtune.ir.asm.ptx`, `asmtune.ir.asm.sass`) reads text into these;
 `asmtune.ir.asm.flow` finds blocks and loops; an instruction set's own module
@@ -17,7 +17,7 @@ from typing import Literal
 from asmtune.base.errors import ParseError
 
 LoopRole = Literal["work", "wait", "dispatch"]
-"""What a loop's trips stand for.
+"""Meaning of a loop's trips.
 
 - `work`: trips follow the data.
 - `wait`: spins until a barrier opens; its trips are time, not work.
@@ -195,8 +195,9 @@ class Listing:
         programs: the functions with a body, in the text's order.
         directives: of the file: `version`, `target`, `address_size`.
         files: source file names by the index that `Instruction.source` uses.
-        misplaced: sources that the compiler gave to further lines of inline assembly, with those
-            of the pieces, in the same file; of PTX alone (see `ir/asm/inlined.py`).
+        misplaced: for sources that the compiler gave to further lines of inline assembly, the
+            sources of the pieces, in the same file; filled for PTX only (see `relocated` in
+            `ir/asm/sass.py`).
     """
 
     programs: tuple[AsmFunction, ...]

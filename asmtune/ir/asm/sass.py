@@ -9,14 +9,16 @@ in the kernel's section, behind it, each under a label with its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
-from asmtune.ir.asm.function import quoted
-from asmtune.ir.asm.nvsass import BRANCHES, ENDS, sass_loop_role
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.nvsass import BRANCHES, ENDS, classify_sass, sass_loop_role
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, LoopRole
+from asmtune.ir.asm.ptx import quoted
 
 # Newer architectures have how an instruction is scheduled behind it: `&req={1} ?trans2;`.
 _INSTRUCTION: Final = re.compile(
@@ -43,7 +45,7 @@ def parse_sass(text: str) -> Listing:
         text: what nvdisasm printed of one cubin.
 
     Raises:
-        ParseError: the text is no SASS, or has no instruction; the message names the line.
+        ParseError: the text is not SASS, or has no instruction; the message names the line.
     """
     reader = _Reader()
     for number, line in enumerate(text.split("\n"), 1):
@@ -155,9 +157,58 @@ class _Reader:
         self._function.addresses.append(int(address, 16))
 
     def listing(self) -> Listing:
-        made = [item for item in self._functions if item.instructions]
-        if not made:
+        functions = [item for item in self._functions if item.instructions]
+        if not functions:
             raise ParseError("not SASS: no instruction in the text")
-        programs = tuple(function.close(function.name in self._entries) for function in made)
+        programs = tuple(function.close(function.name in self._entries) for function in functions)
         files = {index: name for name, index in self._files.items()}
         return Listing(programs, self._directives, files)
+
+
+What = tuple[OpClass, bool]
+
+
+def relocated(sass: Listing, ptx: Listing) -> Listing:
+    """Return the SASS with the instructions of inline assembly at the line where it begins.
+
+    The LLVM of Triton 3.9 counts each further line of a piece of inline assembly one source line
+    down: of `tl.load(..., other=0.0)` on line 10, four registers and the load become lines 10 to
+    13. PTX says where a piece begins and ends; SASS has only lines, no columns.
+
+    An instruction moves if the PTX has no instruction of its kind (class, and whether it stores)
+    at its line, but has one in a piece of inline assembly of which a further line was put there.
+
+    Args:
+        sass: listing of the SASS that ptxas made of the PTX.
+        ptx: listing of the PTX, with `misplaced` filled.
+    """
+    if not ptx.misplaced:
+        return sass
+    to_ptx = {mine: its for mine, a in sass.files.items() for its, b in ptx.files.items() if a == b}
+    ptx_items = (item for program in ptx.programs for item in program.instructions)
+    in_ptx = {(item.source, _what(item, classify)) for item in ptx_items}
+    known = {place for place, _ in in_ptx}
+
+    def moved(item: Instruction) -> Instruction:
+        if item.source is None:
+            return item
+        place = (to_ptx.get(item.source[0], 0), item.source[1])
+        what = _what(item, classify_sass)
+        pieces = ptx.misplaced.get(place, ())
+        if (place, what) in in_ptx or not pieces:
+            return item
+        fitting = [home for home in pieces if (home, what) in in_ptx]
+        if not fitting and place in known:
+            return item
+        _, line = (fitting or pieces)[0]
+        return replace(item, source=(item.source[0], line))
+
+    programs = tuple(
+        replace(program, instructions=tuple(map(moved, program.instructions)))
+        for program in sass.programs
+    )
+    return replace(sass, programs=programs)
+
+
+def _what(item: Instruction, class_of: Callable[[str], OpClass]) -> What:
+    return class_of(item.opcode), item.opcode.lower().startswith("st")

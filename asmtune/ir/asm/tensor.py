@@ -1,4 +1,4 @@
-"""Tensor instructions of PTX: what one execution multiplies, and who executes it.
+"""Tensor instructions of PTX: the shape that one execution multiplies, and the threads that run it.
 
 FLOPs count a multiply-add as two, and a sparse product as the dense one of its shape.
 After NVIDIA, "Parallel Thread Execution ISA", sections 9.7.14 to 9.7.16.
@@ -122,7 +122,7 @@ def tensor_ops(program: AsmFunction) -> dict[int, TensorOp]:
     A tcgen05.mma's descriptor is a constant that a mov has put into a register; where a
     register holds more than one value, the op's shape stays unknown.
     """
-    found: dict[int, TensorOp] = {}
+    ops: dict[int, TensorOp] = {}
     values: dict[str, int | None] = {}
     for item in program.instructions:
         if classify(item.opcode) is not OpClass.TENSOR:
@@ -139,8 +139,8 @@ def tensor_ops(program: AsmFunction) -> dict[int, TensorOp]:
                 descriptor = values[operand]
         op = tensor_op(item, descriptor)
         if op is not None:
-            found[item.index] = op
-    return found
+            ops[item.index] = op
+    return ops
 
 
 @lru_cache(maxsize=1024)

@@ -1,1 +1,10 @@
-"""What a launch asks for, read from the compiler's first IR (TTIR): pure text in, data out."""
+"""Read Triton's first IR (TTIR) and count the work that a launch asks for.
+
+    text --parser--> Module --tree--> Tree --plan--> EvaluationPlan --evaluate--> ExecutionCounts
+                                                                        analysis --> Work
+
+The scalar part of a kernel is evaluated on the real arguments, for a sample of program ids, which
+gives the trips of every loop. `costs`, `dots` and `memory` count operations; `loops` describes
+the loops and assumes trips for those that cannot be evaluated; `persistent` detects kernels of
+few long-running programs. Text in, data out: nothing here imports the compiler.
+"""

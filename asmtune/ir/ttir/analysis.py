@@ -1,36 +1,82 @@
-"""From TTIR text and a launch's arguments to its `Work`."""
+"""Count the work of a launch, from TTIR text and the launch's arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.arguments import Parameter, bind
 from asmtune.ir.ttir.costs import BARRIERS, Placement, class_of, element_count, read_dot
-from asmtune.ir.ttir.evaluate import ProgramEvaluator
-from asmtune.ir.ttir.execution_counts import DEFAULT_TRIPS, ExecutionCounts, ProgramArguments
-from asmtune.ir.ttir.expand import build_tree
-from asmtune.ir.ttir.loops import describe_doubts, describe_loops
-from asmtune.ir.ttir.memory import Touch, escapes, touches
-from asmtune.ir.ttir.persistent import PROCESSORS, Scene, judge
+from asmtune.ir.ttir.evaluate import (
+    DEFAULT_TRIPS,
+    ExecutionCounts,
+    ProgramArguments,
+    ProgramEvaluator,
+)
+from asmtune.ir.ttir.loops import (
+    apply_trip_corrections,
+    describe_assumptions,
+    describe_loops,
+    trip_corrections,
+)
+from asmtune.ir.ttir.memory import MemoryOperation, Strides, escapes, memory_operations
+from asmtune.ir.ttir.parser import parse_ttir
+from asmtune.ir.ttir.persistent import PROCESSORS, LoopContext, persistent_reason
 from asmtune.ir.ttir.plan import EvaluationPlan
-from asmtune.ir.ttir.program_sample import SAMPLE, SIMPLE_SAMPLE, sample
-from asmtune.ir.ttir.strides import Strides
-from asmtune.ir.ttir.tree import Node
-from asmtune.ir.ttir.ttir import parse_ttir
-from asmtune.ir.ttir.unknown_trips import correct, corrections
+from asmtune.ir.ttir.tree import Node, build_tree
 from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, Work
 
+SAMPLE: Final = 64
+"""Most programs evaluated of a kernel whose loops must be walked, besides corners of the grid."""
+SIMPLE_SAMPLE: Final = 256
+"""Most programs evaluated of a kernel without such loops."""
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
+
+Program = tuple[int, int, int]
+
+
+def sample(
+    grid: Program, axes: Iterable[int], limit: int = SAMPLE
+) -> tuple[list[Program], list[Program]]:
+    """Return programs that stand for a grid, and the grid's corners for the extremes.
+
+    Args:
+        grid: programs along three axes.
+        axes: those whose program ids matter.
+        limit: programs at most.
+
+    Returns:
+        Programs of equal weight, at most `limit`. If the grid has more, it is cut into `limit`
+        equal spans and one program is taken from each, at a place that follows the golden ratio,
+        so that no period of the grid meets them all alike. Then the corners of the grid, if not
+        all programs are taken.
+    """
+    sizes = [size if axis in axes else 1 for axis, size in enumerate(grid)]
+    total = math.prod(sizes)
+    if total <= limit:
+        return [_program(place, sizes) for place in range(total)], []
+    chosen = [int((place + (place * _GOLDEN) % 1.0) * total / limit) for place in range(limit)]
+    corners = product(*[sorted({0, size - 1}) for size in sizes])
+    return [_program(place, sizes) for place in chosen], [(x, y, z) for x, y, z in corners]
+
+
+def _program(place: int, sizes: list[int]) -> Program:
+    x, y, _ = sizes
+    return place % x, place // x % y, place // (x * y)
+
+
 TRIP_BUDGET: Final = 8192
-"""Trips walked at most, over all programs, in loops whose trips differ; more are sampled."""
+"""Most trips walked, over all programs, in loops whose trips differ; more are sampled."""
 
 
 @dataclass(frozen=True)
 class LaunchArguments:
-    """One launch, as far as its work depends on it.
+    """Everything about a launch that its work depends on.
 
     Attributes:
         arguments: values by parameter name, in the order of the kernel's parameters: numbers,
@@ -54,48 +100,48 @@ class LaunchArguments:
 
 
 class Kernel:
-    """One TTIR text, read once and analysed for any number of launches.
+    """A TTIR text, parsed once and analysed for any number of launches.
 
     Args:
         ttir: the module's text, before or after Triton's passes.
 
     Raises:
-        ParseError: the text is no TTIR.
+        ParseError: the text is not TTIR.
     """
 
     def __init__(self, ttir: str) -> None:
         with _well_formed():
             self._plan = EvaluationPlan(build_tree(parse_ttir(ttir)))
             self._placement = Placement(self._plan.flow)
-            self._touches = touches(self._plan.flow)
+            self._operations = memory_operations(self._plan.flow)
             self._escapes = escapes(self._plan.flow)
 
     def work(self, call: LaunchArguments) -> Work:
-        """What a launch asks for.
+        """Return the work that a launch asks for.
 
         Raises:
-            ParseError: the text's operations do not fit together.
+            ParseError: the operations of the text do not fit together.
         """
         with _well_formed():
-            return _Count(self._plan, self._placement, self._touches, call).work(self._escapes)
+            return _Count(self._plan, self._placement, self._operations, call).work(self._escapes)
 
 
 def analyse(ttir: str, call: LaunchArguments) -> Work:
-    """What a launch of a kernel asks for.
+    """Return the work that a launch of a kernel asks for.
 
     Args:
         ttir: the kernel's module, as Triton's front end makes it, or after the ttir passes.
         call: arguments and grid.
 
     Raises:
-        ParseError: the text is no TTIR.
+        ParseError: the text is not TTIR.
     """
     return Kernel(ttir).work(call)
 
 
 @contextmanager
 def _well_formed() -> Iterator[None]:
-    """Make one error of the many that a text which is not well-formed leads to."""
+    """Turn the many errors that malformed text leads to into ParseError."""
     try:
         yield
     except ParseError:
@@ -107,66 +153,70 @@ def _well_formed() -> Iterator[None]:
 
 
 class _Count:
-    """Counts of one launch."""
+    """Counts the work of one launch."""
 
     def __init__(
-        self, plan: EvaluationPlan, placement: Placement, found: list[Touch], call: LaunchArguments
+        self,
+        plan: EvaluationPlan,
+        placement: Placement,
+        operations: list[MemoryOperation],
+        call: LaunchArguments,
     ) -> None:
         self._plan = plan
         self._placement = placement
-        self._touches = found
+        self._operations = operations
         self._call = call
         tree = plan.tree
         self._parameters = bind(tree.module, call.arguments, call.tensor_bytes, call.names)
         values = {place: bound.value for place, bound in enumerate(self._parameters)}
         self._launch = ProgramArguments(values, call.grid, call.default_trips)
-        self._tally = ExecutionCounts.of(plan)
+        self._counts = ExecutionCounts.of(plan)
         self._programs, corners = sample(
             call.grid, plan.axes, SIMPLE_SAMPLE if plan.is_simple else SAMPLE
         )
         self._sampled = bool(corners)
-        machine = ProgramEvaluator(plan, self._launch, self._tally)
+        machine = ProgramEvaluator(plan, self._launch, self._counts)
         room = max(16, TRIP_BUDGET // len(self._programs))
         for program in self._programs:
             machine.run(program, 1.0, room)
         for program in corners:
             machine.run(program, 0.0, room)
         self._runs = self._spread()
-        self._conserve()
+        self._correct_unknown_trips()
 
-    def _conserve(self) -> None:
-        if any(node.loop >= 0 for node, _ in self._tally.unknown.values()):
+    def _correct_unknown_trips(self) -> None:
+        if any(node.loop >= 0 for node, _ in self._counts.unknown.values()):
             x, y, z = self._call.grid
             sizes = {place: bound.size_bytes for place, bound in enumerate(self._parameters)}
-            factors = corrections(self._plan, self._tally, self._accesses(), sizes, x * y * z)
-            correct(self._plan, self._tally, self._runs, factors)
+            factors = trip_corrections(self._plan, self._counts, self._accesses(), sizes, x * y * z)
+            apply_trip_corrections(self._plan, self._counts, self._runs, factors)
 
     def work(self, escaped: set[int]) -> Work:
         accesses = self._accesses()
-        tally, plan = self._tally, self._plan
-        scene = Scene(plan, self._launch, self._touches, tally, self._call.processors)
-        reason = judge(scene)
-        doubts = describe_doubts(plan, tally, self._launch)
+        counts, plan = self._counts, self._plan
+        context = LoopContext(plan, self._launch, self._operations, counts, self._call.processors)
+        reason = persistent_reason(context)
+        assumptions = describe_assumptions(plan, counts, self._launch)
         elements, barriers = self._elements()
         return Work(
             name=plan.tree.kernel.name,
             grid=self._call.grid,
-            loops=describe_loops(plan, tally, len(self._programs)),
+            loops=describe_loops(plan, counts, len(self._programs)),
             dots=self._dots(),
             accesses=accesses,
             arguments=self._arguments(accesses, escaped),
             elements=elements,
-            doubts=doubts,
+            assumptions=assumptions,
             evaluated=len(self._programs),
-            exact=not (self._sampled or doubts or tally.capped),
+            exact=not (self._sampled or assumptions or counts.capped),
             persistent=bool(reason),
             persistent_reason=reason,
             barriers=barriers,
         )
 
     def _spread(self) -> list[float]:
-        """Runs of each block by one program; element functions run once for each element."""
-        runs = [count / len(self._programs) for count in self._tally.runs]
+        """Return the runs of each block by one program; element functions run once an element."""
+        runs = [count / len(self._programs) for count in self._counts.runs]
         for body in self._plan.tree.bodies:
             owner = body.owner
             if owner is not None and owner.name == "tt.map_elementwise":
@@ -175,7 +225,7 @@ class _Count:
         return runs
 
     def _place(self, node: Node) -> tuple[int | None, int, float]:
-        """Innermost loop, source line and runs of an operation, invariants moved out."""
+        """Return innermost loop, source line and runs of an operation, invariants moved out."""
         home = self._placement.home(node)
         position = self._plan.tree.line_of(node)
         line = position[1] if position else 0
@@ -183,29 +233,29 @@ class _Count:
 
     def _accesses(self) -> tuple[MemoryAccess, ...]:
         strides = Strides(self._plan, self._launch)
-        found = []
-        for touch in self._touches:
-            if self._placement.is_live(touch.node):
-                loop, line, runs = self._place(touch.node)
-                found.append(
+        accesses = []
+        for operation in self._operations:
+            if self._placement.is_live(operation.node):
+                loop, line, runs = self._place(operation.node)
+                accesses.append(
                     MemoryAccess(
-                        kind=touch.kind,
-                        operation=touch.node.name,
-                        arguments=touch.roots,
-                        foreign=touch.foreign,
-                        elements=touch.elements,
-                        element_bytes=touch.element_bytes,
-                        masked=touch.masked,
-                        strides=strides.of(touch),
+                        kind=operation.kind,
+                        operation=operation.node.name,
+                        arguments=operation.roots,
+                        foreign=operation.foreign,
+                        elements=operation.elements,
+                        element_bytes=operation.element_bytes,
+                        masked=operation.masked,
+                        strides=strides.of(operation),
                         loop=loop,
                         line=line,
                         runs=runs,
                     )
                 )
-        return tuple(found)
+        return tuple(accesses)
 
     def _dots(self) -> tuple[DotWork, ...]:
-        found = []
+        dots = []
         for body in self._plan.tree.bodies:
             for node in body.nodes:
                 read = read_dot(node) if node.name in ("tt.dot", "tt.dot_scaled") else None
@@ -213,12 +263,12 @@ class _Count:
                     dot, precision = read
                     loop, line, runs = self._place(node)
                     scaled = node.name == "tt.dot_scaled"
-                    found.append(DotWork(dot, precision, scaled, loop, line, runs))
-        return tuple(found)
+                    dots.append(DotWork(dot, precision, scaled, loop, line, runs))
+        return tuple(dots)
 
     def _elements(self) -> tuple[dict[str, float], float]:
-        """Elements of one program by class, and its barriers."""
-        found: dict[str, float] = {}
+        """Return the elements that one program computes, by class, and its barriers."""
+        elements: dict[str, float] = {}
         barriers = 0.0
         placement, runs = self._placement, self._runs
         for body in self._plan.tree.bodies:
@@ -229,10 +279,10 @@ class _Count:
                     count = element_count(node) or int(inner)
                     if count:
                         home = placement.home(node).index
-                        found[kind] = found.get(kind, 0.0) + count * runs[home]
+                        elements[kind] = elements.get(kind, 0.0) + count * runs[home]
                 elif node.name in BARRIERS:
                     barriers += runs[body.index]
-        return found, barriers
+        return elements, barriers
 
     def _arguments(
         self, accesses: tuple[MemoryAccess, ...], escaped: set[int]
@@ -246,13 +296,13 @@ class _Count:
     def _argument(
         self, place: int, bound: Parameter, accesses: tuple[MemoryAccess, ...], escapes_: bool
     ) -> ArgumentUse:
-        kinds = {touch.kind for touch in self._touches if place in touch.roots}
-        moved = {"read": 0.0, "write": 0.0, "atomic": 0.0}
+        kinds = {operation.kind for operation in self._operations if place in operation.roots}
+        bytes_by_kind = {"read": 0.0, "write": 0.0, "atomic": 0.0}
         x, y, z = self._call.grid
         for access in accesses:
             if place in access.arguments:
-                # Where the address may belong to one of several, each gets its share.
-                moved[access.kind] += access.bytes * x * y * z / len(access.arguments)
+                # If the address may belong to one of several arguments, each gets its share.
+                bytes_by_kind[access.kind] += access.bytes * x * y * z / len(access.arguments)
         return ArgumentUse(
             name=bound.name,
             index=place,
@@ -260,8 +310,8 @@ class _Count:
             writes="write" in kinds or "atomic" in kinds or escapes_,
             atomics="atomic" in kinds,
             unknown_use=escapes_,
-            read_bytes=moved["read"],
-            written_bytes=moved["write"],
-            atomic_bytes=moved["atomic"],
+            read_bytes=bytes_by_kind["read"],
+            written_bytes=bytes_by_kind["write"],
+            atomic_bytes=bytes_by_kind["atomic"],
             size_bytes=bound.size_bytes,
         )

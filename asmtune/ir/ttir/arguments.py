@@ -1,8 +1,8 @@
 """Bind a caller's arguments to the parameters that are left in the text.
 
-The front end drops constants: `tl.constexpr` parameters, and numbers that are 1. It takes
-tensor descriptors apart, and tuples. Where the source gives a parameter a second name
-(`ptr = x_ptr`) the text shows that one, around the first: `"ptr"("x_ptr"(#loc))`.
+The front end drops constants: `tl.constexpr` parameters, and numbers that are 1. It splits tensor
+descriptors and tuples into their parts. If the source gives a parameter a second name (`ptr =
+x_ptr`), the text has that name around the first: `"ptr"("x_ptr"(#loc))`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.ir.ttir.mlir_types import parse_type
+from asmtune.ir.ttir.parser import Function, Module
 from asmtune.ir.ttir.scalars import Number, Unknown, Value
-from asmtune.ir.ttir.syntax import Function, Module
 
 # Without debug information a name stands alone: `loc("n")` where it was `loc("n"(#loc))`.
 _NAMED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?').fullmatch
@@ -24,13 +24,13 @@ _NUMBERED: Final = re.compile(r"arg\d+").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument of the kernel as the text has it.
+    """An argument of the kernel as the text has it.
 
     Attributes:
         name: as in the source; parts of descriptors and tuples as `a.shape.0`, `t.1`; ""
             if neither text nor caller tells it.
         is_memory: whether it is a pointer or descriptor.
-        value: its number, or why there is none.
+        value: its number, or why it is unknown.
         size_bytes: memory behind it, or None.
     """
 
@@ -46,22 +46,22 @@ def bind(
     tensor_bytes: Mapping[str, int],
     names: Sequence[str] | None = None,
 ) -> list[Parameter]:
-    """Match arguments with the text's.
+    """Match the caller's arguments with the parameters in the text.
 
     Args:
-        module: what was read.
+        module: the parsed text.
         arguments: values by parameter name, in the order of the kernel's parameters; those
             that the text no longer has may be among them.
         tensor_bytes: memory behind pointers and descriptors, by parameter name.
         names: parameters that are left in the text, in order, where the caller knows.
     """
     kernel = module.kernel
-    found = _named(kernel, names) if names else _read_names(module, kernel)
-    if "" in found:
-        found = _fill(found, arguments)
-    found = _number_parts(kernel, found)
+    names_in_text = _named(kernel, names) if names else _read_names(module, kernel)
+    if "" in names_in_text:
+        names_in_text = _fill(names_in_text, arguments)
+    names_in_text = _number_parts(kernel, names_in_text)
     parameters = []
-    for argument, name in zip(kernel.arguments, found, strict=True):
+    for argument, name in zip(kernel.arguments, names_in_text, strict=True):
         memory = parse_type(argument.type).addresses
         value = Unknown("an address") if memory else _value(name, argument.type, arguments)
         parameters.append(Parameter(name, memory, value, tensor_bytes.get(name)))
@@ -69,7 +69,7 @@ def bind(
 
 
 def _read_names(module: Module, kernel: Function) -> list[str]:
-    """Names that the text tells, "" for those that it does not."""
+    """Return the parameters' names from the text, "" where the text has none."""
     if not any(argument.location for argument in kernel.arguments):
         # The parameters' own names, or `%arg0` where the compiler was told to keep none.
         names = [argument.value.lstrip("%") for argument in kernel.arguments]
@@ -78,7 +78,7 @@ def _read_names(module: Module, kernel: Function) -> list[str]:
 
 
 def _read_name(module: Module, location: str) -> str:
-    """The innermost of a location's names: later ones are other variables of that value."""
+    """Return the innermost of a location's names: later ones are other variables of that value."""
     name = ""
     for _ in range(16):
         match = _NAMED(module.locations.get(location, location))
@@ -90,17 +90,17 @@ def _read_name(module: Module, location: str) -> str:
 
 def _named(kernel: Function, names: Sequence[str]) -> list[str]:
     """Spread the caller's names over the arguments; a descriptor takes several."""
-    found: list[str] = []
+    spread: list[str] = []
     left = list(names)
-    while left and len(found) < len(kernel.arguments):
+    while left and len(spread) < len(kernel.arguments):
         name = left.pop(0)
-        parts = _descriptor_parts(kernel, len(found))
-        found += [name] * (1 + parts)
-    return (found + [""] * len(kernel.arguments))[: len(kernel.arguments)]
+        parts = _descriptor_parts(kernel, len(spread))
+        spread += [name] * (1 + parts)
+    return (spread + [""] * len(kernel.arguments))[: len(kernel.arguments)]
 
 
 def _descriptor_parts(kernel: Function, place: int) -> int:
-    """Arguments after a host descriptor that are its shape and strides."""
+    """Return the number of arguments after a host descriptor that are its shape and strides."""
     kind = parse_type(kernel.arguments[place].type)
     rank = len(kind.shape)
     following = kernel.arguments[place + 1 : place + 1 + 2 * rank]
@@ -109,27 +109,27 @@ def _descriptor_parts(kernel: Function, place: int) -> int:
     return 2 * rank if fits else 0
 
 
-def _fill(found: list[str], arguments: Mapping[str, Any]) -> list[str]:
-    """Give arguments without a name those of the caller's that no other has, in order."""
-    found = list(found)
+def _fill(filled: list[str], arguments: Mapping[str, Any]) -> list[str]:
+    """Give arguments without a name the caller's unused names, in order."""
+    filled = list(filled)
     start = 0
     order = list(arguments)
-    while start < len(found):
-        if found[start]:
+    while start < len(filled):
+        if filled[start]:
             start += 1
             continue
         end = start
-        while end < len(found) and not found[end]:
+        while end < len(filled) and not filled[end]:
             end += 1
-        after = _place(order, found[start - 1]) + 1 if start else 0
-        before = _place(order, found[end]) if end < len(found) else len(order)
-        free = [name for name in order[after:before] if name not in found]
+        after = _place(order, filled[start - 1]) + 1 if start else 0
+        before = _place(order, filled[end]) if end < len(filled) else len(order)
+        free = [name for name in order[after:before] if name not in filled]
         if len(free) > end - start:
             free = [name for name in free if not _may_be_constant(arguments[name])]
         if len(free) == end - start:
-            found[start:end] = free
+            filled[start:end] = free
         start = end
-    return found
+    return filled
 
 
 def _place(order: list[str], name: str) -> int:
@@ -142,8 +142,8 @@ def _may_be_constant(value: Any) -> bool:
 
 
 def _number_parts(kernel: Function, names: list[str]) -> list[str]:
-    """Tell apart arguments of one name: parts of a descriptor or a tuple."""
-    found = list(names)
+    """Tell arguments of the same name apart: they are parts of a descriptor or a tuple."""
+    numbered = list(names)
     place = 0
     while place < len(names):
         parts = _descriptor_parts(kernel, place)
@@ -151,16 +151,16 @@ def _number_parts(kernel: Function, names: list[str]) -> list[str]:
             rank = parts // 2
             for part in range(parts):
                 kind = "shape" if part < rank else "stride"
-                found[place + 1 + part] = f"{names[place]}.{kind}.{part % rank}"
+                numbered[place + 1 + part] = f"{names[place]}.{kind}.{part % rank}"
             place += 1 + parts
             continue
         same = place
         while same < len(names) and names[place] and names[same] == names[place]:
             same += 1
         if same - place > 1:
-            found[place:same] = [f"{names[place]}.{part}" for part in range(same - place)]
+            numbered[place:same] = [f"{names[place]}.{part}" for part in range(same - place)]
         place = max(same, place + 1)
-    return found
+    return numbered
 
 
 def _value(name: str, kind: str, arguments: Mapping[str, Any]) -> Value:
@@ -178,7 +178,7 @@ def _value(name: str, kind: str, arguments: Mapping[str, Any]) -> Value:
 
 
 def _part(name: str, arguments: Mapping[str, Any]) -> Any:
-    """The part of a descriptor or tuple that a name such as `a.shape.0` stands for."""
+    """Return the part of a descriptor or tuple that a name such as `a.shape.0` stands for."""
     base, *path = name.split(".")
     value = arguments.get(base)
     if isinstance(value, tuple | list) and path and not path[0].isdigit():

@@ -1,4 +1,4 @@
-"""Count what blocks do: products, tensor elements by class of operation, barriers."""
+"""Costs of operations: products, tensor elements by class, barriers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _HANDING: Final = {
     "scf.for": 3, "scf.if": 1, "tt.reduce.return": 99, "tt.scan.return": 99,
     "tt.map_elementwise.return": 99,
 }  # fmt: skip
-"""Operations that only hand values on, with how many of their operands decide something."""
+"""Operations that only hand values on, with the number of operands that decide control."""
 _BY_INPUT: Final = frozenset({"reduce", "scan"})
 _VALUE: Final = re.compile(r"%[\w$.\-]+(?:#\d+)?")
 _PRECISION: Final = re.compile(r"inputPrecision = (\w+)").search
@@ -74,7 +74,7 @@ _UNSCALED: Final = ("e2m1", "e4m3", "e5m2", "fp16", "bf16")  # narrowest first
 
 
 def class_of(node: Node) -> str | None:
-    """Class of an element-wise operation, or None if it costs nothing or is another thing."""
+    """Return the class of an element-wise operation; None if it is free or not element-wise."""
     kind = CLASSES.get(node.name)
     if kind is not None:
         return kind
@@ -85,7 +85,7 @@ def class_of(node: Node) -> str | None:
 
 
 def has_effect(node: Node) -> bool:
-    """Whether an operation does more than give its results and hand values on."""
+    """Return whether an operation does more than give its results and hand values on."""
     name = node.name
     if name in _HANDING or (name in CONTROL and node.regions):
         return False
@@ -98,10 +98,10 @@ def has_effect(node: Node) -> bool:
 
 
 class Placement:
-    """Which values are used at all, and which operations leave their loop.
+    """Finds values that are never used, and the block that each operation ends up in.
 
-    The front end writes code that later passes delete (an overflow check behind every
-    integer operation) or move out of loops; counts are of what remains.
+    The front end writes code that later passes delete (an overflow check behind every integer
+    operation) or move out of loops; only the remaining code is counted.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -115,7 +115,7 @@ class Placement:
                     self._mark(node)
                 else:
                     roots += node.operands[: _HANDING.get(node.name, 0)]
-        self.live = flow.reaching(roots)
+        self.live = flow.computed_from(roots)
         self._homes: list[Body | None] = [None] * len(flow.tree.sources)
         self._same = list(range(len(flow.tree.sources)))
         self._seen: dict[tuple[object, ...], tuple[int, ...]] = {}
@@ -128,12 +128,12 @@ class Placement:
                 self._settle(node)
 
     def home(self, node: Node) -> Body:
-        """The block that an operation runs in once loop invariants are moved out."""
+        """Return the block that an operation runs in once loop invariants are moved out."""
         home = self._homes[node.results[0]] if node.results else None
         return home or node.body
 
     def is_live(self, node: Node) -> bool:
-        """Whether an operation is there for anything."""
+        """Return whether an operation has an effect or a used result."""
         if node.results and node.results[0] in self._twins:
             return False
         return has_effect(node) or any(result in self.live for result in node.results)
@@ -164,7 +164,7 @@ class Placement:
             self._homes[result] = body
 
     def _merge(self, node: Node, body: Body) -> None:
-        """Let equal operations of one block be one, and fold constants, as later passes do."""
+        """Merge equal operations of a block and fold constants, as later passes do."""
         if node.name == "arith.constant" or (
             node.operands and all(operand in self._constant for operand in node.operands)
         ):
@@ -182,7 +182,7 @@ class Placement:
 
 
 def element_count(node: Node) -> int:
-    """Tensor elements that an operation computes: those going in for reductions and scans."""
+    """Return the tensor elements an operation computes; for reductions and scans, its inputs."""
     kind = class_of(node)
     if kind in _BY_INPUT:
         entering = node.text.rpartition(" : ")[2].partition("->")[0].strip()
@@ -194,10 +194,10 @@ def element_count(node: Node) -> int:
 
 
 def read_dot(node: Node) -> tuple[Dot, str] | None:
-    """The product of a `tt.dot` or `tt.dot_scaled`, and its precision for 32-bit floats."""
-    operands, _, made = node.text.rpartition(" : ")[2].partition(" -> ")
+    """Return the product of a `tt.dot` or `tt.dot_scaled`, and its precision for 32-bit floats."""
+    operands, _, result_type = node.text.rpartition(" : ")[2].partition(" -> ")
     sides = [parse_type(split_list(side)[0]) for side in operands.split(" * ") if side.strip()]
-    result = parse_type(made)
+    result = parse_type(result_type)
     if len(sides) != 2 or len(result.shape) < 2 or any(len(side.shape) < 2 for side in sides):
         return None
     left, right = sides

@@ -1,50 +1,107 @@
-"""Run the scalar part of a kernel for one program id: how often does each block run?
+"""Run the scalar part of a kernel for one program id, and count how often each block runs.
 
-Only what decides about control is computed; blocks are counted with weights, so that a
-loop whose body does the same on each trip is walked once.
+Only values that decide control flow are computed. Blocks are counted with weights, so that a loop
+whose body does the same on each trip is walked once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from asmtune.ir.ttir.execution_counts import DEFAULT_STEP, ExecutionCounts, ProgramArguments
 from asmtune.ir.ttir.flow import terminator
 from asmtune.ir.ttir.plan import GRID, EvaluationPlan
 from asmtune.ir.ttir.scalars import Unknown, Value, unsigned
 from asmtune.ir.ttir.tree import Body, Node
 
+DEFAULT_TRIPS: Final = 16
+"""Trips assumed for a loop whose bound is not known, such as one loaded from memory."""
+
+DEFAULT_STEP: Final = 64
+"""Step of a loop that takes that many trips; a loop in steps of 128 takes half of them."""
+
+
+@dataclass(slots=True)
+class ExecutionCounts:
+    """Sums of the programs evaluated so far.
+
+    Attributes:
+        runs: for each block, how often it ran.
+        entries, trips: for each loop, how often it was entered and its trips in all.
+        least, most: for each loop, the fewest and most trips of one entry; -1 if never entered.
+        unknown: for each node that could not be evaluated, why.
+        capped: loops of which not all trips were walked.
+    """
+
+    runs: list[float]
+    entries: list[float]
+    trips: list[float]
+    least: list[int]
+    most: list[int]
+    unknown: dict[int, tuple[Node, Unknown]] = field(default_factory=dict)
+    capped: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, plan: EvaluationPlan) -> ExecutionCounts:
+        """Return empty counts for a kernel."""
+        bodies, loops = len(plan.tree.bodies), len(plan.tree.loops)
+        return cls([0.0] * bodies, [0.0] * loops, [0.0] * loops, [-1] * loops, [-1] * loops)
+
+    def enter(self, loop: int, trips: int, weight: float) -> None:
+        """Note one entry of a loop."""
+        self.entries[loop] += weight
+        self.trips[loop] += weight * trips
+        self.most[loop] = max(self.most[loop], trips)
+        self.least[loop] = trips if self.least[loop] < 0 else min(self.least[loop], trips)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramArguments:
+    """Arguments and grid that the programs of a launch are given.
+
+    Attributes:
+        values: known arguments by position in the kernel's parameters.
+        grid: programs along three axes.
+        default_trips: trips of a loop that cannot be evaluated.
+    """
+
+    values: Mapping[int, Value]
+    grid: tuple[int, int, int]
+    default_trips: int = DEFAULT_TRIPS
+
+
 PROBE: Final = 64
-"""Trips of a loop with state after which steps that never changed are taken to go on."""
+"""Trips of a loop with state after which equal steps are assumed to continue."""
 
 
-def extended(history: list[list[Value]], distance: int) -> list[Value]:
-    """State `distance` trips after the last: it goes on by equal steps, else by the mean one."""
-    found: list[Value] = []
+def extrapolated(history: list[list[Value]], distance: int) -> list[Value]:
+    """Return the state `distance` trips after the last one."""
+    state_after: list[Value] = []
     for place, last in enumerate(history[-1]):
         past = [state[place] for state in history]
         if not distance or any(isinstance(value, Unknown) for value in past):
-            found.append(last)
+            state_after.append(last)
             continue
         recent: list[Any] = past[-PROBE:]
         step = recent[-1] - recent[-2] if len(recent) > 1 else 0
         if _is_even(recent):
-            found.append(recent[-1] + distance * step)
+            state_after.append(recent[-1] + distance * step)
         else:
             first: Any = past[0]
             mean = distance * (recent[-1] - first) / (len(past) - 1)
-            found.append(recent[-1] + type(first)(mean))
-    return found
+            state_after.append(recent[-1] + type(first)(mean))
+    return state_after
 
 
 def _is_even(values: list[Any]) -> bool:
-    """Whether numbers follow each other by equal steps."""
+    """Return whether numbers follow each other by equal steps."""
     return len({after - before for before, after in pairwise(values)}) <= 1
 
 
-def settled(history: list[list[Value]]) -> bool:
-    """Whether all that is known of the state has changed by equal steps of late."""
+def changes_evenly(history: list[list[Value]]) -> bool:
+    """Return whether all known parts of the state changed by equal steps of late."""
     columns = zip(*history[-PROBE:], strict=True)
     known = (column for column in columns if not isinstance(column[0], Unknown))
     return all(
@@ -64,15 +121,15 @@ class ProgramEvaluator:
     Args:
         plan: the kernel.
         launch: arguments and grid.
-        tally: where runs are counted.
+        counts: where runs are counted.
     """
 
     def __init__(
-        self, plan: EvaluationPlan, launch: ProgramArguments, tally: ExecutionCounts
+        self, plan: EvaluationPlan, launch: ProgramArguments, counts: ExecutionCounts
     ) -> None:
         self._plan = plan
         self._launch = launch
-        self._tally = tally
+        self._counts = counts
         self._values: list[Value] = []
         self._room = 0
         self._base: list[Value] = [_UNSET] * len(plan.tree.sources)
@@ -86,7 +143,7 @@ class ProgramEvaluator:
 
         Args:
             program: its id.
-            weight: what its runs count.
+            weight: weight of its runs.
             room: trips to walk at most in one loop that has to be walked.
         """
         self._values = self._base.copy()
@@ -97,11 +154,11 @@ class ProgramEvaluator:
         self._blocks(self._plan.tree.blocks, weight)
 
     def value(self, value: int) -> Value:
-        """A needed value as the last program left it."""
+        """Return a needed value as the last program left it."""
         return self._values[value]
 
     def _body(self, body: Body, weight: float) -> None:
-        self._tally.runs[body.index] += weight
+        self._counts.runs[body.index] += weight
         values = self._values
         for step in self._plan.steps[body.index]:
             node = step.node
@@ -117,7 +174,7 @@ class ProgramEvaluator:
                 self._call(node, weight)
 
     def _blocks(self, blocks: list[Body], weight: float) -> tuple[int, ...]:
-        """Walk blocks with branches; gives the values returned."""
+        """Walk blocks with branches; return the values that the last one returns."""
         body = blocks[0]
         for _ in range(_MAX_BRANCHES):
             self._body(body, weight)
@@ -134,7 +191,7 @@ class ProgramEvaluator:
             return 0
         condition = self._values[node.operands[0]]
         if isinstance(condition, Unknown):
-            self._doubt(node, condition)
+            self._assume(node, condition)
             heavy = [self._plan.weight_from(target) for target, _ in body.successors]
             return heavy.index(max(heavy))
         return 0 if condition else 1
@@ -147,7 +204,7 @@ class ProgramEvaluator:
     def _if(self, node: Node, weight: float) -> None:
         condition = self._values[node.operands[0]]
         if isinstance(condition, Unknown):
-            self._doubt(node, condition)
+            self._assume(node, condition)
             heavy = [self._plan.weight_from(region[0]) for region in node.regions]
             taken = heavy.index(max(heavy))
         else:
@@ -158,7 +215,7 @@ class ProgramEvaluator:
     def _for(self, node: Node, weight: float) -> None:
         low, high, step = (self._values[value] for value in node.operands[:3])
         trips = self._trips(node, low, high, step)
-        self._tally.enter(node.loop, trips, weight)
+        self._counts.enter(node.loop, trips, weight)
         body, inits = node.regions[0][0], node.operands[3:]
         carried = body.arguments[1:]
         self._assign(carried, inits)
@@ -173,30 +230,30 @@ class ProgramEvaluator:
     def _trips(self, node: Node, low: Value, high: Value, step: Value) -> int:
         for bound in (low, high, step):
             if isinstance(bound, Unknown):
-                self._doubt(node, bound)
+                self._assume(node, bound)
                 return self._assumed(step)
         if "unsigned" in node.text[:8]:
             low, high = unsigned(int(low), 64), unsigned(int(high), 64)  # type: ignore[arg-type]
         if low >= high:  # type: ignore[operator]
             return 0
         if step <= 0:  # type: ignore[operator]
-            self._doubt(node, Unknown(f"a step of {step}"))
+            self._assume(node, Unknown(f"a step of {step}"))
             return self._launch.default_trips
         return -((low - high) // step)  # type: ignore[operator,return-value]
 
     def _assumed(self, step: Value) -> int:
-        """Trips of a loop with an unknown end: wider steps take fewer."""
+        """Return the trips assumed for a loop with an unknown end: wider steps take fewer."""
         trips = self._launch.default_trips
         if isinstance(step, int) and step > 1:
             trips = trips * DEFAULT_STEP // step
         return max(1, trips)
 
     def _sample(self, node: Node, low: Value, step: Value, trips: int, weight: float) -> None:
-        """Walk trips that differ by the loop's variable only: all, or some at equal distances."""
+        """Walk trips that differ only by the loop's variable: all, or some at equal distances."""
         body = node.regions[0][0]
         walked = min(trips, self._room)
         if walked < trips:
-            self._tally.capped.add(node.loop)
+            self._counts.capped.add(node.loop)
         room, self._room = self._room, max(4, self._room // walked)
         for place in range(walked):
             at = place if walked == trips else ((2 * place + 1) * trips) // (2 * walked)
@@ -205,7 +262,7 @@ class ProgramEvaluator:
         self._room = room
 
     def _walk(self, node: Node, low: Value, step: Value, trips: int, weight: float) -> None:
-        """Walk a loop with state, trip by trip; beyond the room, its last steps go on."""
+        """Walk a loop with state, trip by trip; past `room` trips, extrapolate the state."""
         body = node.regions[0][0]
         carried = body.arguments[1:]
         last = terminator(body)
@@ -220,8 +277,8 @@ class ProgramEvaluator:
             history.append(self._read(carried))
         self._room = room
         if walked < trips:
-            self._tally.capped.add(node.loop)
-            ahead = extended(history, trips - walked)
+            self._counts.capped.add(node.loop)
+            ahead = extrapolated(history, trips - walked)
             self._write(carried, ahead)
 
     def _while(self, node: Node, weight: float) -> None:
@@ -236,7 +293,7 @@ class ProgramEvaluator:
         while True:
             history.append(self._read(before.arguments))
             self._body(before, weight)
-            leaps = trips >= limit or (trips == PROBE and settled(history))
+            leaps = trips >= limit or (trips == PROBE and changes_evenly(history))
             rest = self._rest(node, passed, history if leaps else [], trips)
             if rest == 0:
                 break
@@ -244,34 +301,34 @@ class ProgramEvaluator:
             self._body(after, weight * rest)
             trips += rest
             if rest > 1 or isinstance(self._values[passed[0]], Unknown):
-                self._tally.runs[before.index] += weight * rest
-                self._write(before.arguments, extended(history, rest))
+                self._counts.runs[before.index] += weight * rest
+                self._write(before.arguments, extrapolated(history, rest))
                 self._body(before, 0.0)
                 break
             self._assign(before.arguments, yields)
         self._room = room
-        self._tally.enter(node.loop, trips, weight)
+        self._counts.enter(node.loop, trips, weight)
         self._assign(node.results, passed[1:])
 
     def _rest(
         self, node: Node, passed: tuple[int, ...], history: list[list[Value]], trips: int
     ) -> int:
-        """Trips to take at once: 0 at the end, 1 to look again, all that are left if more."""
+        """Return the trips to take at once: 0 to end, 1 to test again, more for all left."""
         goes_on = self._values[passed[0]] if passed else _UNSET
         if isinstance(goes_on, Unknown):
-            self._doubt(node, goes_on)
+            self._assume(node, goes_on)
             return max(0, self._launch.default_trips - trips)
         if not goes_on:
             return 0
         return self._leap(node, passed[0], history) if history else 1
 
     def _leap(self, node: Node, condition: int, history: list[list[Value]]) -> int:
-        """Trips that are left of a `while` whose state changed by equal steps so far."""
-        self._tally.capped.add(node.loop)
+        """Return the trips left of a `while` whose state has changed by equal steps so far."""
+        self._counts.capped.add(node.loop)
         before, line = node.regions[0][0], node.operation.line
 
         def goes_on(distance: int) -> bool:
-            self._write(before.arguments, extended(history, distance))
+            self._write(before.arguments, extrapolated(history, distance))
             self._body(before, 0.0)
             value = self._values[condition]
             return not isinstance(value, Unknown) and bool(value)
@@ -287,11 +344,11 @@ class ProgramEvaluator:
         self._body(before, 0.0)
         if far < _LONGEST:
             return max(2, far)
-        self._doubt(node, Unknown(f"no end in {len(history)} trips", line))
+        self._assume(node, Unknown(f"no end in {len(history)} trips", line))
         return max(2, self._launch.default_trips)
 
-    def _doubt(self, node: Node, reason: Unknown) -> None:
-        self._tally.unknown.setdefault(node.operation.line, (node, reason))
+    def _assume(self, node: Node, reason: Unknown) -> None:
+        self._counts.unknown.setdefault(node.operation.line, (node, reason))
 
     def _read(self, values: tuple[int, ...]) -> list[Value]:
         return [self._values[value] for value in values]

@@ -1,4 +1,4 @@
-"""Where values come from: through operations, loops, branches and calls, back to arguments."""
+"""Origins of values: back through operations, loops, branches and calls to arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Flow:
                 self._incoming.setdefault(target.index, []).append(values)
 
     def origins(self, value: int) -> list[int]:
-        """Values that a value is computed from, one step back.
+        """Return the values that a value is computed from, one step back.
 
         Conditions that choose between them are left out, except for `arith.select`'s.
         """
@@ -31,37 +31,37 @@ class Flow:
             return self._entering(owner, place)
         return self._made(owner, place)
 
-    def reaching(self, values: Iterable[int]) -> set[int]:
-        """All values that these are computed from, themselves included."""
-        found: set[int] = set()
+    def computed_from(self, values: Iterable[int]) -> set[int]:
+        """Return all values that these are computed from, themselves included."""
+        reached: set[int] = set()
         pending = list(values)
         while pending:
             value = pending.pop()
-            if value not in found:
-                found.add(value)
+            if value not in reached:
+                reached.add(value)
                 pending += self.origins(value)
-        return found
+        return reached
 
     def follow(
         self, values: Iterable[int], step: Callable[[Node], Iterable[int] | None]
     ) -> set[int]:
-        """Values reached from some, where `step` says how to cross an operation.
+        """Return the values reached from some, where `step` says how to cross an operation.
 
         Args:
             values: where to start.
             step: the operands to go on with; None for the usual ones of a control operation.
         """
-        found: set[int] = set()
+        reached: set[int] = set()
         pending = list(values)
         while pending:
             at = pending.pop()
-            if at in found:
+            if at in reached:
                 continue
-            found.add(at)
+            reached.add(at)
             owner, _ = self.tree.sources[at]
             onward = step(owner) if isinstance(owner, Node) else None
             pending += self.origins(at) if onward is None else onward
-        return found
+        return reached
 
     def _made(self, node: Node, place: int) -> list[int]:
         if node.name not in CONTROL or not node.regions:
@@ -93,31 +93,31 @@ class Flow:
 
 
 def terminator(body: Body) -> Node | None:
-    """The operation that ends a block and hands values on, or None where it is left out."""
+    """Return the operation that ends a block and hands values on; None if it is left out."""
     last = body.nodes[-1] if body.nodes else None
     return last if last is not None and last.name in _RETURNS else None
 
 
 def _yielded(region: list[Body], place: int) -> list[int]:
-    found: list[int] = []
+    yielded: list[int] = []
     for body in region:
         last = terminator(body)
         if last is not None:
-            found += _pick(last.operands, place)
-    return found
+            yielded += _pick(last.operands, place)
+    return yielded
 
 
 def _pick(values: tuple[int, ...], place: int) -> list[int]:
     return [values[place]] if place < len(values) else []
 
 
-def deciding(tree: Tree) -> list[int]:
-    """Values that decide what runs, and how often."""
-    found: list[int] = []
+def control_values(tree: Tree) -> list[int]:
+    """Return the values that decide which blocks run, and how often."""
+    values: list[int] = []
     for body in tree.bodies:
         for node in body.nodes:
             if node.name == "scf.for":
-                found += node.operands[:3]
+                values += node.operands[:3]
             elif node.name in ("scf.if", "scf.condition", "cf.cond_br", "cf.switch"):
-                found += node.operands[:1]
-    return found
+                values += node.operands[:1]
+    return values

@@ -1,17 +1,18 @@
-"""Describe a kernel's loops, and what about its control could not be evaluated."""
+"""Describe a kernel's loops, list what was assumed about them, and correct assumed trips."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from asmtune.ir.ttir.assumptions import Doubt
-from asmtune.ir.ttir.execution_counts import ExecutionCounts, ProgramArguments
+from asmtune.ir.ttir.evaluate import ExecutionCounts, ProgramArguments
 from asmtune.ir.ttir.memory import KINDS
 from asmtune.ir.ttir.persistent import carried_tensors
 from asmtune.ir.ttir.plan import EvaluationPlan
-from asmtune.ir.ttir.tree import LOOPS, Node
-from asmtune.ir.ttir.work import LoopWork
+from asmtune.ir.ttir.tree import LOOPS, Node, is_inside
+from asmtune.ir.ttir.work import Assumption, LoopWork, MemoryAccess
 
 _STAGES: Final = re.compile(r"tt\.num_stages = (\d{1,4})").search
 
@@ -19,35 +20,35 @@ _UNROLL: Final = re.compile(r"tt\.loop_unroll_factor = (\d{1,4})").search
 
 
 def describe_loops(
-    plan: EvaluationPlan, tally: ExecutionCounts, evaluated: int
+    plan: EvaluationPlan, counts: ExecutionCounts, evaluated: int
 ) -> tuple[LoopWork, ...]:
-    """Every loop with its counts.
+    """Return every loop with its counts.
 
     Args:
         plan: the kernel.
-        tally: what was counted.
+        counts: runs and trips of the programs evaluated.
         evaluated: over how many programs.
     """
     dots, stores = _containing(plan)
-    unknown = {node.loop: reason for node, reason in tally.unknown.values() if node.loop >= 0}
-    found: list[LoopWork] = []
+    unknown = {node.loop: reason for node, reason in counts.unknown.values() if node.loop >= 0}
+    described: list[LoopWork] = []
     for node in plan.tree.loops:
         loop = node.loop
         parent = plan.tree.enclosing_loop(node.body)
         file, line = plan.tree.line_of(node) or ("", 0)
         stages = _STAGES(node.text)
         unroll = _UNROLL(node.text)
-        entries = tally.entries[loop]
-        found.append(
+        entries = counts.entries[loop]
+        described.append(
             LoopWork(
                 id=loop,
                 parent=parent,
-                depth=1 if parent is None else found[parent].depth + 1,
+                depth=1 if parent is None else described[parent].depth + 1,
                 file=file,
                 line=line,
-                trips=tally.trips[loop] / entries if entries else 0.0,
-                least=max(0, tally.least[loop]),
-                most=max(0, tally.most[loop]),
+                trips=counts.trips[loop] / entries if entries else 0.0,
+                least=max(0, counts.least[loop]),
+                most=max(0, counts.most[loop]),
                 entries=entries / evaluated,
                 num_stages=int(stages[1]) if stages else None,
                 unroll_factor=int(unroll[1]) if unroll else None,
@@ -59,11 +60,11 @@ def describe_loops(
                 unknown=unknown[loop].reason if loop in unknown else "",
             )
         )
-    return tuple(found)
+    return tuple(described)
 
 
 def _containing(plan: EvaluationPlan) -> tuple[set[int], set[int]]:
-    """Loops with matrix products in them, and loops that write memory."""
+    """Return the loops with matrix products in them, and the loops that write memory."""
     dots: set[int] = set()
     stores: set[int] = set()
     for body in plan.tree.bodies:
@@ -76,27 +77,123 @@ def _containing(plan: EvaluationPlan) -> tuple[set[int], set[int]]:
 
 
 def _around(node: Node) -> set[int]:
-    found: set[int] = set()
+    loops: set[int] = set()
     owner = node.body.owner
     while owner is not None:
         if owner.name in LOOPS:
-            found.add(owner.loop)
+            loops.add(owner.loop)
         owner = owner.body.owner
-    return found
+    return loops
 
 
-def describe_doubts(
-    plan: EvaluationPlan, tally: ExecutionCounts, launch: ProgramArguments
-) -> tuple[Doubt, ...]:
-    """What decides about control and could not be evaluated."""
-    found = []
-    for node, reason in tally.unknown.values():
+def describe_assumptions(
+    plan: EvaluationPlan, counts: ExecutionCounts, launch: ProgramArguments
+) -> tuple[Assumption, ...]:
+    """Return the loops and branches that could not be evaluated."""
+    described = []
+    for node, reason in counts.unknown.values():
         file, line = plan.tree.line_of(node) or ("", 0)
         is_loop = node.loop >= 0
         loop = node.loop if is_loop else None
-        entries = tally.entries[node.loop] if is_loop else 0.0
-        trips = tally.trips[node.loop] / entries if entries else launch.default_trips
+        entries = counts.entries[node.loop] if is_loop else 0.0
+        trips = counts.trips[node.loop] / entries if entries else launch.default_trips
         count = "1 trip" if trips == 1 else f"{trips:.3g} trips"
         assumed = count if is_loop else "the side that does more"
-        found.append(Doubt(node.name, loop, reason.reason, assumed, file, line))
-    return tuple(found)
+        described.append(Assumption(node.name, loop, reason.reason, assumed, file, line))
+    return tuple(described)
+
+
+_MOST: Final = 1e4
+"""Largest correction, either way: beyond it the trips do not follow the tensor's size."""
+
+
+def trip_corrections(
+    plan: EvaluationPlan,
+    counts: ExecutionCounts,
+    accesses: Sequence[MemoryAccess],
+    sizes: Mapping[int, int | None],
+    programs: int,
+) -> dict[int, float]:
+    """Return the factor for the trips of each outermost loop with an unknown bound.
+
+    A bound loaded from memory, such as a sequence's length, is unknown. But a kernel writes each of
+    its outputs about once, and a kernel that only reads in such a loop reads its largest input
+    there about once. The trips that this takes are assumed: the ratio between configs is then
+    right, where a constant would favour small tiles.
+
+    Args:
+        plan: the kernel.
+        counts: counts with default trips.
+        accesses: memory accesses, with the runs that follow from these counts.
+        sizes: bytes behind each pointer argument, by position.
+        programs: of the launch.
+    """
+    unknown = {node.loop for node, _ in counts.unknown.values() if node.loop >= 0}
+    factors: dict[int, float] = {}
+    for loop in sorted(unknown):
+        if unknown & set(_loops_around(plan, loop)) or not counts.trips[loop]:
+            continue
+        inside = [
+            item
+            for item in accesses
+            if item.loop is not None
+            and loop in (item.loop, *_loops_around(plan, item.loop))
+            and len(item.arguments) == 1
+            and sizes.get(item.arguments[0])
+            and item.bytes
+        ]
+        factor = _trip_factor(inside, sizes, programs, counts.trips[loop] / counts.entries[loop])
+        if factor is not None:
+            factors[loop] = min(max(factor, 1.0 / _MOST), _MOST)
+    return factors
+
+
+def _trip_factor(
+    inside: Sequence[MemoryAccess],
+    sizes: Mapping[int, int | None],
+    programs: int,
+    mean_trips: float,
+) -> float | None:
+    """Return the bytes of a loop's largest output, or else input, over the bytes it moves of it."""
+
+    def ratio(access: MemoryAccess) -> float:
+        return (sizes[access.arguments[0]] or 0) / (access.bytes * programs)
+
+    written = [item for item in inside if item.kind == "write"]
+    read = [item for item in inside if item.kind == "read"]
+    if written:
+        return ratio(max(written, key=lambda item: item.bytes))
+    if read:
+        largest = max(read, key=lambda item: sizes[item.arguments[0]] or 0)
+        return max(ratio(largest), 1.0 / mean_trips)  # An entry that reads takes a trip.
+    return None
+
+
+def apply_trip_corrections(
+    plan: EvaluationPlan, counts: ExecutionCounts, runs: list[float], factors: Mapping[int, float]
+) -> None:
+    """Multiply the trips of these loops, and the runs of everything inside them."""
+    for loop, factor in factors.items():
+        outer = plan.tree.loops[loop]
+        counts.trips[loop] *= factor
+        # All entries are assumed to be alike.
+        counts.least[loop] = counts.most[loop] = math.ceil(
+            counts.trips[loop] / counts.entries[loop]
+        )
+        for inner in range(len(plan.tree.loops)):
+            if inner != loop and loop in _loops_around(plan, inner):
+                counts.entries[inner] *= factor
+                counts.trips[inner] *= factor
+        for body in plan.tree.bodies:
+            if is_inside(body, outer):
+                runs[body.index] *= factor
+
+
+def _loops_around(plan: EvaluationPlan, loop: int) -> list[int]:
+    """Return the loops around one, inner ones first."""
+    loops = []
+    parent = plan.tree.enclosing_loop(plan.tree.loops[loop].body)
+    while parent is not None:
+        loops.append(parent)
+        parent = plan.tree.enclosing_loop(plan.tree.loops[parent].body)
+    return loops

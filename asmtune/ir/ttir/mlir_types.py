@@ -47,7 +47,7 @@ def split_list(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """What a value is.
+    """Shape, element type and role of a value.
 
     Attributes:
         shape: extents of a tensor, or of the tile that a descriptor or block pointer
@@ -64,7 +64,7 @@ class ValueType:
 
     @property
     def elements(self) -> int:
-        """How many elements; 1 for a scalar."""
+        """Number of elements; 1 for a scalar."""
         return math.prod(self.shape)
 
     @property
@@ -79,12 +79,12 @@ class ValueType:
 
     @property
     def is_float(self) -> bool:
-        """Whether the elements are floating-point numbers."""
+        """True if the elements are floating-point numbers."""
         return self.role == "value" and _FLOAT.match(self.element) is not None
 
     @property
     def addresses(self) -> bool:
-        """Whether it stands for memory."""
+        """True if it stands for memory."""
         return self.role != "value"
 
 
@@ -96,7 +96,7 @@ def _bits(element: str) -> int:
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> ValueType:
-    """Read a type; one that is unknown counts as a scalar of that element type."""
+    """Parse a type; an unknown one counts as a scalar of that element type."""
     text = text.strip()
     if text.startswith("!tt.tensordesc<"):
         inner = _inside(text, "!tt.tensordesc<")
@@ -122,7 +122,7 @@ def _inside(text: str, head: str) -> str:
 
 
 def _shaped(text: str) -> tuple[tuple[int, ...], str]:
-    """`64x32xf16` gives ((64, 32), "f16"); an encoding after a comma is dropped."""
+    """Parse a shape: `64x32xf16` gives ((64, 32), "f16"); the encoding is dropped."""
     match = _SHAPED.match(split_list(text)[0] if text else "")
     extents, element = match.groups() if match else ("", "")
     return tuple(int(extent) for extent in extents.split("x")[:-1]), element
@@ -133,7 +133,7 @@ _TO: Final = re.compile(r"\bto (.*)")
 
 
 def result_types(name: str, text: str, count: int) -> list[str]:
-    """Types of an operation's results, as text.
+    """Return the types of an operation's results, as text.
 
     Args:
         name: the operation ("tt.load").
@@ -153,9 +153,9 @@ def result_types(name: str, text: str, count: int) -> list[str]:
         kind = parse_type(tail)
         return [f"tensor<{'x'.join(map(str, kind.shape))}xi1>" if kind.is_tensor else "i1"]
     if name in _POINTER_MAKERS or name == "tt.make_tensor_descriptor":
-        made = split_list(tail)[-1]
+        pointee = split_list(tail)[-1]
         prefix = "!tt.ptr" if name in _POINTER_MAKERS else "!tt.tensordesc"
-        return [prefix + made if made.startswith("<") else made]
+        return [prefix + pointee if pointee.startswith("<") else pointee]
     if name == "arith.select":
         return [split_list(tail)[-1]]
     if match := _TO.search(tail):

@@ -1,4 +1,4 @@
-"""The result of one scalar operation of the tree, or why it cannot be told."""
+"""Evaluate one scalar operation of the tree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from asmtune.ir.ttir.tree import Node
 _SAME: Final = frozenset({"arith.bitcast", "tt.bitcast"})
 _KNOWN: Final = frozenset({"tt.bitcast", "tt.fp_to_fp", "tt.mulhiui"})
 
-# Python's own operators do these for operands of the type's width; see `evaluator`.
+# Python's operators compute these for operands of the type's width; see `evaluator`.
 _PLAIN: Final[Mapping[str, Callable[[int, int], int]]] = {
     "arith.addi": operator.add,
     "arith.subi": operator.sub,
@@ -74,10 +74,10 @@ class EvaluationStep:
 
 
 def evaluator(step: EvaluationStep) -> Evaluator:
-    """A function that computes a step's result.
+    """Return a function that computes a step's result.
 
-    The common integer operations get one of their own, which hands over to `apply` where
-    an operand is unknown or the result does not fit: 0.2 against 1.3 us.
+    Common integer operations get a fast function, which calls `apply` if an operand is unknown or
+    the result does not fit: 0.2 against 1.3 us.
     """
     operands = step.node.operands
 
@@ -115,9 +115,9 @@ def _binary(
     def fast(values: list[Value]) -> Value:
         a, b = values[first], values[second]
         if a.__class__ is int and b.__class__ is int and a >= low and b >= high:
-            made = function(a, b)
-            if -limit <= made < limit:
-                return made
+            result = function(a, b)
+            if -limit <= result < limit:
+                return result
         return slow(values)
 
     return fast
@@ -148,7 +148,7 @@ def _copy(operand: int, slow: Evaluator, limit: int) -> Evaluator:
 
 
 def apply(step: EvaluationStep, operands: list[Value]) -> Value:
-    """The result of one operation on known values."""
+    """Return the result of an operation on known values, or why it is unknown."""
     node, kind = step.node, step.kind
     line = node.operation.line
     known = not node.name.startswith("tt.") or node.name in FLOATS or node.name in _KNOWN
@@ -162,8 +162,8 @@ def apply(step: EvaluationStep, operands: list[Value]) -> Value:
     convert = _CONVERSIONS.get(node.name)
     try:
         if convert is not None and step.operand is not None:
-            made = convert(operands[0], step.operand.bits, kind.bits)
-            return round_to(made, kind.element) if isinstance(made, float) else made
+            result = convert(operands[0], step.operand.bits, kind.bits)
+            return round_to(result, kind.element) if isinstance(result, float) else result
         return _arithmetic(step, operands, kind.bits, kind.element)
     except (ArithmeticError, ValueError, IndexError, TypeError) as error:
         return Unknown(f"{node.name}: {error}", line)

@@ -1,4 +1,4 @@
-"""Tell persistent kernels: few programs, each walking many tiles or steps in one loop."""
+"""Detect persistent kernels: few programs, each walking many tiles or steps in one loop."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.ir.ttir.costs import BARRIERS
-from asmtune.ir.ttir.evaluate import ProgramEvaluator
-from asmtune.ir.ttir.execution_counts import ExecutionCounts, ProgramArguments
+from asmtune.ir.ttir.evaluate import ExecutionCounts, ProgramArguments, ProgramEvaluator
 from asmtune.ir.ttir.flow import terminator
-from asmtune.ir.ttir.memory import Touch
+from asmtune.ir.ttir.memory import MemoryOperation
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.scalars import Unknown
 from asmtune.ir.ttir.tree import Node, is_inside
@@ -21,21 +20,21 @@ _FEW: Final = 2
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What is known of a launch when its outer loops are judged.
+class LoopContext:
+    """A kernel, its launch and its counts, for judging whether a loop is persistent.
 
     Attributes:
         plan: the kernel.
         launch: arguments and grid.
-        touches: its memory operations.
-        tally: what was counted.
+        operations: its memory operations.
+        counts: runs and trips of the programs evaluated.
         processors: multiprocessors of the machine.
     """
 
     plan: EvaluationPlan
     launch: ProgramArguments
-    touches: list[Touch]
-    tally: ExecutionCounts
+    operations: list[MemoryOperation]
+    counts: ExecutionCounts
     processors: int
 
     @property
@@ -46,54 +45,54 @@ class Scene:
 
     @property
     def is_small(self) -> bool:
-        """Whether the grid is about the machine's size at most."""
+        """True if the grid has at most `_FEW` programs for each multiprocessor."""
         return self.programs <= _FEW * self.processors
 
-    def within(self, loop: Node) -> list[Touch]:
-        """Memory operations in a loop, inner ones included."""
-        return [touch for touch in self.touches if is_inside(touch.node.body, loop)]
+    def within(self, loop: Node) -> list[MemoryOperation]:
+        """Return memory operations in a loop, inner loops included."""
+        return [operation for operation in self.operations if is_inside(operation.node.body, loop)]
 
 
-def judge(scene: Scene) -> str:
-    """Why a kernel is persistent, in words, or "" if it is not."""
-    tree = scene.plan.tree
-    tests: tuple[Callable[[Scene, Node], str], ...] = (
+def persistent_reason(context: LoopContext) -> str:
+    """Return why a kernel is persistent, or "" if it is not."""
+    tree = context.plan.tree
+    tests: tuple[Callable[[LoopContext, Node], str], ...] = (
         _walks_tiles, _takes_tiles, _flattened, _recurs, _shares_state, _feeds_back
     )  # fmt: skip
     for node in tree.loops:
         if node.name == "scf.for" and tree.enclosing_loop(node.body) is not None:
             continue
-        stores = any(touch.kind != "read" for touch in scene.within(node))
+        stores = any(operation.kind != "read" for operation in context.within(node))
         for test in tests if stores else (_feeds_back,):
-            reason = test(scene, node)
+            reason = test(context, node)
             if reason:
                 position = tree.line_of(node)
                 return reason + (f" (line {position[1]})" if position else "")
     return ""
 
 
-def _walks_tiles(scene: Scene, node: Node) -> str:
-    """A `for` from the program id in steps of the grid, that stores on its way."""
-    if node.name != "scf.for" or not _comes_from(scene, node.operands[:1], "tt.get_program_id"):
+def _walks_tiles(context: LoopContext, node: Node) -> str:
+    """Detect a `for` from the program id in steps of the grid that stores in its body."""
+    if node.name != "scf.for" or not _comes_from(context, node.operands[:1], "tt.get_program_id"):
         return ""
-    if _comes_from(scene, node.operands[2:3], "tt.get_num_programs"):
+    if _comes_from(context, node.operands[2:3], "tt.get_num_programs"):
         return "a loop walks tiles from the program id in steps of the grid"
-    if _exceeds(scene, node.operands[0], node.operands[2]):
+    if _exceeds(context, node.operands[0], node.operands[2]):
         return "a loop walks tiles from the program id in steps as wide as the grid"
     return ""
 
 
-def _exceeds(scene: Scene, start: int, step: int | tuple[int, int] | None) -> bool:
-    """Whether a loop's step is more than the distance between any two programs' starts.
+def _exceeds(context: LoopContext, start: int, step: int | tuple[int, int] | None) -> bool:
+    """Return whether a loop's step exceeds the distance between any two programs' starts.
 
     Args:
-        scene: the launch.
+        context: the launch.
         start: the value that the loop starts with.
         step: the step as a value, or the values before and after a step.
     """
     if step is None:
         return False
-    runs = [_machine(scene, program) for program in _neighbours(scene.launch.grid)]
+    runs = [_evaluated_program(context, program) for program in _neighbours(context.launch.grid)]
     starts = [machine.value(start) for machine in runs]
     if isinstance(step, tuple):
         steps = [runs[0].value(value) for value in step]
@@ -105,31 +104,31 @@ def _exceeds(scene: Scene, start: int, step: int | tuple[int, int] | None) -> bo
     first, *others, before, after = numbers
     spread = sum(
         abs(other - first) * (size - 1)
-        for other, size in zip(others, scene.launch.grid, strict=True)
+        for other, size in zip(others, context.launch.grid, strict=True)
     )
     return bool(spread and after - before > spread)
 
 
-def _takes_tiles(scene: Scene, node: Node) -> str:
-    """A `while` that stores and goes from the program id in steps of the grid, or by a counter."""
+def _takes_tiles(context: LoopContext, node: Node) -> str:
+    """Detect a storing `while` that goes by the grid's size or takes tiles from a counter."""
     if node.name != "scf.while":
         return ""
     arguments = node.regions[0][0].arguments
-    has_inner = any(is_inside(other.body, node) for other in scene.plan.tree.loops)
+    has_inner = any(is_inside(other.body, node) for other in context.plan.tree.loops)
     for place, start in enumerate(node.operands):
-        if arguments[place] not in scene.plan.needed:
+        if arguments[place] not in context.plan.needed:
             continue
-        if _comes_from(scene, [start], "tt.atomic_rmw"):
+        if _comes_from(context, [start], "tt.atomic_rmw"):
             return "a while loop takes tile after tile from a counter in memory"
-        if _comes_from(scene, [start], "tt.get_program_id") and (
-            (scene.is_small and has_inner) or _exceeds(scene, start, _while_step(node, place))
+        if _comes_from(context, [start], "tt.get_program_id") and (
+            (context.is_small and has_inner) or _exceeds(context, start, _while_step(node, place))
         ):
             return "a while loop takes tile after tile, from the program id on"
     return ""
 
 
 def _while_step(node: Node, place: int) -> tuple[int, int] | None:
-    """A state of a `while` before and after a trip, as values."""
+    """Return a state of a `while` before and after a trip, as values."""
     after = node.regions[1][0]
     last = terminator(after)
     if last is None or place >= min(len(last.operands), len(after.arguments)):
@@ -137,46 +136,46 @@ def _while_step(node: Node, place: int) -> tuple[int, int] | None:
     return after.arguments[place], last.operands[place]
 
 
-def _flattened(scene: Scene, node: Node) -> str:
-    """One loop over all steps of several tiles: state carried, stored now and then."""
-    if not scene.is_small or not _carried(scene, node):
+def _flattened(context: LoopContext, node: Node) -> str:
+    """Detect one loop over the steps of several tiles: it carries state and stores now and then."""
+    if not context.is_small or not _carried(context, node):
         return ""
-    bounded = _comes_from(scene, node.operands[:3], "tt.get_program_id")
-    shared = _comes_from(scene, node.operands[:3], "tt.get_num_programs")
+    bounded = _comes_from(context, node.operands[:3], "tt.get_program_id")
+    shared = _comes_from(context, node.operands[:3], "tt.get_num_programs")
     conditional = any(
-        touch.kind != "read" and touch.node.body.owner is not None
-        and touch.node.body.owner.name == "scf.if"
-        for touch in scene.within(node)
+        operation.kind != "read" and operation.node.body.owner is not None
+        and operation.node.body.owner.name == "scf.if"
+        for operation in context.within(node)
     )  # fmt: skip
     if node.name == "scf.for" and (bounded or shared) and conditional:
         return "one loop runs through the steps of several tiles"
     return ""
 
 
-def _recurs(scene: Scene, node: Node) -> str:
-    """State goes from step to step and into what each step stores."""
-    carried = set(_carried(scene, node))
-    if not carried or not scene.is_small or scene.tally.most[node.loop] < 2:
+def _recurs(context: LoopContext, node: Node) -> str:
+    """Detect state that goes from step to step and into what each step stores."""
+    carried = set(_carried(context, node))
+    if not carried or not context.is_small or context.counts.most[node.loop] < 2:
         return ""
-    for touch in scene.within(node):
-        if touch.kind != "read":
-            reached = scene.plan.flow.reaching(touch.node.operands[1:])
+    for operation in context.within(node):
+        if operation.kind != "read":
+            reached = context.plan.flow.computed_from(operation.node.operands[1:])
             if reached & carried:
                 return "a sequential loop carries state that each step stores, on a small grid"
     return ""
 
 
-def _shares_state(scene: Scene, node: Node) -> str:
-    """State goes through memory, with a barrier or a wait in the loop."""
-    if not scene.is_small:
+def _shares_state(context: LoopContext, node: Node) -> str:
+    """Detect state that goes through memory, with a barrier or a wait in the loop."""
+    if not context.is_small:
         return ""
-    inside = scene.within(node)
-    read = {root for touch in inside if touch.kind == "read" for root in touch.roots}
-    written = {root for touch in inside if touch.kind != "read" for root in touch.roots}
+    inside = context.within(node)
+    read = {root for operation in inside if operation.kind == "read" for root in operation.roots}
+    written = {root for operation in inside if operation.kind != "read" for root in operation.roots}
     waits = any(
         (other.name in BARRIERS or (other.name == "scf.while" and other is not node))
         and is_inside(body, node)
-        for body in scene.plan.tree.bodies
+        for body in context.plan.tree.bodies
         for other in body.nodes
     )
     if read & written and waits:
@@ -184,45 +183,45 @@ def _shares_state(scene: Scene, node: Node) -> str:
     return ""
 
 
-def _feeds_back(scene: Scene, node: Node) -> str:
-    """State is a factor of a product that makes the next state: more than a sum over steps."""
-    if not scene.is_small or scene.tally.most[node.loop] < 2:
+def _feeds_back(context: LoopContext, node: Node) -> str:
+    """Detect state that is a factor of the product that makes the next state."""
+    if not context.is_small or context.counts.most[node.loop] < 2:
         return ""
-    for body in scene.plan.tree.bodies:
+    for body in context.plan.tree.bodies:
         if is_inside(body, node):
             for other in body.nodes:
                 # The third operand is what the product is added to.
                 factors = other.operands[:2] if other.name == "tt.dot" else ()
-                if factors and scene.plan.flow.reaching(factors) & set(other.results):
+                if factors and context.plan.flow.computed_from(factors) & set(other.results):
                     return "a sequential loop multiplies the state that it carries, on a small grid"
     return ""
 
 
 def carried_tensors(plan: EvaluationPlan, node: Node) -> list[int]:
-    """Block arguments of a loop that are tensors of numbers."""
+    """Return the block arguments of a loop that are tensors of numbers."""
     body = node.regions[0][0]
     arguments = body.arguments[1:] if node.name == "scf.for" else body.arguments
-    found = []
+    tensors = []
     for argument in arguments:
         kind = plan.tree.type_of(argument)
         if kind.is_tensor and not kind.addresses:
-            found.append(argument)
-    return found
+            tensors.append(argument)
+    return tensors
 
 
-def _carried(scene: Scene, node: Node) -> list[int]:
-    """Carried tensors that are data: floats, or any that come from memory."""
-    tree = scene.plan.tree
+def _carried(context: LoopContext, node: Node) -> list[int]:
+    """Return carried tensors of floats."""
+    tree = context.plan.tree
     return [
         argument
-        for argument in carried_tensors(scene.plan, node)
+        for argument in carried_tensors(context.plan, node)
         if tree.type_of(argument).is_float
     ]
 
 
-def _comes_from(scene: Scene, values: Iterable[int], name: str) -> bool:
-    sources = scene.plan.tree.sources
-    reached = scene.plan.flow.reaching(values)
+def _comes_from(context: LoopContext, values: Iterable[int], name: str) -> bool:
+    sources = context.plan.tree.sources
+    reached = context.plan.flow.computed_from(values)
     owners = (sources[value][0] for value in reached)
     return any(isinstance(owner, Node) and owner.name == name for owner in owners)
 
@@ -232,8 +231,8 @@ def _neighbours(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
     return [(0, 0, 0), (x, 0, 0), (0, y, 0), (0, 0, z)]
 
 
-def _machine(scene: Scene, program: tuple[int, int, int]) -> ProgramEvaluator:
-    """One program, evaluated."""
-    machine = ProgramEvaluator(scene.plan, scene.launch, ExecutionCounts.of(scene.plan))
+def _evaluated_program(context: LoopContext, program: tuple[int, int, int]) -> ProgramEvaluator:
+    """Evaluate one program."""
+    machine = ProgramEvaluator(context.plan, context.launch, ExecutionCounts.of(context.plan))
     machine.run(program, 0.0, 4)
     return machine

@@ -1,18 +1,18 @@
-"""What has to be evaluated of a kernel to know how often each block of it runs."""
+"""Select the values that must be evaluated to know how often each block runs."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from typing import Final
 
-from asmtune.ir.ttir.flow import CONTROL, Flow, deciding
+from asmtune.ir.ttir.flow import CONTROL, Flow, control_values
 from asmtune.ir.ttir.operations import EvaluationStep, evaluator
 from asmtune.ir.ttir.scalars import constant
 from asmtune.ir.ttir.tree import Body, Node, Tree
 
 AXES: Final = {"x": 0, "y": 1, "z": 2}
 GRID: Final = ("tt.get_program_id", "tt.get_num_programs")
-# Operations of which the scalar form is computed; the rest end a search for what is needed.
+# Operations whose scalar form is computed; others end the search for needed values.
 _COMPUTED: Final = (
     "arith.",
     "math.",
@@ -23,7 +23,7 @@ _COMPUTED: Final = (
     "tt.bitcast",
 )
 _MEMORY: Final = ("tt.load", "tt.store", "tt.atomic", "tt.descriptor", "tt.dot")
-# Assumed trips of a loop around the work that is weighed when a branch is unknown.
+# Assumed trips of loops when the sides of an unknown branch are weighed.
 _LOOP_WEIGHT: Final = 16
 
 
@@ -33,7 +33,7 @@ class EvaluationPlan:
     Attributes:
         tree: the kernel.
         flow: where its values come from.
-        needed: values that decide what runs, and all that they are computed from.
+        needed: values that decide which blocks run, and all values they are computed from.
         constants: needed values that are constants.
         axes: axes of the grid whose program ids are needed.
         grid_values: needed values of `GRID` operations: (name, axis, value).
@@ -43,7 +43,7 @@ class EvaluationPlan:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.flow = Flow(tree)
-        self.needed = self.flow.follow(deciding(tree), _operands)
+        self.needed = self.flow.follow(control_values(tree), _operands)
         self.constants: dict[int, float] = {}
         self.axes: set[int] = set()
         self.grid_values: list[tuple[str, int, int]] = []
@@ -53,30 +53,30 @@ class EvaluationPlan:
                 self._plan(body, node)
 
     def iterates(self, node: Node) -> bool:
-        """Whether what a loop's body does may differ from one trip to the next."""
+        """Return whether a loop's body may behave differently from one trip to the next."""
         return any(value in self.needed for value in node.regions[0][0].arguments)
 
     @cached_property
     def is_simple(self) -> bool:
-        """Whether no loop has to be walked trip by trip."""
+        """True if no loop has to be walked trip by trip."""
         loops = self.tree.loops
         return not any(node.name == "scf.while" or self.iterates(node) for node in loops)
 
     @cached_property
     def weights(self) -> list[int]:
-        """How much each block does, by position: memory, products, loops; called once."""
-        found = [0] * len(self.tree.bodies)
+        """Work of each block by position: memory, products, loops."""
+        weights = [0] * len(self.tree.bodies)
         for body in reversed(self.tree.bodies):  # an owner's block stands before those inside
-            weight = found[body.index] + sum(map(_weight, body.nodes))
-            found[body.index] = weight
+            weight = weights[body.index] + sum(map(_weight, body.nodes))
+            weights[body.index] = weight
             if body.owner is not None:
                 outer = body.owner.body.index
                 factor = _LOOP_WEIGHT if body.owner.loop >= 0 else 1
-                found[outer] += weight * factor
-        return found
+                weights[outer] += weight * factor
+        return weights
 
     def weight_from(self, body: Body) -> int:
-        """How much a block and all that may come after it do."""
+        """Return the work of a block and of all blocks that may come after it."""
         seen: set[int] = set()
         pending, total = [body], 0
         while pending:
@@ -112,7 +112,7 @@ class EvaluationPlan:
 
 
 def _operands(node: Node) -> tuple[int, ...] | None:
-    """What has to be known to compute an operation; None for all that goes into a control one."""
+    """Return the operands needed to compute an operation; None for control operations."""
     if node.regions and node.name in CONTROL:
         return None
     return node.operands if node.name.startswith(_COMPUTED) else ()

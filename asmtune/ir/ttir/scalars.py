@@ -40,7 +40,7 @@ Value = int | float | Unknown
 
 
 def wrap(value: int, bits: int) -> int:
-    """The value that a register of that width holds."""
+    """Return the value that a register of that width holds."""
     if bits == 1:
         return value & 1
     half = 1 << (bits - 1)
@@ -48,17 +48,17 @@ def wrap(value: int, bits: int) -> int:
 
 
 def unsigned(value: int, bits: int) -> int:
-    """The same bits, read as a number without sign."""
+    """Return the same bits read as an unsigned number."""
     return value & ((1 << bits) - 1)
 
 
 def signed(value: int, bits: int) -> int:
-    """The same bits, read as a number with sign; true is -1."""
+    """Return the same bits read as a signed number; true is -1."""
     return -value if bits == 1 else value
 
 
 def round_to(value: float, element: str) -> float:
-    """The nearest float of an element type; of types that Python lacks, the same."""
+    """Round to the nearest float of an element type; types that Python lacks are not rounded."""
     code = _PACKS.get(element)
     if code is None or value != value or math.isinf(value):
         return value
@@ -69,7 +69,7 @@ def round_to(value: float, element: str) -> float:
 
 
 def constant(text: str) -> Number | None:
-    """The value of an `arith.constant`'s text, or None if it is no scalar's."""
+    """Parse the value of an `arith.constant`; None if it is not a scalar's."""
     match = _CONSTANT.fullmatch(text)
     if match is None:
         return None
@@ -190,7 +190,7 @@ _COMPARE: Final[Mapping[str, Callable[[Number, Number], bool]]] = {
 
 
 def integer(name: str, a: int, b: int, bits: int) -> int:
-    """The result of a binary integer operation.
+    """Return the result of a binary integer operation.
 
     Raises:
         ZeroDivisionError: division by zero.
@@ -204,7 +204,7 @@ def integer(name: str, a: int, b: int, bits: int) -> int:
 
 
 def compare_integers(text: str, a: int, b: int, bits: int) -> int:
-    """`arith.cmpi`; `text` begins with the predicate (`slt, ...`)."""
+    """Evaluate `arith.cmpi`; `text` begins with the predicate (`slt, ...`)."""
     match = _PREDICATE(text)
     predicate = match[1] if match else ""
     if predicate in ("eq", "ne"):
@@ -214,7 +214,7 @@ def compare_integers(text: str, a: int, b: int, bits: int) -> int:
 
 
 def compare_floats(text: str, a: float, b: float) -> int:
-    """`arith.cmpf`: an ordered predicate is false, an unordered one true where one is NaN."""
+    """Evaluate `arith.cmpf`: with a NaN, ordered predicates are false and unordered ones true."""
     match = _PREDICATE(text)
     predicate = match[1] if match else ""
     unordered = a != a or b != b

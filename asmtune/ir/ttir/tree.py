@@ -1,4 +1,4 @@
-"""One kernel as a tree of regions with every call expanded, values as numbers.
+"""A kernel as a tree of regions, with every call expanded and values numbered.
 
 A called function of one block is written into its caller, as Triton's inliner does; one
 with branches (an early return) stays a `tt.call` node with the function's blocks as its
@@ -8,11 +8,13 @@ region. So each loop of the tree is one loop of the machine code, unless the fun
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.mlir_types import ValueType, parse_type, result_types
-from asmtune.ir.ttir.syntax import Function, Module, Operation
+from asmtune.ir.ttir.parser import Argument, Function, Module, OpBlock, Operation
 
 LOOPS: Final = frozenset({"scf.for", "scf.while"})
 
@@ -90,7 +92,7 @@ class Tree:
     argument_types: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def type_of(self, value: int) -> ValueType:
-        """Type of a value."""
+        """Return the type of a value."""
         owner, place = self.sources[value]
         if isinstance(owner, Node):
             types = result_types(owner.name, owner.text, len(owner.results))
@@ -98,11 +100,11 @@ class Tree:
         return parse_type(self.argument_types.get((owner.index, place), ""))
 
     def line_of(self, node: Node) -> tuple[str, int] | None:
-        """File and line of the source that a node comes from, where known."""
+        """Return the file and line of the source that a node comes from; None if unknown."""
         return self.module.position(node.operation.location)
 
     def enclosing_loop(self, body: Body) -> int | None:
-        """Position in `loops` of the innermost loop around a block, or None."""
+        """Return the position in `loops` of the innermost loop around a block, or None."""
         owner = body.owner
         while owner is not None:
             if owner.loop >= 0:
@@ -112,10 +114,192 @@ class Tree:
 
 
 def is_inside(body: Body, loop: Node) -> bool:
-    """Whether a block is in a node's regions, however deep."""
+    """Return whether a block is in a node's regions, at any depth."""
     owner = body.owner
     while owner is not None:
         if owner is loop:
             return True
         owner = owner.body.owner
     return False
+
+
+# Expanding calls doubled a text at most in what was seen (tl.sort); a chain of calls that
+# doubles at each step would not end.
+MAX_NODES: Final = 200_000
+_MAX_CALLS: Final = 60
+_CALLEE: Final = re.compile(r'@("(?:[^"\\]|\\.)*"|[\w.$\-]+)').search
+_SUCCESSOR: Final = re.compile(r"\^(\w+)(?:\(([^)]*)\))?").findall
+_VALUES: Final = re.compile(r"%[\w$.\-]+(?:#\d{1,4})?").findall
+_YIELDING: Final = frozenset({"tt.return", "scf.yield", "scf.condition"})
+
+
+def build_tree(module: Module) -> Tree:
+    """Expand the calls of a module's kernel and number its values.
+
+    Raises:
+        ParseError: a value or block is used that is not defined, or calls never end.
+    """
+    return _Builder(module).build()
+
+
+class _Builder:
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._tree = Tree(module, module.kernel, [], [], [], [])
+        self._nodes = 0
+        self._calls = 0
+
+    def build(self) -> Tree:
+        function = self._module.kernel
+        names: dict[str, int] = {}
+        self._tree.blocks = self._function(function, names, None)
+        return self._tree
+
+    def _function(
+        self, function: Function, names: dict[str, int], owner: Node | None
+    ) -> list[Body]:
+        """Expand a function's blocks; its arguments become those of the first."""
+        return self._region(function.blocks, names, owner, function.arguments)
+
+    def _region(
+        self,
+        blocks: list[OpBlock],
+        names: dict[str, int],
+        owner: Node | None,
+        arguments: list[Argument] | None = None,
+    ) -> list[Body]:
+        order = _reverse_postorder(blocks)
+        bodies: dict[str, Body] = {}
+        for block in order:
+            body = bodies[block.label] = self._body(owner)
+            entered = block.arguments if arguments is None or block is not order[0] else arguments
+            body.arguments = self._define(entered, names, body)
+        for block in order:
+            self._fill(bodies[block.label], block, names)
+        for block in order if len(order) > 1 else ():
+            self._link(bodies[block.label], block.operations[-1], bodies, names)
+        return list(bodies.values())
+
+    def _body(self, owner: Node | None) -> Body:
+        body = Body(len(self._tree.bodies), owner)
+        self._tree.bodies.append(body)
+        return body
+
+    def _define(
+        self, arguments: list[Argument], names: dict[str, int], body: Body
+    ) -> tuple[int, ...]:
+        sources = self._tree.sources
+        first = len(sources)
+        for place, argument in enumerate(arguments):
+            names[argument.value] = len(sources)
+            sources.append((body, place))
+            self._tree.argument_types[body.index, place] = argument.type
+        return tuple(range(first, len(sources)))
+
+    def _fill(self, body: Body, block: OpBlock, names: dict[str, int]) -> None:
+        for operation in block.operations:
+            if operation.name == "tt.call" and self._write_in(operation, body, names):
+                continue
+            self._node(operation, body, names)
+
+    def _node(self, operation: Operation, body: Body, names: dict[str, int]) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise ParseError(f"line {operation.line}: calls expand to over {MAX_NODES} operations")
+        operands = _lookup(operation.operands, names, operation)
+        node = Node(operation.name, operands, (), body, operation)
+        if operation.name in LOOPS:
+            node.loop = len(self._tree.loops)
+            self._tree.loops.append(node)
+        for region in operation.regions:
+            node.regions.append(self._region(region, names, node))
+        if operation.name == "tt.call":
+            self._expand(node)
+        body.nodes.append(node)
+        if operation.results:
+            node.results = self._results(operation.results, names, node)
+
+    def _results(
+        self, results: tuple[str, ...], names: dict[str, int], node: Node
+    ) -> tuple[int, ...]:
+        sources = self._tree.sources
+        first = len(sources)
+        for place, name in enumerate(results):
+            names[name] = len(sources)
+            sources.append((node, place))
+        return tuple(range(first, len(sources)))
+
+    def _callee(self, operation: Operation) -> Function | None:
+        match = _CALLEE(operation.text)
+        function = self._module.functions.get(match[1].strip('"')) if match else None
+        return function if function is not None and function.blocks else None
+
+    def _write_in(self, operation: Operation, body: Body, names: dict[str, int]) -> bool:
+        """Inline a called function of one block into the caller's block."""
+        function = self._callee(operation)
+        if function is None or self._calls > _MAX_CALLS:
+            return False
+        blocks = _reverse_postorder(function.blocks)
+        if len(blocks) > 1 or not blocks[0].operations:
+            return False
+        operands = _lookup(operation.operands, names, operation)
+        parameters = [argument.value for argument in function.arguments]
+        inner = dict(zip(parameters, operands, strict=False))
+        self._calls += 1
+        *operations, last = blocks[0].operations
+        self._fill(body, OpBlock("", [], operations), inner)
+        self._calls -= 1
+        returned = _lookup(last.operands, inner, last)
+        names.update(zip(operation.results, returned, strict=False))
+        return True
+
+    def _expand(self, node: Node) -> None:
+        function = self._callee(node.operation)
+        if function is not None and self._calls <= _MAX_CALLS:
+            self._calls += 1
+            node.regions.append(self._function(function, {}, node))
+            self._calls -= 1
+
+    def _link(
+        self, body: Body, last: Operation, bodies: dict[str, Body], names: dict[str, int]
+    ) -> None:
+        for label, passed in _SUCCESSOR(last.text):
+            values = _lookup(tuple(_VALUES(passed)), names, last)
+            body.successors.append((bodies[label], values))
+
+
+def _lookup(names: tuple[str, ...], known: dict[str, int], operation: Operation) -> tuple[int, ...]:
+    try:
+        return tuple([known[name] for name in names])
+    except KeyError as error:
+        raise ParseError(
+            f"line {operation.line}: {operation.name} uses {error.args[0]}, which nothing defines"
+        ) from None
+
+
+def _reverse_postorder(blocks: list[OpBlock]) -> list[OpBlock]:
+    """Return the reachable blocks, each after the blocks that dominate it."""
+    if len(blocks) == 1:
+        return blocks
+    known = {block.label: block for block in blocks}
+    order: list[OpBlock] = []
+    seen = {blocks[0].label}
+    stack = [(blocks[0], iter(_successors(blocks[0])))]
+    while stack:
+        block, following = stack[-1]
+        label = next((label for label in following if label not in seen), None)
+        if label is None:
+            order.append(block)
+            stack.pop()
+            continue
+        if label not in known:
+            raise ParseError(f"a branch to ^{label}, which is no block")
+        seen.add(label)
+        stack.append((known[label], iter(_successors(known[label]))))
+    return order[::-1]
+
+
+def _successors(block: OpBlock) -> list[str]:
+    if not block.operations or block.operations[-1].name in _YIELDING:
+        return []
+    return [label for label, _ in _SUCCESSOR(block.operations[-1].text)]

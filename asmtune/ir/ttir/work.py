@@ -1,19 +1,50 @@
-"""What a launch asks for: loops, products, element-wise work, memory, arguments."""
+"""Work of a launch: loops, products, element-wise work, memory, arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
-from asmtune.ir.ttir.assumptions import Doubt
 from asmtune.ir.ttir.dots import Dot
 from asmtune.ir.ttir.memory import Kind
+
+_CONTROL: Final = {"scf.for": "a loop", "scf.while": "a while loop"}
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A loop or branch that cannot be evaluated, and what is assumed for it.
+
+    As text: `line 9: a while loop that cannot be evaluated (computed by tt.reduce): 16 trips
+    assumed`.
+
+    Attributes:
+        operation: "scf.for", "scf.while" for a loop, "scf.if" or "cf.cond_br" for a branch.
+        loop: the loop's id, or None for a branch.
+        reason: why, in words.
+        assumed: what stands for it, in words.
+        file: source file, or "".
+        line: line of the source, 0 if unknown.
+    """
+
+    operation: str
+    loop: int | None
+    reason: str
+    assumed: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line else ""
+        what = _CONTROL.get(self.operation, "a branch")
+        return f"{where}{what} that cannot be evaluated ({self.reason}): {self.assumed} assumed"
 
 
 @dataclass(frozen=True, slots=True)
 class LoopWork:
-    """One loop of the kernel, calls expanded.
+    """A loop of the kernel, calls expanded.
 
     Attributes:
         id: position in `Work.loops`; outer loops before inner ones, in the text's order.
@@ -61,7 +92,7 @@ class LoopWork:
 
 @dataclass(frozen=True, slots=True)
 class DotWork:
-    """One matrix product of the text.
+    """A matrix product of the text.
 
     Attributes:
         dot: shapes and element types; for scaled ones of unpacked numbers (`f4E2M1FN`).
@@ -87,7 +118,7 @@ class DotWork:
 
 @dataclass(frozen=True, slots=True)
 class MemoryAccess:
-    """One operation that touches memory.
+    """An operation that reads or writes memory.
 
     Attributes:
         kind: what it does.
@@ -136,7 +167,7 @@ class MemoryAccess:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentUse:
-    """How a pointer or descriptor argument is used anywhere in the kernel's code.
+    """Use of a pointer or descriptor argument anywhere in the kernel's code.
 
     What may happen counts, whether or not this launch comes to it.
 
@@ -167,17 +198,17 @@ class ArgumentUse:
 
     @property
     def inplace(self) -> bool:
-        """Whether it is both read and written: running twice may differ from once."""
+        """True if it is both read and written: running twice may differ from running once."""
         return self.reads and self.writes
 
     @property
     def unique_read_bytes(self) -> float:
-        """Different bytes read at most: the traffic, or the memory's size if that is less."""
+        """Most different bytes read: the traffic, or the memory's size if that is less."""
         return _at_most(self.read_bytes + self.atomic_bytes, self.size_bytes)
 
     @property
     def unique_written_bytes(self) -> float:
-        """Different bytes written at most."""
+        """Most different bytes written."""
         return _at_most(self.written_bytes + self.atomic_bytes, self.size_bytes)
 
 
@@ -187,7 +218,7 @@ def _at_most(traffic: float, size: int | None) -> float:
 
 @dataclass(frozen=True)
 class Work:
-    """What one launch asks for. Means are over the programs evaluated, of equal weight.
+    """Work of one launch; means are over the programs evaluated, of equal weight.
 
     Attributes:
         name: the kernel's function.
@@ -201,7 +232,7 @@ class Work:
             "convert", "integer", "reduce" and "scan" (elements that go in), "layout" (trans,
             reshape, gather), "asm" (inline assembly). Dead code is not counted, loop
             invariants once; integers are addresses mostly, and later passes simplify them.
-        doubts: what could not be evaluated.
+        assumptions: what could not be evaluated.
         evaluated: how many programs were evaluated.
         exact: whether counts are exact: every program that differs and every trip was walked.
         persistent: whether few programs walk many tiles or steps, each in a sequential loop.
@@ -216,7 +247,7 @@ class Work:
     accesses: tuple[MemoryAccess, ...]
     arguments: tuple[ArgumentUse, ...]
     elements: Mapping[str, float]
-    doubts: tuple[Doubt, ...]
+    assumptions: tuple[Assumption, ...]
     evaluated: int
     exact: bool
     persistent: bool
@@ -225,7 +256,7 @@ class Work:
 
     @classmethod
     def unread(cls, grid: tuple[int, int, int]) -> Work:
-        """The work of a launch of which nothing is known but its grid."""
+        """Return the work of a launch of which only the grid is known."""
         return cls("", grid, (), (), (), (), {}, (), 0, False, False, "", 0.0)
 
     @property
@@ -236,10 +267,10 @@ class Work:
     @cached_property
     def flops_per_program(self) -> Mapping[str, float]:
         """FLOPs of matrix products by one program, by operand type ("f16")."""
-        found: dict[str, float] = {}
+        flops: dict[str, float] = {}
         for work in self.dots:
-            found[work.dot.operand] = found.get(work.dot.operand, 0.0) + work.flops
-        return found
+            flops[work.dot.operand] = flops.get(work.dot.operand, 0.0) + work.flops
+        return flops
 
     @property
     def flops(self) -> Mapping[str, float]:
@@ -253,7 +284,7 @@ class Work:
 
     @property
     def bytes_read(self) -> float:
-        """Bytes that the launch loads, however often the same; atomics are not counted."""
+        """Bytes that the launch loads, repeated loads included; atomics are not counted."""
         return self._bytes("read")
 
     @property
@@ -268,17 +299,17 @@ class Work:
 
     @property
     def unique_read_bytes(self) -> float:
-        """Different bytes read at most; those of no argument at full traffic."""
+        """Most different bytes read; reads of no known argument count at full traffic."""
         return sum(use.unique_read_bytes for use in self.arguments) + self._foreign("read")
 
     @property
     def unique_written_bytes(self) -> float:
-        """Different bytes written at most; those of no argument at full traffic."""
+        """Most different bytes written; writes to no known argument count at full traffic."""
         return sum(use.unique_written_bytes for use in self.arguments) + self._foreign("write")
 
     @property
     def foreign_writes(self) -> bool:
-        """Whether memory may be written that no argument stands for."""
+        """True if memory may be written that no argument stands for."""
         return any(access.foreign and access.kind != "read" for access in self.accesses)
 
     def _bytes(self, kind: Kind) -> float:

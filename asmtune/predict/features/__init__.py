@@ -1,5 +1,11 @@
-"""Numbers read off a compiled config; `FEATURES` is the one list of them.
+"""Numbers read off a compiled config; `catalog.FEATURES` is the one list of them.
 
-artifact --ProfileReader--> Profile --launch_features(work)--> Features
-           in the worker              here, a launch
+    artifact --ProfileReader--> Profile --launch_features(work)--> Features
+               in the worker              here, a launch
+
+- `catalog` and `registry`: the features, and how each is read.
+- `reader` and `profile`: assembly to segments (code that runs equally often).
+- `execution`: runs of each segment, from the trips of the IR's loops.
+- `cycles` and `chain`: cycles of each unit of an SM, and of the chain of latencies.
+- `sketch`: the same profile before compiling, estimated from TTGIR.
 """

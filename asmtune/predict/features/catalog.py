@@ -1,4 +1,4 @@
-"""Every feature. To add one, add a line here: listing, reports and docs follow.
+"""The list of features. To add one, add a line here: listing, reports and docs follow.
 
 Counts are static, one for each instruction of the PTX, not weighted by how
 often it runs. "Hot" means the hottest loop: the deepest, with tensor
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from asmtune.ir.asm.counts import Counts
 from asmtune.ir.asm.memory import Direction, Space
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.launch import LaunchReading
 from asmtune.predict.features.registry import (
     FEATURES,
     ConfigReading,
+    LaunchReading,
     register,
     register_launch,
     schema,

@@ -1,6 +1,6 @@
-"""Cycles of one program on one SM: each unit's throughput, and the chain of latencies.
+"""Cycles of one program on one SM: each unit's throughput, the latency chain, and L1's hits.
 
-What the assembly does, weighted by how often it runs, over what the target's SM
+Cycles are the assembly's work, weighted by how often it runs, over the work that the target's SM
 can do a cycle. Constants of the hardware that no datasheet gives come from
 microbenchmarks (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
 Architecture", 2024, arXiv 2402.13499, for sm_80 to sm_90) or were measured on an
@@ -9,16 +9,126 @@ H200 over the recorded timings; each says which.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from asmtune.core.hardware.model import Target, tensor_rate
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.ir.ttir.work import Work
+from asmtune.ir.ttir.work import MemoryAccess, Work
 from asmtune.predict.features.execution import SegmentRun
-from asmtune.predict.features.locality import Locality
 from asmtune.predict.features.profile import Profile, Segment, Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class Locality:
+    """Memory accesses of a program by source line.
+
+    Attributes:
+        strides: elements between the nearest neighbours of a tile; absent if contiguous.
+        shares: bytes that the IR asks for over those that the assembly's threads move: if a
+            tile has fewer elements than threads, several threads hold the same one, and a
+            pipeline's first copies stand both before and in its loop.
+        hits: share of the bytes loaded that an SM's L1 still holds from an earlier read.
+        wide: lines whose tiles can be moved 16 bytes at a time; the value is True if along the
+            last axis.
+        unseen_bytes: bytes stored by bulk copies, whose instructions have no size.
+    """
+
+    strides: Mapping[int, int]
+    shares: Mapping[int, float]
+    hits: Mapping[int, float]
+    wide: Mapping[int, bool]
+    unseen_bytes: float
+
+    @classmethod
+    def of(
+        cls, profile: Profile, runs: Sequence[SegmentRun], work: Work, target: Target
+    ) -> Locality:
+        """Compute the locality of one program of a launch."""
+        threads = profile.num_warps * target.warp_size
+        moved_by_line: dict[int, float] = {}
+        for segment, run in zip(profile.segments, runs, strict=True):
+            for traffic, count in segment.traffic.items():
+                if traffic.space == "global":
+                    moved = traffic.bytes * threads * count * run.times
+                    moved_by_line[traffic.line] = moved_by_line.get(traffic.line, 0.0) + moved
+        wanted_by_line: dict[int, float] = {}
+        for item in work.accesses:
+            wanted_by_line[item.line] = wanted_by_line.get(item.line, 0.0) + item.bytes
+        shares = {
+            line: min(1.0, wanted_by_line[line] / moved)
+            for line, moved in moved_by_line.items()
+            if line in wanted_by_line and moved
+        }
+        unseen = sum(
+            a.bytes for a in work.accesses if a.kind == "write" and a.line not in moved_by_line
+        )
+        return cls(_strides(work), shares, _hits(profile, work, target), _wide(work), unseen)
+
+
+def _strides(work: Work) -> dict[int, int]:
+    """Return elements between the nearest neighbours of a tile, by source line; 1 if contiguous.
+
+    Triton lays threads along the axis that is contiguous, whichever it is.
+    """
+    nearest_by_line: dict[int, int] = {}
+    for item in work.accesses:
+        strides = item.strides
+        if item.line and strides and None not in strides and 1 not in strides:
+            nearest = min((abs(stride) for stride in strides if stride), default=1)
+            nearest_by_line[item.line] = max(nearest_by_line.get(item.line, 0), nearest)
+    return nearest_by_line
+
+
+def _wide(work: Work) -> dict[int, bool]:
+    """Return lines that load tiles contiguous along one axis and aligned along the others.
+
+    The value says whether the contiguous axis is the last.
+    """
+    wide = {}
+    for item in work.accesses:
+        strides = [stride for stride in item.strides if stride]
+        if item.kind != "read" or None in strides or len(item.strides) < 2:
+            continue
+        rows = [stride for stride in strides if stride != 1]
+        aligned = all(stride * item.element_bytes % 16 == 0 for stride in rows)
+        if rows and aligned and 1 in strides:
+            wide[item.line] = item.strides[-1] == 1
+    return wide
+
+
+def _hits(profile: Profile, work: Work, target: Target) -> dict[int, float]:
+    """Return the share of each line's loads that L1 serves.
+
+    Hits are repeated reads of an argument by the programs on an SM, if everything they read fits
+    into the L1 beside their shared memory. Reads of one operation count as different bytes;
+    another operation on the same argument reads the same bytes again.
+    """
+    fits = max(1.0, profile.static["programs_per_sm"])
+    resident = min(fits, math.ceil(work.programs / target.sms))
+    capacity = target.shared_bytes_per_sm - resident * profile.static["shared_bytes"]
+    reads: dict[int, list[MemoryAccess]] = {}
+    for item in work.accesses:
+        if item.kind == "read" and len(item.arguments) == 1 and not item.foreign:
+            reads.setdefault(item.arguments[0], []).append(item)
+    sizes = {use.index: use.size_bytes for use in work.arguments}
+    unique: dict[int, float] = {}
+    for argument, items in reads.items():
+        different = resident * max(item.bytes for item in items)
+        size = sizes.get(argument)
+        unique[argument] = different if size is None else min(different, size)
+    footprint = sum(unique.values())
+    fit = min(1.0, max(0.0, capacity) / footprint) ** 2 if footprint else 0.0
+    hits = {}
+    for argument, items in reads.items():
+        demand = resident * sum(item.bytes for item in items)
+        if demand:
+            again = max(0.0, 1.0 - unique[argument] / demand)
+            hits.update({item.line: again * fit for item in items})
+    return hits
+
 
 DRAIN_LATENCY: Final = 400.0
 """Cycles from a program's last instruction until its stores are through (measured)."""
@@ -36,12 +146,12 @@ CROSSED_COPY: Final = 16.0
 """Ways of the banks' conflict where narrow copies transpose an operand (measured: tf32)."""
 
 _NOT_ISSUED: Final = frozenset({OpClass.MOVE, OpClass.CONSTANT})
-"""ptxas renames registers, and reads parameters as operands: no slots of their own."""
+"""Classes without issue slots: ptxas renames registers and reads parameters as operands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cycles:
-    """One program's demands, in cycles of one SM unless it says otherwise.
+    """Demands of one program, in cycles of one SM unless stated otherwise.
 
     Attributes:
         tensor, issue, shared, l1, special: of the SM's units.
@@ -52,7 +162,7 @@ class Cycles:
         instructions: warp instructions.
         barriers: executions of a barrier, a warp.
         trips: executions of its hottest segment.
-        longest: of the chain of the program with most trips.
+        longest: chain of the program with most trips.
     """
 
     tensor: float
@@ -73,7 +183,7 @@ class Cycles:
 def program_cycles(
     profile: Profile, runs: Sequence[SegmentRun], work: Work, target: Target
 ) -> Cycles:
-    """Demands of one program of a launch.
+    """Return the demands of one program of a launch.
 
     Args:
         profile: the compiled config.
@@ -88,7 +198,7 @@ def program_cycles(
 
 
 class _Sums:
-    """Adds segments up."""
+    """Sums of segments."""
 
     def __init__(self, profile: Profile, target: Target, lines: Locality) -> None:
         self.profile, self.target, self.lines = profile, target, lines
@@ -99,7 +209,7 @@ class _Sums:
         self.shared = self.l2_bytes = lines.unseen_bytes
 
     def add(self, segment: Segment, run: SegmentRun) -> None:
-        """Counts one segment, as often as it runs."""
+        """Add one segment, as often as it runs."""
         times = run.times
         issued = sum(n for kind, n in segment.classes.items() if kind not in _NOT_ISSUED)
         self.instructions += issued * times
@@ -113,7 +223,7 @@ class _Sums:
         crossed = conflict_ways(segment)
         for traffic, count in segment.traffic.items():
             self._move(segment, traffic, count * times * crossed.get(traffic, 1.0))
-        # Where a warp has few others beside it, what ptxas cannot fill stays empty.
+        # With few other warps beside it, issue slots that ptxas cannot fill stay empty.
         stalls = issued * DEPENDENT_ISSUE + self.spilled * SPILL_LATENCY
         self.latency += (segment.chain + stalls) * times
         self.longest += (segment.chain + stalls) * run.longest
@@ -134,7 +244,7 @@ class _Sums:
         lanes = self.target.warp_size
         stride = self.lines.strides.get(traffic.line, 1)
         share = self.lines.shares.get(traffic.line, 1.0)
-        # Memory would allow wide pieces: narrow ones go along another axis than it does.
+        # Memory would allow wide pieces, so narrow ones go along another axis.
         # A warp's bytes come in 32-byte sectors, and leave L1 128 bytes at a time.
         sectors = max(1.0, traffic.bytes * lanes / 32)
         narrow = traffic.line in self.lines.wide and traffic.bytes < 16
@@ -152,7 +262,7 @@ class _Sums:
             self.shared += size * times * share * crossed
 
     def total(self, trips: float) -> Cycles:
-        """The sums as cycles."""
+        """Return the sums as cycles."""
         target, warps = self.target, self.profile.num_warps
         spill_bytes = self.spilled * 4 * self.threads * 3 * trips
         spills = self.spilled * 2 * trips
@@ -174,7 +284,7 @@ class _Sums:
 
 
 def conflict_ways(segment: Segment) -> dict[Traffic, float]:
-    """How many ways the banks conflict, by store that transposes an operand; none for others.
+    """Return the ways of bank conflicts of each store that transposes an operand.
 
     Threads that loaded several neighbours at once, and store them one by one where
     only a tensor instruction reads them, write along the other axis: each 16-byte

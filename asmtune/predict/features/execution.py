@@ -1,9 +1,9 @@
-"""How often each segment of the assembly runs: PTX loops matched to the IR's loops.
+"""Runs of each segment of the assembly: PTX loops matched to the IR's loops.
 
-The IR says what the trips of its loops are; the compiler keeps most loops,
-unrolls, peels or drops some. A loop of the PTX belongs to the loop of the IR
-whose source lines it shares, in the same nesting. Where it multiplies matrices
-its executions follow from the FLOPs, which also tells unrolled and peeled loops.
+The IR gives the trips of its loops. The compiler keeps most loops, and unrolls, peels or drops
+some. A loop of the PTX belongs to the loop of the IR whose source lines it shares, in the same
+nesting. If it multiplies matrices, its executions follow from the FLOPs, which also reveals
+unrolled and peeled loops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from asmtune.predict.features.profile import Profile, Segment
 
 @dataclass(frozen=True, slots=True)
 class SegmentRun:
-    """How one program runs a segment.
+    """Runs of a segment by one program.
 
     Attributes:
         times: executions, on average.
@@ -33,7 +33,7 @@ class SegmentRun:
 
 
 def executions(profile: Profile, work: Work) -> tuple[SegmentRun, ...]:
-    """How one program runs each segment of a profile."""
+    """Return how often one program runs each segment of a profile."""
     matched = match_loops(profile.segments, work)
     times = _times(profile, work, matched)
     stages = [
@@ -45,7 +45,7 @@ def executions(profile: Profile, work: Work) -> tuple[SegmentRun, ...]:
 
 
 def _stretch(loop: LoopWork | None, work: Work) -> float:
-    """Trips of the program with most over those of all, through the loops around one.
+    """Return the trips of the longest program over the mean, through the loops around one.
 
     A loop entered more than once may differ from entry to entry in any one program.
     """
@@ -86,7 +86,7 @@ def _times(profile: Profile, work: Work, matched: Sequence[LoopWork | None]) -> 
 def _main_part(
     segments: Sequence[Segment], matched: Sequence[LoopWork | None], position: int
 ) -> int:
-    """Of the loops that one loop of the IR became, the one that does most."""
+    """Return the loop that does most, among those that one loop of the IR became."""
     parts = [
         i
         for i, loop in enumerate(matched)
@@ -100,55 +100,55 @@ def _size(segment: Segment) -> int:
 
 
 def _by_flops(profile: Profile, position: int, work: Work, loop: LoopWork) -> float | None:
-    """Executions at which the loop's FLOPs, with those peeled off it, are the IR's.
+    """Return the executions at which the loop and the trips peeled off it do the IR's FLOPs.
 
-    Where warps outnumber the rows of a tile, several compute the same product: a trip
-    then has more FLOPs than the IR's, though it stands once in the text.
+    If warps outnumber the rows of a tile, several compute the same product: a trip then has more
+    FLOPs than the IR's, although it appears once in the text.
     """
     segments, unroll = profile.segments, loop.unroll_factor or 1
     whole = 1.0 - loop.trips % unroll / loop.trips if unroll > 1 and loop.trips else 1.0
-    asked = sum(dot.flops for dot in work.dots if dot.loop == loop.id) * whole
+    wanted = sum(dot.flops for dot in work.dots if dot.loop == loop.id) * whole
     per_run = sum(segments[position].flops.values())
-    if not asked or not per_run:
+    if not wanted or not per_run:
         return None
     parent = segments[position].parent or 0
     around = sum(dot.flops for dot in work.dots if dot.loop == loop.parent)
     entries = max(loop.entries, 1.0)
     peeled = max(0.0, sum(segments[parent].flops.values()) * entries - around)
-    copies = per_run * loop.iterations * whole / asked
+    copies = per_run * loop.iterations * whole / wanted
     if abs(copies - round(copies)) > _INEXACT:
-        asked *= copies / unroll
+        wanted *= copies / unroll
     else:
-        asked *= copies / min(copies, _copies_loaded(profile, position, work, loop))
-    left = asked - min(peeled, asked)
+        wanted *= copies / min(copies, _copies_loaded(profile, position, work, loop))
+    left = wanted - min(peeled, wanted)
     return left / per_run
 
 
 def _copies_loaded(profile: Profile, position: int, work: Work, loop: LoopWork) -> float:
-    """Trips that may stand side by side in a loop's body: no more than any line loads.
+    """Return the most trips that may stand side by side in a body: no more than any line loads.
 
-    What several threads load in common counts for each, so that it is a bound only.
+    Bytes that several threads load in common count for each, so that this is only a bound.
     """
     threads = profile.num_warps * _WARP
     moved: dict[int, float] = {}
     for traffic, count in profile.segments[position].traffic.items():
         if traffic.space == "global" and traffic.direction == "load":
             moved[traffic.line] = moved.get(traffic.line, 0.0) + traffic.bytes * count * threads
-    asked: dict[int, float] = {}
+    wanted: dict[int, float] = {}
     for item in work.accesses:
         if item.loop == loop.id and item.kind == "read" and item.line in moved:
-            asked[item.line] = asked.get(item.line, 0.0) + item.bytes
-    bounds = [moved[line] * loop.iterations / size for line, size in asked.items() if size]
+            wanted[item.line] = wanted.get(item.line, 0.0) + item.bytes
+    bounds = [moved[line] * loop.iterations / size for line, size in wanted.items() if size]
     return max(1.0, float(round(min(bounds)))) if bounds else math.inf
 
 
 _WARP: Final = 32
 _INEXACT: Final = 0.1
-"""Off a whole number, copies of a loop's body are no unrolling."""
+"""Distance from a whole number at which copies of a loop's body are not unrolling."""
 
 
 def match_loops(segments: Sequence[Segment], work: Work) -> list[LoopWork | None]:
-    """For each segment the loop of the IR that it comes from."""
+    """Return for each segment the loop of the IR that it comes from."""
     lines = _lines_of(work)
     matched: list[LoopWork | None] = [None] * len(segments)
     for position, segment in enumerate(segments):
@@ -177,12 +177,12 @@ def _likeness(
     loop: LoopWork,
     matched: Sequence[LoopWork | None],
 ) -> tuple[float, bool, bool, float]:
-    """Share of the loop's own lines that the segment has; then ties.
+    """Return the share of the loop's own lines that the segment has, then tie-breakers.
 
-    New loops come first, then those that are not peeled, then those that run
-    most. A segment has what its own blocks do, without inner loops: where it has
-    the lines of two nested loops, the compiler has fused them; or, if one of its
-    children has the inner one's lines as well, peeled trips off the inner one.
+    New loops come first, then loops that are not peeled, then those that run most. A segment
+    holds its own blocks, without inner loops. If it has the lines of two nested loops, the
+    compiler has fused them; if one of its children has the inner loop's lines as well, it has
+    peeled trips off the inner loop.
     """
     shared = _share(segment, own)
     peeled = any(_share(child, own) >= shared for child in children)
@@ -194,20 +194,20 @@ def _share(segment: Segment, own: frozenset[int]) -> float:
 
 
 def _lines_of(work: Work) -> list[frozenset[int]]:
-    """Source lines of what each loop does itself: its accesses, products and header."""
-    found: list[set[int]] = [set() for _ in work.loops]
+    """Return the source lines of each loop's own accesses, products and header."""
+    by_loop: list[set[int]] = [set() for _ in work.loops]
     parts: tuple[MemoryAccess | DotWork, ...] = (*work.accesses, *work.dots)
     for part in parts:
         if part.loop is not None and part.line:
-            found[part.loop].add(part.line)
+            by_loop[part.loop].add(part.line)
     for loop in work.loops:
-        if not found[loop.id] and loop.line:
-            found[loop.id].add(loop.line)
-    return [frozenset(lines) for lines in found]
+        if not by_loop[loop.id] and loop.line:
+            by_loop[loop.id].add(loop.line)
+    return [frozenset(lines) for lines in by_loop]
 
 
 def _is_within(loop: LoopWork, around: LoopWork | None, work: Work) -> bool:
-    """Whether the loop is inside another, at any depth; None stands for the kernel."""
+    """Return whether a loop is inside another, at any depth; None stands for the kernel."""
     parent = loop.parent
     while parent is not None:
         if around is not None and parent == around.id:
@@ -219,7 +219,7 @@ def _is_within(loop: LoopWork, around: LoopWork | None, work: Work) -> bool:
 def _match_by_order(
     segments: Sequence[Segment], work: Work, matched: list[LoopWork | None]
 ) -> None:
-    """Where lines tell nothing, loops of equal number under one parent pair up in order."""
+    """Pair loops of equal number under one parent in order, where lines tell nothing."""
     for parent in range(len(segments)):
         children = [i for i, s in enumerate(segments) if s.parent == parent and s.is_work]
         open_children = [i for i in children if matched[i] is None]

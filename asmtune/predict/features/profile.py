@@ -1,6 +1,6 @@
-"""What one compiled config is made of, loop by loop; independent of the launch.
+"""Instructions, traffic and FLOPs of a compiled config by loop, independent of the launch.
 
-Made in the worker that compiled, and small: the assembly itself stays behind.
+A profile is made in the worker that compiled and is small; the assembly is not sent.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from asmtune.ir.asm.counts import block_threads
 from asmtune.ir.asm.memory import access, expected_bytes
 from asmtune.ir.asm.nvptx import OpClass, classify
-from asmtune.ir.asm.partitions import block_threads
 from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.tensor import TensorOp, tensor_ops
 
@@ -50,7 +50,7 @@ class Segment:
 
     Attributes:
         parent: position of the segment around it; None for the outermost.
-        is_work: whether its trips follow the data; others run once an entry.
+        is_work: True if its trips depend on the data; other segments run once an entry.
         depth: loops around it that work, itself included.
         classes: instructions a thread, by `OpClass`.
         traffic: memory instructions a thread, with how many of each.
@@ -58,7 +58,7 @@ class Segment:
         operand_bytes: of shared memory that tensor instructions read themselves.
         tma_bytes: that bulk copies bring, a program.
         lines: source lines that its instructions come from.
-        chain: cycles of one pass by a warp that has the SM to itself; of a loop, of a late trip.
+        chain: cycles of one pass by a warp alone on its SM; for a loop, of a late trip.
     """
 
     parent: int | None
@@ -101,17 +101,17 @@ def segments(program: AsmFunction, chains: Mapping[int | None, float]) -> tuple[
     for block, loop in enumerate(program.innermost_loops):
         blocks.setdefault(loop, []).append(block)
     ops, threads = tensor_ops(program), block_threads(program)
-    made = [_segment(program, blocks[None], None, ops, threads)]
+    parts = [_segment(program, blocks[None], None, ops, threads)]
     for position, around in enumerate(program.loops):
         parent = 0 if around.parent is None else around.parent + 1
         own = blocks.get(position, [])
-        made.append(
+        parts.append(
             _segment(program, own, (parent, around.role == "work", around.depth), ops, threads)
         )
     places = (None, *range(len(program.loops)))
     return tuple(
         replace(segment, chain=chains.get(place, 0.0))
-        for place, segment in zip(places, made, strict=True)
+        for place, segment in zip(places, parts, strict=True)
     )
 
 
@@ -168,7 +168,7 @@ _REGISTERS_AS_A: Final = re.compile(r"^\s*\{[^}]*\},\s*\{")
 
 
 def _operand_bytes(op: TensorOp, text: str, threads: int) -> int:
-    """Shared memory that wgmma and tcgen05 read: K is 32 bytes deep, A of M rows, B of N."""
+    """Return the shared memory that wgmma and tcgen05 read: K is 32 bytes, A has M rows, B N."""
     if op.kind not in ("wgmma", "tcgen05") or op.n is None:
         return 0
     units = max(1, threads // 128) if op.kind == "wgmma" else 1

@@ -1,4 +1,4 @@
-"""From an artifact to a profile, and from a profile and a launch to features."""
+"""Read an artifact into a profile, and a profile and a launch into features."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.chain import program_chains
-from asmtune.predict.features.launch import LaunchReading
 from asmtune.predict.features.profile import Profile, segments
-from asmtune.predict.features.registry import ConfigReading
+from asmtune.predict.features.registry import ConfigReading, LaunchReading
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class ProfileReader:
     target: Target
 
     def __call__(self, artifact: Artifact) -> Profile:
-        """What an artifact is made of, whatever launches it.
+        """Read an artifact into a profile, which holds for every launch of it.
 
         Raises:
             ParseError: the PTX or the cubin is damaged.
@@ -43,7 +42,7 @@ class ProfileReader:
         return Profile(segments(reading.program, chains), warps, stages, static)
 
     def reading(self, artifact: Artifact) -> ConfigReading:
-        """The parsed assembly that features are taken from."""
+        """Parse the assembly that features are taken from."""
         resources = read_cubin(artifact.cubin)
         listing = parse_ptx(artifact.outputs["ptx"])
         program = listing.entry
@@ -67,7 +66,7 @@ class ProfileReader:
 
 
 def launch_features(profile: Profile, work: Work, target: Target) -> Features:
-    """All features of a compiled config in one launch."""
+    """Return all features of a compiled config in one launch."""
     reading = LaunchReading.of(profile, work, target)
     weighed = {
         name: float(feature.read(reading))

@@ -1,4 +1,4 @@
-"""The feature registry: names, units, meanings, and how each is read.
+"""The registry of features: names, units, meanings, and how to read each.
 
 It is the one source for the command line's listing, the reports' columns, the
 documentation and the learned scorer's schema. A feature is added in
@@ -7,6 +7,7 @@ documentation and the learned scorer's schema. A feature is added in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -18,12 +19,58 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.counts import Counts
 from asmtune.ir.asm.cubin import Resources
 from asmtune.ir.asm.program import AsmFunction
-from asmtune.predict.features.launch import LaunchReading
+from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.cycles import Cycles, program_cycles
+from asmtune.predict.features.execution import executions
+from asmtune.predict.features.profile import Profile
+
+
+@dataclass(frozen=True)
+class LaunchReading:
+    """Data of a compiled config in one launch, from which features are read.
+
+    Attributes:
+        profile: the compiled config.
+        work: of the launch.
+        target: the machine.
+        cycles: of one program.
+    """
+
+    profile: Profile
+    work: Work
+    target: Target
+    cycles: Cycles
+
+    @classmethod
+    def of(cls, profile: Profile, work: Work, target: Target) -> LaunchReading:
+        """Weighs a profile by a launch."""
+        runs = executions(profile, work)
+        return cls(profile, work, target, program_cycles(profile, runs, work, target))
+
+    @property
+    def resident(self) -> float:
+        """Programs that an SM holds at once; 1 where none fits."""
+        return max(1.0, self.profile.static["programs_per_sm"])
+
+    @property
+    def waves(self) -> float:
+        """Rounds in which the grid runs, with the last one's fraction."""
+        return self.work.programs / (self.resident * self.target.sms)
+
+    @property
+    def unique_bytes(self) -> float:
+        """Different bytes that the launch moves between DRAM and the SMs."""
+        return self.work.unique_read_bytes + self.work.unique_written_bytes
+
+    @property
+    def tail(self) -> float:
+        """Share of the program slots that the last wave leaves empty; 0 where it is full."""
+        return math.ceil(self.waves) - self.waves
 
 
 @dataclass(frozen=True)
 class ConfigReading:
-    """All that is known of one compiled config, parsed once for all features.
+    """Data of one compiled config, parsed once for all features.
 
     Attributes:
         artifact: the compiler's outputs.
@@ -47,12 +94,12 @@ class ConfigReading:
 
 
 Moment = Literal["assembly", "launch"]
-"""What a feature needs: the compiled config alone, or a launch of it."""
+"""Input of a feature: the compiled config alone, or a launch of it."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One number of a compiled config.
+    """A number of a compiled config.
 
     Attributes:
         name: identifier, as reports and scorers use it.
@@ -60,7 +107,7 @@ class Feature:
         group: heading that listings put it under.
         meaning: one sentence.
         moment: whether it needs a launch, or the compiled config alone.
-        read: takes it from a `ConfigReading` or a `LaunchReading`.
+        read: reads it from a `ConfigReading` or a `LaunchReading`.
     """
 
     name: str
@@ -104,5 +151,5 @@ def _add(feature: Feature) -> None:
 
 
 def schema() -> str:
-    """Digest of the features' names and units; rows of another schema do not compare."""
+    """Return a digest of the features' names and units; rows of another schema do not compare."""
     return digest(*(f"{feature.name} {feature.unit}" for feature in FEATURES.values()))

@@ -1,1 +1,9 @@
-"""From a space to what is worth timing, and why."""
+"""The funnel: from a space to the configs worth timing, and why.
+
+- `flow`: `Funnel`, all stages in order, and the detection of persistent kernels, whose tile axes
+  stay at the default's values unless asked for.
+- `front`: verdicts on configs by rules, sketch or compile.
+- `ranking`: the ranked cut, and the shortlist of configs to compile.
+- `caps`: register caps derived from the artifacts of the best quarter, before the ranking.
+- `picking`: the model's first pick, with nothing timed.
+"""

@@ -1,10 +1,12 @@
-"""Caps on registers, read off what was compiled: those at which one more program fits on an SM.
+"""Register caps derived from artifacts: those at which one more program fits on an SM.
 
-Registers limit a config where shared memory, warps and blocks would allow more programs. Another
-`maxnreg` makes room for one, at the price of spills if it is too low; where it pays is for the
-scorer to say, of artifacts like all others. The bounds are from recordings on an H200 (51 tasks
-of the oracle and 11 of three more kernels), in which 3,109 configs stand beside the same one
-without a cap that is of this kind: 855 are within all bounds, 263 of them more than 3% faster.
+Registers limit a config where shared memory, warps and blocks would allow more programs. A lower
+`maxnreg` makes room for one, at the price of spills if it is too low. Derived configs are
+compiled and ranked like all others, so the scorer decides where a cap pays.
+
+The bounds are from recordings on an H200 (51 tasks of the oracle and 11 of three more kernels).
+In them 3,109 capped configs of this kind stand beside the same config without a cap: 855 are
+within all bounds, 263 of them more than 3% faster.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from asmtune.core.occupancy import register_cap_for
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.features import Features
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.ir.ttir.accumulators import accumulator_registers
-from asmtune.predict.score.base import Candidate, Scorer
+from asmtune.ir.ttir.dots import accumulator_registers
+from asmtune.predict.score.scorers import Candidate, Scorer
 
 RULE: Final = "derived_cap"
-"""Name of the remark that tells a derived cap."""
+"""Name of the remark that marks a derived cap."""
 
 LEAST_SHARE: Final = 0.6
 """A cap's least share of the registers that its config takes without one.
@@ -43,12 +45,12 @@ MOST: Final = 32
 
 @dataclass(frozen=True)
 class CapSource:
-    """What caps are derived with.
+    """Target, scorer and artifacts that caps are derived with.
 
     Attributes:
         target: the machine.
-        scorer: says which configs are worth it.
-        cache: holds the artifacts of what was judged.
+        scorer: ranks the parents.
+        cache: holds the artifacts of judged configs.
     """
 
     target: Target
@@ -61,9 +63,9 @@ def with_caps(
     source: CapSource,
     judge: Callable[[Sequence[Config]], Iterable[Verdict]],
 ) -> list[Verdict]:
-    """Verdicts, and after them those on the caps derived from them, each with a remark.
+    """Return the verdicts, then those on the caps derived from them, each with a remark.
 
-    Configs with a cap of their own say that the user chose the caps: then there are none.
+    There are none if a config has a cap of its own: then the user chose the caps.
     """
     if any(verdict.config.maxnreg is not None for verdict in verdicts):
         return list(verdicts)
@@ -74,7 +76,7 @@ def with_caps(
 
 
 def derived_caps(verdicts: Sequence[Verdict], source: CapSource) -> dict[Config, Reason]:
-    """Configs that differ from judged ones in `maxnreg` alone, with why; best parents first."""
+    """Return configs that add a `maxnreg` to a judged one, with the reason; best parents first."""
     running = [v for v in verdicts if v.kept and v.features is not None]
     candidates = [Candidate(v.config, source.target, features=v.features) for v in running]
     scores = source.scorer.score(candidates)
@@ -84,24 +86,24 @@ def derived_caps(verdicts: Sequence[Verdict], source: CapSource) -> dict[Config,
 
 
 def caps_for(parents: Iterable[Verdict], source: CapSource, most: int) -> dict[Config, Reason]:
-    """Derived configs of chosen parents alone, with why, in the order of the parents.
+    """Return derived configs of chosen parents alone, with the reason, in the parents' order.
 
     Args:
         parents: compiled, without a cap of their own, best first.
         source: holds their artifacts.
         most: derived configs at most.
     """
-    found: dict[Config, Reason] = {}
+    caps: dict[Config, Reason] = {}
     for verdict in parents:
         for config, reason in _of_one(verdict, source):
-            if len(found) == most:
-                return found
-            found[config] = reason
-    return found
+            if len(caps) == most:
+                return caps
+            caps[config] = reason
+    return caps
 
 
 def cap_notes(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """What a report says of derived caps, if there are any."""
+    """Return a report's note on derived caps, if there are any."""
     count = sum(reason.rule == RULE for verdict in verdicts for reason in verdict.reasons)
     if not count:
         return ()
@@ -112,7 +114,7 @@ def cap_notes(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
 
 
 def caps_of(features: Features, target: Target) -> dict[int, int]:
-    """Caps of one config, the loosest first, and the programs that each leaves room for.
+    """Return caps of a config, loosest first, and the programs that fit at each.
 
     There are none where the launch has no further program to put on an SM, or where shared
     memory, warps or blocks allow none.
@@ -138,7 +140,7 @@ def caps_of(features: Features, target: Target) -> dict[int, int]:
 
 def _of_one(verdict: Verdict, source: CapSource) -> Iterator[tuple[Config, Reason]]:
     features, config = verdict.features, verdict.config
-    # A hand-edited file says itself how many registers it may have.
+    # A hand-edited file states its own register limit.
     edited = config.ir_override is not None
     caps = {} if features is None or edited else caps_of(features, source.target)
     artifact = source.cache.get(verdict.artifact or "") if caps else None

@@ -1,97 +1,183 @@
-"""The funnel: from a space to a report of what is worth timing, and why.
+"""The funnel: from a space to a report of which configs are worth timing, and why.
 
     configs --rules--> front end --rules--> back end --> features --rules--> score --> keep
 
-Each stage is cheaper per config than the next and passes on fewer. What it
-drops carries a reason with numbers. With a budget of compiles, sketches stand
-between front end and back end, and the same scorer chooses what to compile.
+Each stage is cheaper per config than the next and passes on fewer configs. A dropped config
+carries a reason with numbers. With a budget of compiles, sketches stand between front end and
+back end, and the same scorer chooses the configs to compile.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from asmtune.base.errors import CompileError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering
 from asmtune.compile.workers import Workers
-from asmtune.core.config import Config
+from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
-from asmtune.ir.ttir.assumptions import Doubt
-from asmtune.ir.ttir.work import Work
+from asmtune.ir.ttir.work import Assumption, Work
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
-from asmtune.predict.prune.front import Front, Outcomes, ProgressListener
-from asmtune.predict.prune.persistence import Detection, Searched
+from asmtune.predict.prune.front import Front, Judge, Outcomes, ProgressListener
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
-from asmtune.predict.score.base import Scorer, for_dtypes, notes_of, ranked_by
 from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import Scorer
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The part of a space that is searched.
+
+    Attributes:
+        space: the user's space, with tile axes fixed if the kernel is persistent.
+        notes: why, for the report.
+    """
+
+    space: Space
+    notes: tuple[str, ...] = ()
+
+    def configs(self, default: Config, shape: Mapping[str, Any]) -> list[Config]:
+        """Return each config once, the default first."""
+        return list(dict.fromkeys((default, *self.space.configs(**shape))))
+
+
+@dataclass(frozen=True)
+class Detection:
+    """Detects a persistent kernel by the IR of its default config, without compiling.
+
+    A persistent kernel has few programs that walk many tiles, or carry state from step to step. Its
+    tile decides how the work is shared out among the SMs, what a program keeps in registers, and
+    often what the host prepared. So by default only warps, stages, CTAs and registers are searched.
+
+    Attributes:
+        problem: the launch.
+        target: the machine; says what a small grid is.
+        timeout_s: seconds that the front end may take.
+        kernels: TTIR already parsed; filled.
+    """
+
+    problem: Problem
+    target: Target
+    timeout_s: float
+    kernels: MutableMapping[str, Kernel]
+
+    def searched(self, space: Space, default: Config, *, tiles: bool) -> Searched:
+        """Return the space to search: a persistent kernel's tile axes stay at the default's values.
+
+        A list of configs is searched whole, since its author chose each of them.
+
+        Args:
+            space: the user's.
+            default: its default config.
+            tiles: whether to search the tile axes all the same.
+
+        Raises:
+            ProblemError: arguments and config do not fit the kernel.
+        """
+        reason = self.reason(default)
+        if isinstance(reason, Failure):
+            unknown = f"whether it is persistent is not known: its default config: {reason}"
+            return Searched(space, (unknown,))
+        if not reason:
+            return Searched(space)
+        reason_note = f"persistent: {reason}"
+        fixed = {
+            name: (default.kwargs[name],)
+            for name, values in space.axes.items()
+            if name not in OPTION_AXES and len(values) > 1
+        }
+        if not fixed:
+            return Searched(space, (reason_note,))
+        if space.is_listed:
+            return Searched(space, (f"{reason_note}; all configs listed are searched",))
+        if tiles:
+            return Searched(space, (f"{reason_note}; its tile axes are searched, as asked",))
+        fixed_text = " ".join(f"{name}={value}" for name, (value,) in fixed.items())
+        note = (
+            f"{reason_note}; its tile axes are kept at {fixed_text}; "
+            "tiles=True (--tiles) searches them"
+        )
+        return Searched(space.replace(**fixed), (note,))
+
+    def reason(self, config: Config) -> str | Failure:
+        """Return why a config is persistent, "" if it is not, or why its front end refuses it."""
+        lowering = Lowering(self.problem, self.target, self.timeout_s)
+        request = lowering.request(config)
+        if isinstance(request, Failure):
+            return request
+        judge = Judge(self.problem, self.target, self.kernels)
+        return judge.work(config, request.ttir).persistent_reason
+
 
 DEFAULT_FAILS: Final = "the default config"
-"""How the note begins that the default config cannot run."""
+"""Beginning of the note that the default config cannot run."""
 
 A_GUESS: Final = "predicted times rest on a guess: "
-"""How a note begins that tells what could not be evaluated."""
+"""Beginning of a note on a loop or branch that could not be evaluated."""
 
-_TOLD: Final = 3
-"""Assumptions that a note lists: each tile has its own trips."""
+_MOST_ASSUMPTIONS: Final = 3
+"""Most assumptions that one note lists: each tile has its own trips."""
 
 
 def default_notes(verdicts: Sequence[Verdict], default: Config) -> tuple[str, ...]:
-    """Why the default cannot run, if it cannot."""
-    mine = next(verdict for verdict in verdicts if verdict.config == default)
-    if mine.dropped_at in ("rules", "compile"):
-        return (f"{DEFAULT_FAILS} ({default}) cannot run here: {mine.reasons[0]}",)
+    """Return why the default cannot run, if it cannot."""
+    own = next(verdict for verdict in verdicts if verdict.config == default)
+    if own.dropped_at in ("rules", "compile"):
+        return (f"{DEFAULT_FAILS} ({default}) cannot run here: {own.reasons[0]}",)
     return ()
 
 
 def guess_notes(works: Iterable[Work]) -> tuple[str, ...]:
-    """What could not be evaluated in any of the launches; the same of several is told once."""
-    assumed: dict[Doubt, dict[str, None]] = {}
+    """Return what could not be evaluated in the launches, equal assumptions once."""
+    assumed: dict[Assumption, dict[str, None]] = {}
     for work in works:
-        for doubt in work.doubts:
-            same = replace(doubt, loop=None, assumed="")
-            assumed.setdefault(same, {})[doubt.assumed] = None
+        for assumption in work.assumptions:
+            same = replace(assumption, loop=None, assumed="")
+            assumed.setdefault(same, {})[assumption.assumed] = None
     return tuple(
-        f"{A_GUESS}{replace(doubt, assumed=_either(list(found)))}"
-        for doubt, found in assumed.items()
+        f"{A_GUESS}{replace(assumption, assumed=_either(list(trips)))}"
+        for assumption, trips in assumed.items()
     )
 
 
 def _either(assumed: list[str]) -> str:
-    listed = assumed[:_TOLD]
-    return " or ".join([*listed, "others"] if len(assumed) > _TOLD else listed)
+    listed = assumed[:_MOST_ASSUMPTIONS]
+    return " or ".join([*listed, "others"] if len(assumed) > _MOST_ASSUMPTIONS else listed)
 
 
 @dataclass(frozen=True)
 class Funnel:
-    """How to prune.
+    """Target, scorer, limits and caches of a pruning run.
 
     Attributes:
         target: the machine to judge for.
         scorer: ranks what can run.
         settings: limits of a compile, workers, folders.
         keep: how many to keep, besides the default; None for all that can run.
-        progress: told how far it is.
+        progress: listener.
         known: outcomes of compiles by digest, shared between problems.
         kernels: TTIR already parsed, likewise.
-        caps: whether to add configs whose `maxnreg` is read off the artifacts, where the
-            space has none.
+        caps: whether to add configs with a `maxnreg` derived from the artifacts, if the space has
+            no `maxnreg` axis.
         tiles: whether to search a persistent kernel's tile axes.
         compile: how many to compile, by the scorer's prediction before it; None for all.
             `auto` compiles all of a space that is no larger than what it would choose.
-        sketches: like `known`, of what is made to predict before compiling.
+        sketches: outcomes of sketches by digest, like `known`.
     """
 
     target: Target
@@ -113,13 +199,13 @@ class Funnel:
             SpaceError: the space has no feasible point, or names what is not there.
             ProblemError: the configs do not fit the kernel.
             CompileError: no config can run; gives the commonest reason.
-            InputError: `keep` or `compile` is auto, and the scorer's error is not known; or
-                `compile` is given, and it cannot rank before compiling.
+            InputError: `keep` or `compile` is auto and the scorer's error is not known, or
+                `compile` is given and the scorer cannot rank before compiling.
             StoreError: the artifacts' folder cannot be written.
         """
-        able = for_dtypes(self.scorer, problem.dtypes.values())
-        if able is not self.scorer:
-            return replace(self, scorer=able).prune(problem, space)
+        scorer_for_dtypes = self.scorer.for_dtypes(problem.dtypes.values())
+        if scorer_for_dtypes is not self.scorer:
+            return replace(self, scorer=scorer_for_dtypes).prune(problem, space)
         self._check()
         clock = _Clock()
         with clock.stage("generate"):
@@ -127,19 +213,12 @@ class Funnel:
             searched = self.searched(problem, space)
             configs = searched.configs(default, problem.shape)
         front = self.front(problem)
-        compiled = partial(front.verdicts, moment="assembly", known=self.known)
         chosen = Shortlist(tuple(configs))
         budget = self._budget(len(configs))
         if budget is not None:
             with clock.stage("sketch"):
                 chosen = self._shortlist(front, configs, budget, default)
-        with clock.stage("compile"):
-            verdicts = [*compiled(chosen.configs), *chosen.dropped]
-        if all(verdict.dropped_at for verdict in verdicts):
-            raise CompileError(_nothing_runs(problem, self.target, verdicts))
-        if self.caps and "maxnreg" not in space.axes:
-            with clock.stage("caps"):
-                verdicts = with_caps(verdicts, self.cap_source(), compiled)
+        verdicts = self._verdicts(front, chosen, clock, caps="maxnreg" not in space.axes)
         with clock.stage("score"):
             ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, default)
         return PruneReport(
@@ -158,16 +237,30 @@ class Funnel:
                 *searched.notes,
                 *cap_notes(ranking.verdicts),
                 *guess_notes(front.works([v.config for v in ranking.verdicts if v.kept])),
-                *notes_of(self.scorer, self.target),
+                *self.scorer.notes(self.target),
             ),
         )
 
+    def _verdicts(
+        self, front: Front, chosen: Shortlist, clock: _Clock, *, caps: bool
+    ) -> list[Verdict]:
+        """Compile the chosen configs and, if `caps`, the derived ones."""
+        compiled = partial(front.verdicts, moment="assembly", known=self.known)
+        with clock.stage("compile"):
+            verdicts = [*compiled(chosen.configs), *chosen.dropped]
+        if all(verdict.dropped_at for verdict in verdicts):
+            raise CompileError(_nothing_runs(front.problem, self.target, verdicts))
+        if self.caps and caps:
+            with clock.stage("caps"):
+                verdicts = with_caps(verdicts, self.cap_source(), compiled)
+        return verdicts
+
     def judge(self, problem: Problem, configs: Sequence[Config]) -> list[Verdict]:
-        """Verdicts of rules and compiler, not yet scored, in the order of `configs`."""
+        """Return verdicts of rules and compiler, not yet scored, in the order of `configs`."""
         return self.front(problem).verdicts(configs, "assembly", self.known)
 
     def searched(self, problem: Problem, space: Space) -> Searched:
-        """What of a space is searched: all, but a persistent kernel's tiles unless asked for.
+        """Return the part of a space to search: a persistent kernel keeps its tiles unless asked.
 
         Raises:
             SpaceError: the space has no feasible point, or names what is not there.
@@ -178,11 +271,11 @@ class Funnel:
         return detection.searched(space, space.first(**problem.shape), tiles=self.tiles)
 
     def cap_source(self) -> CapSource:
-        """What caps on registers are derived with."""
+        """Return what caps on registers are derived with."""
         return CapSource(self.target, self.scorer, ArtifactCache.of(self.settings))
 
     def front(self, problem: Problem) -> Front:
-        """The front end of a problem, for verdicts before compiling and after.
+        """Return the front end of a problem, for verdicts before compiling and after.
 
         Compiles run where `joblib.parallel_config` says in the thread that calls this.
         """
@@ -200,7 +293,9 @@ class Funnel:
 
         Sketches would then cost a tenth of a compile each and leave next to nothing out.
         """
-        if self.compile is None or self.compile.takes_all(count, ranked_by(self.scorer), "sketch"):
+        if self.compile is None or self.compile.takes_all(
+            count, self.scorer.effective_name, "sketch"
+        ):
             return None
         return self.compile
 
@@ -212,7 +307,7 @@ class Funnel:
 
 
 class _Clock:
-    """Wall-clock seconds by stage."""
+    """Measures wall-clock seconds by stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Verdicts on the configs of one problem, before compiling and after, over one front end."""
+"""Judge the configs of one problem, before compiling and after, over one front end."""
 
 from __future__ import annotations
 
@@ -9,24 +9,125 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering
+from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
 from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
+from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.verdicts import Verdict
-from asmtune.ir.ttir.analysis import Kernel
+from asmtune.core.records.verdicts import Reason, Verdict
+from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
+from asmtune.ir.ttir.dots import Dot, find_dots
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.profile import Profile
-from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.features.reader import ProfileReader, launch_features
 from asmtune.predict.features.sketch.reader import SketchReader
-from asmtune.predict.prune.judge import Judge
-from asmtune.predict.score.base import Candidate
-from asmtune.predict.score.rules import broken_rules
+from asmtune.predict.score.roofline import predict
+from asmtune.predict.score.rules import RULES, broken_rules
+from asmtune.predict.score.scorers import Candidate
+
+EXACT: Final = tuple(rule for rule in RULES if rule.name == "shared_memory")
+"""Rules that a sketch can decide: its shared memory is exact, its registers are estimates."""
+
+
+def failed(config: Config, failure: Failure) -> Verdict:
+    """Return the verdict on a config that a rule refused or that does not compile."""
+    stage = "rules" if failure.stage == "rules" else "compile"
+    reason = Reason(failure.kind, failure.detail.strip().split("\n")[0])
+    return Verdict(config, False, stage, reasons=(reason,), failure=failure)
+
+
+class Judge:
+    """Judges the configs of one problem, first by their IR and then by their assembly.
+
+    Args:
+        problem: the launch.
+        target: the machine to judge for.
+        kernels: parsed TTIR by its text; entries are added.
+    """
+
+    def __init__(
+        self, problem: Problem, target: Target, kernels: MutableMapping[str, Kernel]
+    ) -> None:
+        self._problem = problem
+        self._target = target
+        self._kernels = kernels
+        self._dots: dict[str, tuple[Dot, ...]] = {}
+        self._launches: dict[tuple[str, tuple[int, int, int]], Work] = {}
+        self._tensor_bytes = problem.tensor_bytes
+
+    def refusal(self, config: Config, request: LowerRequest) -> Failure | None:
+        """Apply the rules that need the IR; return the first broken one, or None."""
+        if request.ttir not in self._dots:
+            self._dots[request.ttir] = find_dots(request.ttir)
+        candidate = Candidate(config, self._target, self._dots[request.ttir])
+        broken = broken_rules(candidate, "ir", hard=True)
+        return Failure("rules", broken[0].rule, broken[0].text) if broken else None
+
+    def verdict(
+        self, config: Config, compiled: CompiledConfig[Profile], work: Work, *, estimated: bool
+    ) -> Verdict:
+        """Apply the rules that need features, and predict the time.
+
+        Args:
+            config: the config.
+            compiled: its profile, of its assembly or of its sketch.
+            work: of its launch, from `work`.
+            estimated: True if the profile is of a sketch; only rules that a sketch can decide
+                are applied then.
+        """
+        target = self._target
+        features = launch_features(compiled.reading, work, target)
+        candidate = Candidate(config, target, features=features)
+        rules = EXACT if estimated else RULES
+        broken = broken_rules(candidate, "assembly", hard=True, rules=rules)
+        prediction = predict(features, target)
+        return Verdict(
+            config,
+            kept=not broken,
+            dropped_at="rules" if broken else None,
+            reasons=broken or broken_rules(candidate, "assembly", hard=False, rules=rules),
+            features=features,
+            artifact=compiled.digest,
+            predicted_us=round(prediction.us, 2),
+            bottleneck=prediction.bottleneck,
+        )
+
+    def work(self, config: Config, ttir: str) -> Work:
+        """Return the work of a launch; the same object for all configs of one IR and grid.
+
+        Raises:
+            ProblemError: the grid of the config is invalid.
+        """
+        problem = self._problem
+        grid = required(f"grid of {problem.name}", lambda: problem.programs(config))
+        launch = (ttir, grid)
+        if launch not in self._launches:
+            self._launches[launch] = self._analyse(config, *launch)
+        return self._launches[launch]
+
+    def _analyse(self, config: Config, ttir: str, grid: tuple[int, int, int]) -> Work:
+        kernels = self._kernels
+        call = LaunchArguments(
+            arguments=self._problem.bind(config),
+            grid=grid,
+            tensor_bytes=self._tensor_bytes,
+            processors=self._target.sms,
+        )
+        try:
+            if ttir not in kernels:
+                kernels[ttir] = Kernel(ttir)
+            return kernels[ttir].work(call)
+        except ParseError:
+            # The compiler took the text, so the config can run; it is ranked as if
+            # no loop took more than one trip.
+            return Work.unread(grid)
+
 
 if TYPE_CHECKING:
     from asmtune.core.records.tuned import Outcome
@@ -75,24 +176,24 @@ class ProgressListener:
 
 
 Moment = Literal["sketch", "assembly"]
-"""When a prediction is made: of what a compile has before LLVM, or of all of it."""
+"""Moment of a prediction: "sketch" before LLVM, "assembly" after the whole compile."""
 
 Outcomes = MutableMapping[str, CompiledConfig[Profile] | Failure]
 
-_TOLD: Final = {"sketch": "sketch", "assembly": "compile"}
+_STAGES: Final = {"sketch": "sketch", "assembly": "compile"}
 
 
 @dataclass(frozen=True)
 class Front:
-    """The front end of a problem: what it made for one moment serves the other.
+    """Judges the configs of a problem; lowered IR serves sketches and compiles.
 
     Attributes:
         problem: the launch.
         target: the machine to judge for.
         settings: limits of a compile, workers, folders.
-        progress: told how far it is.
+        progress: listener.
         kernels: TTIR already parsed; filled.
-        workers: run the compiles, whatever thread asks for them.
+        workers: run the compiles, for every thread that calls.
     """
 
     problem: Problem
@@ -103,17 +204,17 @@ class Front:
     workers: Workers
 
     def warm(self, moment: Moment = "sketch") -> threading.Thread:
-        """Starts the workers in the background: a second that can pass meanwhile."""
+        """Start the workers in the background, which takes a second."""
         return warm(self.lowering, self._reader(moment), self.settings, self.workers)
 
     def stop(self) -> None:
-        """Ends the compiles of other threads; their `verdicts` give what is known by then."""
+        """End the compiles of other threads; their `verdicts` return what is known by then."""
         self.workers.stop()
 
     def verdicts(self, configs: Sequence[Config], moment: Moment, known: Outcomes) -> list[Verdict]:
-        """Verdicts of rules and compiler, not yet scored, in the order of `configs`.
+        """Return verdicts of rules and compiler, not yet scored, in the order of `configs`.
 
-        Any thread may ask; an exception, or `stop`, leaves no compile running.
+        Any thread may call this; an exception, or `stop`, leaves no compile running.
 
         Args:
             configs: to judge.
@@ -127,47 +228,65 @@ class Front:
             if not verdict.kept:
                 verdicts[position] = verdict
         left = [position for position in range(len(configs)) if position not in verdicts]
-        asked = [configs[position] for position in left]
-        self.progress.start(_TOLD[moment], len(left))
-        with closing(self._outcomes(asked, moment, known)) as outcomes:
+        candidates = [configs[position] for position in left]
+        self.progress.start(_STAGES[moment], len(left))
+        with closing(self._outcomes(candidates, moment, known)) as outcomes:
             for index, outcome in outcomes:
-                verdicts[left[index]] = self._judge.verdict(
-                    asked[index], outcome, estimated=moment == "sketch"
-                )
+                verdicts[left[index]] = self._verdict(candidates[index], outcome, moment)
                 self.progress.advance()
         return [verdicts[position] for position in sorted(verdicts)]
 
     def by_rules(self, config: Config) -> Verdict:
-        """What rules say of a config before anything is known of it but its values."""
+        """Apply the rules that need only a config's values."""
         broken = broken_rules(Candidate(config, self.target), "config", hard=True)
         return Verdict(config, not broken, "rules" if broken else None, reasons=broken)
 
     def works(self, configs: Sequence[Config]) -> list[Work]:
-        """What launches of configs ask for, each that differs once; those refused left out."""
+        """Return the different works of the configs' launches; refused configs are left out."""
         works = (self._work(config) for config in configs)
         return list({id(work): work for work in works if work is not None}.values())
 
     def _work(self, config: Config) -> Work | None:
-        known = self._judge.known_work(config)
+        known = self._works.get(config)
         if known is not None or not self.by_rules(config).kept:
             return known
         request = self.lowering.request(config)
         return None if isinstance(request, Failure) else self._judge.work(config, request.ttir)
 
+    def _verdict(
+        self, config: Config, outcome: CompiledConfig[Profile] | Failure, moment: Moment
+    ) -> Verdict:
+        if isinstance(outcome, Failure):
+            return failed(config, outcome)
+        work = self._works[config]
+        return self._judge.verdict(config, outcome, work, estimated=moment == "sketch")
+
     def _outcomes(
         self, configs: Sequence[Config], moment: Moment, known: Outcomes
     ) -> Generator[tuple[int, CompiledConfig[Profile] | Failure], None, None]:
-        hooks = Hooks(self._reader(moment), self._judge.admit, known)
-        made = sketch_configs if moment == "sketch" else compile_configs
-        return made(self.lowering, configs, hooks, self.settings, self.workers)
+        hooks = Hooks(self._reader(moment), self._admit, known)
+        compiler = sketch_configs if moment == "sketch" else compile_configs
+        return compiler(self.lowering, configs, hooks, self.settings, self.workers)
+
+    def _admit(self, config: Config, request: LowerRequest) -> Failure | None:
+        """Refuse a config by the rules that need the IR, or note the work of its launch."""
+        refusal = self._judge.refusal(config, request)
+        if refusal is None:
+            self._works[config] = self._judge.work(config, request.ttir)
+        return refusal
 
     def _reader(self, moment: Moment) -> Callable[[Any], Profile]:
         return SketchReader(self.target) if moment == "sketch" else ProfileReader(self.target)
 
     @cached_property
     def lowering(self) -> Lowering:
-        """The front end proper: what it lowered for one config serves others of its tile."""
+        """The front end proper; IR lowered for one config serves others of its tile."""
         return Lowering(self.problem, self.target, self.settings.compile_timeout_s)
+
+    @cached_property
+    def _works(self) -> dict[Config, Work]:
+        """Work of the launch of each config that the IR's rules admitted."""
+        return {}
 
     @cached_property
     def _judge(self) -> Judge:

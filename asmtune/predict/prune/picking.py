@@ -1,8 +1,8 @@
-"""The model's first pick: the config that ranks first, with nothing timed.
+"""The model's first pick: the config that ranks first before anything is timed.
 
-What it costs is mostly sketches: on two cores 24 configs of a matrix product take 2.5 s with
-the start of the workers, and 576 take 32 s, 52 ms each. That a problem is not small is known in
-20 us by its bytes, and after one sketch by the default's time.
+Sketches are most of the cost: on two cores 24 configs of a matrix product take 2.5 s with the
+start of the workers, and 576 take 32 s, 52 ms each. The bytes of a problem tell in 20 us that it
+is not small; so does the default's predicted time, after one sketch.
 """
 
 from __future__ import annotations
@@ -17,42 +17,41 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.base import moments_of
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import LAUNCH_US, dram_rate
 from asmtune.predict.score.scorers import make_scorer
 
 COMPILES: Final = 4
-"""Of the best by their sketches, how many are compiled, so that the pick is one that compiles
-and is ranked by its machine code."""
+"""The best configs by sketch that are compiled, so that the pick compiles and is ranked by its
+machine code."""
 
 SAMPLE: Final = 24
-"""Of a larger space, how many configs are sketched for a problem that may be small: what the
-rest could gain is less than a launch costs, and each takes a sketch."""
+"""Configs of a larger space that are sketched for a problem that may be small: the rest could
+gain less than a launch costs, and each costs a sketch."""
 
 SURELY: Final = 4.0
-"""Of what a limit leaves above the least time of any launch, how many times that the default may
-take for a problem to be looked into further: no pick is expected to be so much faster."""
+"""Skip a problem as not small if its default is predicted above LAUNCH_US + 4 x (limit -
+LAUNCH_US): no pick is expected to be four times as fast."""
 
 
 def first_pick(funnel: Funnel, problem: Problem, space: Space) -> Verdict:
-    """What ranks first of a space: all sketched, the few best compiled, none timed.
+    """Return the verdict that ranks first: all are sketched, the best few compiled, none timed.
 
     Args:
-        funnel: for the device; what it sketches and compiles stays known to it.
+        funnel: for the device; keeps the sketches and compiles that it makes.
         problem: the launch.
         space: the configs.
 
     Raises:
         SpaceError: the space has no feasible point, or names what is not there.
         ProblemError: the configs do not fit the kernel.
-        CompileError: none of those that were compiled can run.
+        CompileError: none of the compiled configs can run.
         StoreError: the artifacts' folder cannot be written.
     """
     budget = None
-    if "sketch" in moments_of(funnel.scorer):
+    if funnel.scorer.ranks_before_compiling:
         budget = Keep(count=COMPILES, option="compile")
-    # What was edited by hand is launched only where its output was checked.
+    # A hand-edited config is launched only after its output was checked.
     checked = unedited(space)
     report = replace(funnel, keep=None, caps=False, compile=budget).prune(problem, checked)
     return report.verdicts[0]
@@ -61,9 +60,9 @@ def first_pick(funnel: Funnel, problem: Problem, space: Space) -> Verdict:
 def small_pick(
     funnel: Funnel, problem: Problem, space: Space, limit_us: float | None
 ) -> Verdict | None:
-    """The pick of a problem that is predicted to run for less time than a limit; else None.
+    """Return the pick of a problem predicted to run for less time than a limit, else None.
 
-    The cheapest look comes first: bytes, then the default's sketch, then `SAMPLE` configs.
+    The cheapest test comes first: bytes, then the default's sketch, then `SAMPLE` configs.
     The roofline ranks, since `learned` takes seconds to load or to fit.
 
     Args:
@@ -95,7 +94,7 @@ def small_pick(
 
 
 def bytes_us(problem: Problem, target: Target) -> float:
-    """Microseconds in which a launch can move all of its tensors once; tells at once, not surely.
+    """Return the microseconds in which a launch can move all of its tensors once: a cheap estimate.
 
     A kernel that reads only some of a tensor is faster.
     """
@@ -104,7 +103,7 @@ def bytes_us(problem: Problem, target: Target) -> float:
 
 
 def _sample(problem: Problem, space: Space) -> list[Config]:
-    """The default, and at most as many others as `SAMPLE` leaves, evenly from first to last."""
+    """Return the default and at most `SAMPLE` - 1 others, evenly from first to last."""
     default = space.first(**problem.shape)
     others = [config for config in space.configs(**problem.shape) if config != default]
     most = SAMPLE - 1

@@ -1,4 +1,4 @@
-"""Which of the configs that can run are worth timing."""
+"""Rank the configs that can run, and choose those worth timing or compiling."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.pruned import Selection
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.predict.score.base import Candidate, Scorer, moments_of, ranked_by
 from asmtune.predict.score.error import gaps_of
 from asmtune.predict.score.keep import Keep, table_of
+from asmtune.predict.score.scorers import Candidate, Scorer
 
 NEAR_TIE: Final = 0.02
-"""Of a score on a scale of logarithms: the best of a tile, predicted to be at most 2% behind
-the last that is kept, is no worse as far as any prediction knows."""
+"""Difference of scores that counts as a tie, for scores that are logarithms: a config predicted
+at most 2% behind the last kept one is not known to be worse."""
 
 TIES_SHARE: Final = 0.25
-"""Of what is kept by rank, the most that is kept for near ties: a flat ranking has many."""
+"""Most near ties kept, as a share of the configs kept by rank: a flat ranking has many ties."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """What was ranked, and what the kept ones are worth.
+    """Ranked verdicts, and the expected worth of those kept.
 
     Attributes:
-        verdicts: kept ones first by rank, then what was dropped, by stage.
+        verdicts: kept ones by rank, then dropped ones by stage.
         selection: how many ranks were kept; None where all were.
     """
 
@@ -39,7 +39,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Ranker:
-    """What ranks, and when.
+    """A scorer, its target, and the moment at which it ranks.
 
     Attributes:
         scorer: gives the scores.
@@ -54,13 +54,13 @@ class Ranker:
 
 @dataclass(frozen=True)
 class RankedCut:
-    """Verdicts best first, and where they are cut.
+    """Verdicts, best first, and where they are cut.
 
     Attributes:
-        verdicts: of what can run.
-        scores: theirs.
+        verdicts: of the configs that can run.
+        scores: one for each verdict.
         selection: how many ranks are left; None for all.
-        tied: why the best of a tile below the cut is left all the same, by its index.
+        tied: by index, why a config below the cut is kept: it is the best of its tile.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -70,16 +70,16 @@ class RankedCut:
 
     @property
     def most(self) -> int:
-        """Ranks above the cut."""
+        """Number of ranks above the cut."""
         return len(self.verdicts) if self.selection is None else self.selection.ranks
 
     def keeps(self, index: int) -> bool:
-        """Whether the verdict of an index is above the cut, or tied with what is."""
+        """Return whether the verdict of an index is above the cut, or tied with one that is."""
         return index < self.most or index in self.tied
 
 
-def line_up(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> RankedCut:
-    """Scores what can run, and cuts.
+def rank_and_cut(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> RankedCut:
+    """Score the configs that can run, sort them and cut.
 
     Raises:
         InputError: `auto` for a scorer whose error at that moment is not known.
@@ -91,7 +91,7 @@ def line_up(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> Ra
     best_first = sorted(range(len(running)), key=lambda i: -scores[i])
     placed = tuple(running[index] for index in best_first)
     gaps = gaps_of(scores[index] for index in best_first)
-    name = ranked_by(scorer)
+    name = scorer.effective_name
     selection = None if keep is None else keep.select(gaps, name, moment)
     most = selection.ranks if selection else len(placed)
     near = NEAR_TIE if table_of(name, moment) else 0.0
@@ -102,7 +102,7 @@ def line_up(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> Ra
 def ranked(
     verdicts: Sequence[Verdict], ranker: Ranker, keep: Keep | None, default: Config
 ) -> Ranking:
-    """Scores what can run; keeps the best, the near ties of other tiles, and the default.
+    """Score the configs that can run; keep the best, near ties of other tiles, and the default.
 
     Args:
         verdicts: of rules and compiler.
@@ -113,25 +113,25 @@ def ranked(
     Raises:
         InputError: `auto` for a scorer whose error is not known.
     """
-    line = line_up([verdict for verdict in verdicts if verdict.kept], ranker, keep)
+    cut = rank_and_cut([verdict for verdict in verdicts if verdict.kept], ranker, keep)
     done = [verdict for verdict in verdicts if not verdict.kept]
-    for index, score in enumerate(line.scores):
-        verdict = replace(line.verdicts[index], rank=index + 1, score=score)
-        if index in line.tied:
-            done.append(_noted(verdict, Reason("tile", line.tied[index])))
-        elif line.keeps(index) or verdict.config == default:
+    for index, score in enumerate(cut.scores):
+        verdict = replace(cut.verdicts[index], rank=index + 1, score=score)
+        if index in cut.tied:
+            done.append(_noted(verdict, Reason("tile", cut.tied[index])))
+        elif cut.keeps(index) or verdict.config == default:
             done.append(verdict)
         else:
-            text = f"rank {verdict.rank} by {ranker.scorer.name}, {line.most} are kept"
+            text = f"rank {verdict.rank} by {ranker.scorer.name}, {cut.most} are kept"
             below = _noted(verdict, Reason("rank", text))
             done.append(replace(below, kept=False, dropped_at="score"))
-    return Ranking(tuple(sorted(done, key=_order)), line.selection)
+    return Ranking(tuple(sorted(done, key=_order)), cut.selection)
 
 
 def _ties(
     configs: Sequence[Config], gaps: Sequence[float], most: int, near: float
 ) -> dict[int, str]:
-    """The best of each tile of which none is kept, where it is near the last kept; and why."""
+    """Return the best of each dropped tile that is near the last kept config, with the reason."""
     tiles = {_tile(config) for config in configs[:most]}
     allowed = math.ceil(most * TIES_SHARE)
     tied: dict[int, str] = {}
@@ -147,7 +147,7 @@ def _ties(
 
 
 def _tile(config: Config) -> tuple[tuple[str, Any], ...]:
-    """Equal for configs that differ in warps, stages, programs a cluster or registers alone."""
+    """Return a key that is equal for configs that differ only in launch options."""
     return tuple(sorted(config.kwargs.items()))
 
 
@@ -156,19 +156,19 @@ def _noted(verdict: Verdict, reason: Reason) -> Verdict:
 
 
 def _order(verdict: Verdict) -> tuple[int, int]:
-    """Kept first, then by rank, then the uncompiled, compile failures, what rules dropped."""
+    """Return a sort key: kept, then by rank, uncompiled, compile failures, dropped by rules."""
     place = {None: 0, "score": 1, "sketch": 2, "compile": 3, "rules": 4}[verdict.dropped_at]
     return place, verdict.rank or 0
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """What a prediction before compiling leaves.
+    """Configs that a prediction before compiling keeps.
 
     Attributes:
-        configs: to compile: the best, near ties of other tiles, the default, and those whose
-            sketch cannot be read.
-        dropped: what cannot run, and those below, best first.
+        configs: to compile: the best, near ties of other tiles, the default, and configs whose
+            sketch cannot be parsed.
+        dropped: configs that cannot run, then those below the cut, best first.
         selection: how many ranks are compiled; None for all.
     """
 
@@ -178,13 +178,13 @@ class Shortlist:
 
 
 def check_compile(budget: Keep, scorer: Scorer) -> None:
-    """Refuses a budget of compiles that a scorer cannot spend.
+    """Refuse a budget of compiles that a scorer cannot spend.
 
     Raises:
-        InputError: it ranks nothing before compiling, or the budget is auto and its error
-            at this moment was never measured.
+        InputError: the scorer does not rank before compiling, or the budget is auto and the error
+            of its ranking before compiling was never measured.
     """
-    if "sketch" not in moments_of(scorer):
+    if not scorer.ranks_before_compiling:
         raise InputError(
             f"compile {budget}: {scorer.name} ranks only what is compiled; "
             "compile all, or rank by learned or roofline"
@@ -195,7 +195,7 @@ def check_compile(budget: Keep, scorer: Scorer) -> None:
 def shortlisted(
     sketched: Sequence[Verdict], ranker: Ranker, budget: Keep, default: Config
 ) -> Shortlist:
-    """Ranks what can run as far as a sketch tells, and takes the best.
+    """Rank the sketched configs that can run, and take the best.
 
     Args:
         sketched: verdicts of rules and sketches.
@@ -203,31 +203,31 @@ def shortlisted(
         budget: how many.
         default: taken whatever its rank.
     """
-    line = line_up([verdict for verdict in sketched if verdict.kept], ranker, budget)
+    cut = rank_and_cut([verdict for verdict in sketched if verdict.kept], ranker, budget)
     configs: list[Config] = []
     dropped: list[Verdict] = []
     for verdict in sketched:
         if verdict.failure is not None and verdict.failure.stage == "read":
-            # Nothing is known against it: the compiler took it, and its assembly can tell.
+            # A sketch that cannot be parsed says nothing against the config: compile it.
             configs.append(verdict.config)
         elif not verdict.kept:
             dropped.append(verdict)
-    for index, verdict in enumerate(line.verdicts):
-        if line.keeps(index) or verdict.config == default:
+    for index, verdict in enumerate(cut.verdicts):
+        if cut.keeps(index) or verdict.config == default:
             configs.append(verdict.config)
         else:
-            dropped.append(_uncompiled(verdict, index + 1, line.most))
-    return Shortlist(tuple(configs), tuple(dropped), line.selection)
+            dropped.append(_uncompiled(verdict, index + 1, cut.most))
+    return Shortlist(tuple(configs), tuple(dropped), cut.selection)
 
 
 def default_budget(scorer: Scorer) -> Keep | None:
     """Return `auto` where the scorer's error before compiling was measured, else None for all."""
-    is_measured = "sketch" in moments_of(scorer) and table_of(scorer.name, "sketch") is not None
+    is_measured = scorer.ranks_before_compiling and table_of(scorer.name, "sketch") is not None
     return Keep(option="compile") if is_measured else None
 
 
 def _uncompiled(verdict: Verdict, rank: int, most: int) -> Verdict:
-    """A config left out: its predicted time stands, its features were but estimates."""
+    """Return the verdict on a config left out: its predicted time stays, its features go."""
     reason = Reason("sketched_only", f"rank {rank} before compiling, {most} are compiled")
     return replace(
         verdict, kept=False, dropped_at="sketch", reasons=(reason,), features=None, artifact=None

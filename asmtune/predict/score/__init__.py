@@ -1,1 +1,9 @@
-"""Judging configs: rules that drop what cannot run, scorers that rank the rest."""
+"""Judge configs: rules drop those that cannot run, scorers rank the rest.
+
+- `rules`: what the compiler or the driver would refuse, and remarks on slow configs.
+- `scorers`: the base class `Scorer` and the table of scorers by name.
+- `roofline`: predicted microseconds, without training; `advice` suggests what to try.
+- `learned`: a forest (`forest`) fitted on shipped rows (`examples`, `data/`) with columns of
+  `vectors`.
+- `error`: how much speed a cut of a ranking kept on unseen kernels; `keep` chooses cuts by it.
+"""

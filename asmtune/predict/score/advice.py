@@ -1,7 +1,7 @@
-"""What to try against a bottleneck, and which config of the space does so.
+"""Advice against a bottleneck, with a config of the space that follows it.
 
-Which config follows from what was read off it, not from the names of its axes: "fewer warps" is
-one whose feature `num_warps` is smaller, whatever else it changes. It must be predicted faster.
+A config follows the advice if its features say so, not by the names of its axes: "fewer warps" is
+a smaller feature `num_warps`, whatever else changes. It must be predicted faster as well.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.roofline import ADVICE
 
 FASTER: Final = 0.01
-"""Of the predicted time: the least gain for which a config is named."""
+"""Least gain, as a share of the predicted time, for which a config is named."""
 
 Helps = Callable[[Features, Features], bool]
-"""Whether features of another config do what an advice says, against one's own."""
+"""Takes features of another config and of one's own; True if the other follows the advice."""
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One thing to try.
+    """A piece of advice, and a config that follows it.
 
     Attributes:
-        words: in general.
-        verdict: of the config that does it with fewest changes, and of these the fastest; None
-            where no ranked one does it and is predicted faster, or where no config can.
-        possible: whether a config can do it at all, such as no narrower dtype.
+        text: in general.
+        verdict: of the config that follows it with fewest changes, the fastest among equals; None
+            if no ranked config follows it and is predicted faster.
+        possible: False if no config can follow it: a narrower dtype, say, is not a choice of
+            configs.
     """
 
-    words: str
+    text: str
     verdict: Verdict | None
     possible: bool
 
 
 def suggestions(own: Verdict, verdicts: Iterable[Verdict]) -> tuple[Suggestion, ...]:
-    """Two things to try against a config's bottleneck; none where it was not predicted.
+    """Return two things to try against a config's bottleneck; none if it was not predicted.
 
     Args:
         own: the config.
@@ -51,17 +52,17 @@ def suggestions(own: Verdict, verdicts: Iterable[Verdict]) -> tuple[Suggestion, 
     faster = [
         v for v in verdicts if v.rank is not None and v.predicted_us and v.predicted_us < limit
     ]
-    made: list[Suggestion] = []
-    for words, helps in _advice(own.bottleneck, own.features):
-        named = [s.verdict for s in made]
+    suggested: list[Suggestion] = []
+    for text, helps in _advice(own.bottleneck, own.features):
+        named = [s.verdict for s in suggested]
         doing = [] if helps is None else [v for v in faster if _does(helps, v, own.features)]
         free = [verdict for verdict in doing if verdict not in named]
-        made.append(Suggestion(words, nearest(own.config, free), helps is not None))
-    return tuple(made)
+        suggested.append(Suggestion(text, nearest(own.config, free), helps is not None))
+    return tuple(suggested)
 
 
 def _advice(bottleneck: str, own: Features) -> tuple[tuple[str, Helps | None], ...]:
-    """What to try, with what tells a config that does so."""
+    """Return what to try, with a test for configs that do so."""
     usual = tuple(zip(ADVICE[bottleneck], HELPS[bottleneck], strict=True))
     if own["spill_words"] and bottleneck in SPILLS_FEED:
         return (SPILLS, usual[0])
@@ -69,7 +70,7 @@ def _advice(bottleneck: str, own: Features) -> tuple[tuple[str, Helps | None], .
 
 
 def nearest(config: Config, verdicts: Iterable[Verdict]) -> Verdict | None:
-    """Of other configs that with fewest changes; of these the one predicted fastest."""
+    """Return the other config with fewest changes; among equals, the one predicted fastest."""
 
     def place(verdict: Verdict) -> tuple[int, float]:
         return changed(config, verdict.config), verdict.predicted_us or 0.0
@@ -78,9 +79,9 @@ def nearest(config: Config, verdicts: Iterable[Verdict]) -> Verdict | None:
 
 
 def changed(one: Config, other: Config) -> int:
-    """How many axes two configs differ in."""
-    mine, its = one.to_dict(), other.to_dict()
-    return sum(mine.get(name) != its.get(name) for name in {**mine, **its})
+    """Return how many axes two configs differ in."""
+    first, second = one.to_dict(), other.to_dict()
+    return sum(first.get(name) != second.get(name) for name in {**first, **second})
 
 
 def _does(helps: Helps, verdict: Verdict, own: Features) -> bool:
@@ -88,20 +89,20 @@ def _does(helps: Helps, verdict: Verdict, own: Features) -> bool:
 
 
 def _less(name: str) -> Helps:
-    return lambda its, own: its[name] < own[name]
+    return lambda other, own: other[name] < own[name]
 
 
 def _less_in_all(name: str) -> Helps:
-    return lambda its, own: its[name] * its["programs"] < own[name] * own["programs"]
+    return lambda other, own: other[name] * other["programs"] < own[name] * own["programs"]
 
 
-def _hides_more(its: Features, own: Features) -> bool:
-    deeper = its["num_stages"] > own["num_stages"]
-    return deeper or its["programs_per_sm"] > own["programs_per_sm"]
+def _hides_more(other: Features, own: Features) -> bool:
+    deeper = other["num_stages"] > own["num_stages"]
+    return deeper or other["programs_per_sm"] > own["programs_per_sm"]
 
 
-def _smaller_tiles(its: Features, own: Features) -> bool:
-    return its["programs"] > own["programs"]
+def _smaller_tiles(other: Features, own: Features) -> bool:
+    return other["programs"] > own["programs"]
 
 
 _LARGER_TILES: Final = _less("programs")
@@ -119,14 +120,14 @@ HELPS: Final[Mapping[str, tuple[Helps | None, Helps | None]]] = {
     "latency": (_hides_more, _smaller_tiles),
     "launch": (None, None),
 }
-"""Of each piece of `ADVICE`, in its order, what tells a config that follows it; None where none
-can, since it asks for another kernel, dtype or layout."""
+"""For each piece of `ADVICE`, in its order, a test for configs that follow it; None if no
+config can, since it asks for another kernel, dtype or layout."""
 
 SPILLS: Final = (
     "fewer spilled registers: a looser maxnreg, a smaller tile or more warps",
     _less("spill_words"),
 )
-"""What goes first where registers spill, and spilling takes part in the bottleneck."""
+"""Advice that goes first if registers spill and spilling takes part in the bottleneck."""
 
 SPILLS_FEED: Final = frozenset({"issue", "L1", "latency"})
 """Bottlenecks that loads and stores of spilled words add to."""

@@ -24,7 +24,7 @@ from asmtune.predict.score.forest import UNREADABLE, check_archive
 from asmtune.predict.score.vectors import BASE, Scale, base_columns, schema, vectors
 
 MOST_ROWS: Final = 220
-"""Of a task: its fastest third, and a choice of the rest."""
+"""Rows kept of a task: its fastest third, and a choice of the rest."""
 
 _MOST_BYTES: Final = 64 << 20
 
@@ -36,7 +36,7 @@ class TaskRows:
     Attributes:
         kernel, shape, dtype: the task.
         base: `vectors.BASE` columns, a row a candidate.
-        scale: of all the task's candidates, of which the rows may be a part.
+        scale: from all of the task's candidates, even if the rows are only a part of them.
         slowdown: logarithm of the time over the task's best.
     """
 
@@ -55,7 +55,7 @@ class TaskRows:
         milliseconds: Sequence[float],
         target: Target,
     ) -> TaskRows:
-        """Of all measured candidates of a task: its kernel, shape and dtype."""
+        """Make rows of all measured candidates of a task: its kernel, shape and dtype."""
         base = base_columns(features, target)
         times = np.asarray(milliseconds, dtype=np.float64)
         slowdown = np.log(times / times.min()).astype(np.float32)
@@ -63,11 +63,11 @@ class TaskRows:
 
     @property
     def vectors(self) -> NDArray[np.float32]:
-        """What the learned scorer is fitted on."""
+        """Rows that the learned scorer is fitted on."""
         return vectors(self.base, self.scale)
 
     def thinned(self) -> TaskRows:
-        """At most `MOST_ROWS` of the rows; the same ones each time."""
+        """Return at most `MOST_ROWS` of the rows; the same ones each time."""
         count = len(self.slowdown)
         if count <= MOST_ROWS:
             return self
@@ -138,7 +138,7 @@ class Examples:
                 about = json.loads(file["about"].tobytes())
                 names = ("base", "least", "median", "slowdown")
                 arrays = {name: np.asarray(file[name], dtype=np.float32) for name in names}
-            made = cls(
+            examples = cls(
                 tasks=tuple(_tasks(about["tasks"], arrays)),
                 target=str(about["target"]),
                 schema=str(about["schema"]),
@@ -146,9 +146,9 @@ class Examples:
             )
         except UNREADABLE as error:
             raise ParseError(f"training rows {path}: {error}") from error
-        if made.schema != schema():
+        if examples.schema != schema():
             raise ParseError(f"training rows {path}: made with other features; run asmtune train")
-        return made
+        return examples
 
 
 def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
@@ -172,7 +172,7 @@ def _arrays(tasks: Sequence[TaskRows]) -> dict[str, NDArray[np.float32]]:
 def _tasks(
     about: Sequence[Mapping[str, Any]], arrays: Mapping[str, NDArray[np.float32]]
 ) -> Iterable[TaskRows]:
-    """The tasks' own parts of a file's arrays."""
+    """Return the tasks' own parts of a file's arrays."""
     counts = [int(task["rows"]) for task in about]
     columns = arrays["base"].shape[-1]
     if (

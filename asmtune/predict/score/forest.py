@@ -50,7 +50,7 @@ UNREADABLE: Final = (
     zlib.error,
     lzma.LZMAError,
 )
-"""What reading a damaged archive raises."""
+"""Errors that reading a damaged archive raises."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Forest:
 
     Attributes:
         left, right: a node's children; left is where the feature is at most the threshold.
-        feature: column that a node asks for.
+        feature: column that a node compares.
         threshold: what it is compared with.
         value: a leaf's prediction.
         roots: first node of each tree.
@@ -78,7 +78,7 @@ class Forest:
 
     @classmethod
     def of(cls, estimators: Sequence[Any], columns: int, identity: str) -> Forest:
-        """The trees of fitted scikit-learn regressors."""
+        """Take the trees of fitted scikit-learn regressors."""
         trees = [estimator.tree_ for estimator in estimators]
         sizes = [tree.node_count for tree in trees]
         roots = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -102,7 +102,7 @@ class Forest:
         )
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The mean of the trees, for each row."""
+        """Return the mean of the trees, for each row."""
         count, trees = len(rows), len(self.roots)
         flat = np.ascontiguousarray(rows, dtype=np.float32).ravel()
         nodes = np.repeat(self.roots, count)
@@ -121,7 +121,7 @@ class Forest:
         return np.asarray(values.mean(axis=0, dtype=np.float64))
 
     def save(self, path: Path) -> None:
-        """Writes it whole, readable by the user alone.
+        """Write the file whole, readable by the user alone.
 
         Raises:
             OSError: it cannot be written.
@@ -134,7 +134,7 @@ class Forest:
 
     @classmethod
     def load(cls, path: Path, columns: int, identity: str) -> Forest:
-        """Reads what `save` wrote, for vectors of so many columns.
+        """Read what `save` wrote, for vectors of that many columns.
 
         Raises:
             ParseError: there is no such file, or it is damaged, or another's.
@@ -154,7 +154,7 @@ class Forest:
         return forest
 
     def _is_sound(self) -> bool:
-        """Whether every walk from a root ends at a leaf with a number."""
+        """Return whether every walk from a root ends at a leaf with a number."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         if any(a.dtype != _ARRAYS[name] or a.ndim != 1 for name, a in arrays.items()):
             return False
@@ -175,7 +175,7 @@ class Forest:
 
 
 def check_archive(path: Path, most_bytes: int) -> None:
-    """Refuses an archive that would unpack to more than a limit, before it is unpacked.
+    """Refuse an archive that would unpack to more than a limit, before it is unpacked.
 
     Raises:
         ValueError: it would.
@@ -188,6 +188,6 @@ def check_archive(path: Path, most_bytes: int) -> None:
 
 
 def _rounded_down(threshold: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Compares with a float32 as the threshold itself does."""
+    """Round thresholds so that a float32 compares as with the threshold itself."""
     near = threshold.astype(np.float32)
     return np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near)

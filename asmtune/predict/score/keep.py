@@ -1,4 +1,4 @@
-"""How many ranked configs to keep or to compile: a number, a share, or as the error asks."""
+"""How many ranked configs to keep or to compile: a number, a share, or by the measured error."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import Final
 
 from asmtune.base.errors import InputError
 from asmtune.core.records.pruned import Selection
-from asmtune.predict.score.error import ErrorTable
-from asmtune.predict.score.error_file import shipped_errors
+from asmtune.predict.score.error import ErrorTable, shipped_errors
 
 AIM: Final = 0.99
-"""Share of the best speed that `auto` keeps on average: what is missing is a timing's noise."""
+"""Share of the best speed that `auto` keeps on average; the rest is within a timing's noise."""
 
 UNMEASURED: Final = 20
-"""Kept by default where a scorer's error was not measured, so that `auto` cannot choose."""
+"""Configs kept by default if a scorer's error was not measured, so that `auto` cannot choose."""
 
 _FORM: Final = re.compile(r"(?P<count>[0-9]{1,9})|(?P<percent>[0-9]{1,9}(\.[0-9]{1,9})?)%")
 _FORMS: Final = "give auto, a number such as 20, or a share such as 5%"
@@ -30,7 +29,7 @@ class Keep:
     Attributes:
         count: configs, at least 1.
         percent: of those that can run, above 0 and up to 100; rounded up.
-        option: what asks, for messages: "keep" or "compile".
+        option: name of the option for messages: "keep" or "compile".
     """
 
     count: int | None = None
@@ -50,10 +49,10 @@ class Keep:
 
     @classmethod
     def of(cls, value: Keep | str | int, option: str = "keep") -> Keep:
-        """From "auto", a number of configs, or a share such as "5%"; `option` asks for it.
+        """Parse "auto", a number of configs, or a share such as "5%"; `option` is for messages.
 
         Raises:
-            InputError: it is none of these, or keeps nothing.
+            InputError: the value has none of these forms, or keeps nothing.
         """
         if isinstance(value, Keep):
             return value
@@ -69,12 +68,12 @@ class Keep:
 
     @classmethod
     def default(cls, scorer: str) -> Keep:
-        """`auto` where the error of a scorer was measured, by its name; else `UNMEASURED`."""
+        """Return `auto` if the error of a scorer, by its name, was measured; else `UNMEASURED`."""
         return cls() if table_of(scorer) else cls(count=UNMEASURED)
 
     @property
     def is_auto(self) -> bool:
-        """Whether the scorer's error decides."""
+        """True if the scorer's error decides."""
         return self.count is None and self.percent is None
 
     def takes_all(self, count: int, scorer: str, moment: str) -> bool:
@@ -86,10 +85,10 @@ class Keep:
         return table is not None and count <= table.cut_for(AIM).count
 
     def check(self, scorer: str, moment: str = "assembly") -> None:
-        """Refuses `auto` for a scorer, by its name, whose error is not known.
+        """Refuse `auto` for a scorer, by its name, whose error is not known.
 
         Raises:
-            InputError: it is not; names the scorers that have one.
+            InputError: the error is not known; the message names scorers with a known one.
         """
         if self.is_auto and table_of(scorer, moment) is None:
             known = " or ".join(name for name, at in shipped_errors().tables if at == moment)
@@ -101,12 +100,12 @@ class Keep:
             )
 
     def select(self, gaps: Sequence[float], scorer: str, moment: str = "assembly") -> Selection:
-        """How many of a ranking to keep.
+        """Choose how many of a ranking to keep.
 
         Args:
             gaps: of each config, best first: how far its score is below the best.
             scorer: name of the scorer whose scores they are.
-            moment: "assembly" or "sketch", that it ranked at.
+            moment: "assembly" or "sketch", the moment of the ranking.
 
         Raises:
             InputError: `auto`, and the scorer's error is not known.
@@ -118,7 +117,7 @@ class Keep:
             size = cut.size(gaps)
         else:
             size = min(len(gaps), self.count or math.ceil(len(gaps) * (self.percent or 0) / 100))
-            # By rank alone. On unseen kernels that states 0.988 for 20 configs, which kept
+            # By rank alone: on unseen kernels this states 0.988 for 20 configs, which kept
             # 0.988; with the gap of the twentieth it states 0.968 (`learned`).
             cut = table.cut(count=size) if table else None
         source = shipped_errors().source(scorer, moment) if table else None
@@ -130,7 +129,7 @@ class Keep:
 
 
 def table_of(scorer: str, moment: str = "assembly") -> ErrorTable | None:
-    """The measured error of a scorer by its name; None where there is none.
+    """Return the measured error of a scorer by its name; None if there is none.
 
     Raises:
         ParseError: the tables that ship are missing or damaged.

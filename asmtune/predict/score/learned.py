@@ -1,9 +1,9 @@
 """`learned`: a forest that predicts how far a candidate is behind the task's best.
 
 It is fitted on timings of many kernels that ship with the package, on first
-use, and kept in the user's cache as plain arrays. What it sees are ratios to
-the target's limits and to the task's other candidates, never a kernel's name.
-Where it cannot be used, `roofline` ranks, and a note says why.
+use, and kept in the user's cache as plain arrays. It sees ratios to the target's limits and to
+the task's other candidates, never a kernel's name. If it cannot be used, `roofline` ranks and a
+note says why.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from asmtune.base.fingerprint import digest, version_of
 from asmtune.base.settings import Settings
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.model import Target
-from asmtune.predict.score.base import Candidate
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.forest import Forest
 from asmtune.predict.score.roofline import Roofline
+from asmtune.predict.score.scorers import Candidate, Scorer
 from asmtune.predict.score.vectors import NAMES, Scale, base_columns, schema, vectors
 
 DATA: Final = Path(__file__).with_name("data")
@@ -36,30 +36,31 @@ TREES: Final = 48
 LEAST_IN_LEAF: Final = 3
 COLUMNS_TRIED: Final = 0.33
 MOST_SLOWDOWN: Final = 1.5
-"""Logarithm of the slowdown beyond which all is equally bad."""
+"""Logarithm of the slowdown beyond which all configs count as equally bad."""
 
 SLOW_WEIGHT: Final = 1.5
-"""How fast a row's weight falls with its slowdown: the best must be told apart."""
+"""Rate at which a row's weight falls with its slowdown: ranking the fastest right matters most."""
 
 ROOFLINE_SHARE: Final = 0.6
-"""Of the roofline's prediction, added to the forest's: it steadies unseen kernels."""
+"""Share of the roofline's prediction that is added to the forest's; steadies unseen kernels."""
 
 FEWEST: Final = 5
-"""Of so few candidates none is typical; `roofline` ranks them."""
+"""With fewer candidates `roofline` ranks: the task's least and median mean little then."""
 
 MOST_FORESTS: Final = 4
-"""Kept in the cache, some 12 MiB each."""
+"""Forests kept in the cache, some 12 MiB each."""
 
 
 @dataclass(frozen=True)
-class Learned:
+class Learned(Scorer):
     """Ranks by predicted slowdown; the score is minus its logarithm.
 
     Attributes:
         settings: where the fitted forest is kept, and how many processors fit it.
         sources: files of training rows.
         except_kernel: kernel whose rows are left out, so that it counts as never seen.
-        unseen_dtype: of the problem's, one that no row has; `roofline` then ranks.
+        unseen_dtype: a dtype of the problem that no row has, so that `roofline` ranks; None if
+            all are known.
     """
 
     settings: Settings = field(default_factory=Settings.from_environment)
@@ -68,11 +69,10 @@ class Learned:
     unseen_dtype: str | None = None
 
     name = "learned"
-    draws = 1
-    moments = ("sketch", "assembly")
+    ranks_before_compiling = True
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
-        """Minus the predicted slowdown; one that was not compiled comes last."""
+        """Return minus the predicted slowdown; a config without features comes last."""
         compiled = [c.features for c in candidates if c.features is not None]
         if len(compiled) < FEWEST or self._model is None:
             return Roofline().score(candidates, draw)
@@ -81,12 +81,12 @@ class Learned:
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
 
     @property
-    def ranked_by(self) -> str:
-        """Name of the scorer whose scores it gives."""
+    def effective_name(self) -> str:
+        """Name of the scorer that ranks: roofline where there is no model."""
         return Roofline.name if self._model is None else self.name
 
     def notes(self, target: Target) -> tuple[str, ...]:
-        """What a reader must know of a ranking for a target."""
+        """Return what a reader must know about a ranking for a target."""
         if isinstance(self._examples, str):
             return (f"ranked by roofline, since learned cannot be used: {self._examples}",)
         trained = list(dict.fromkeys(part.target for part in self._examples))
@@ -98,8 +98,8 @@ class Learned:
             f"checked; {target.name} is ranked by the same ratios to the machine's limits",
         )
 
-    def for_kernel(self, kernel: str) -> Learned:
-        """The scorer as it were without a kernel's rows; itself where it has none."""
+    def without_kernel(self, kernel: str) -> Learned:
+        """Return the scorer trained without a kernel's rows; itself if there are none."""
         if isinstance(self._examples, str):
             return self
         if not any(kernel in part.kernels for part in self._examples):
@@ -107,7 +107,7 @@ class Learned:
         return Learned(self.settings, self.sources, kernel)
 
     def for_dtypes(self, dtypes: Collection[str]) -> Learned:
-        """The scorer for a problem with tensors of these dtypes."""
+        """Return the scorer for a problem with tensors of these dtypes."""
         if isinstance(self._examples, str):
             return self
         trained = {_number(task.dtype) for part in self._examples for task in part.tasks}
@@ -149,7 +149,7 @@ class Learned:
         return forest
 
     def _identity(self) -> str:
-        """Digest of all that the forest depends on."""
+        """Return a digest of everything that the forest depends on."""
         how = (TREES, LEAST_IN_LEAF, COLUMNS_TRIED, MOST_SLOWDOWN, SLOW_WEIGHT)
         rows = [path.read_bytes() for path in self.sources]
         versions = [f"{name} {version_of(name)}" for name in ("scikit-learn", "numpy")]
@@ -157,9 +157,9 @@ class Learned:
 
 
 def _number(dtype: str) -> str:
-    """What makes one dtype as fast as another; "" for integers, which are indices mostly.
+    """Return a name for dtypes of equal speed; "" for integers, which mostly are indices.
 
-    A recording may call its tasks' dtypes as it likes; what is none counts as an integer.
+    Recordings may name dtypes freely; an unknown name counts as an integer.
     """
     with contextlib.suppress(ProblemError):
         dtype = canonical_dtype(dtype)
@@ -169,14 +169,14 @@ def _number(dtype: str) -> str:
 
 
 def _trim(folder: Path) -> None:
-    """Deletes the oldest forests, of other versions or rows."""
+    """Delete the oldest forests, of other versions or rows."""
     forests = sorted(folder.glob("*.npz"), key=lambda path: -path.stat().st_mtime)
     for path in forests[MOST_FORESTS:]:
         path.unlink(missing_ok=True)
 
 
 def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest:
-    """A forest fitted on tasks; the same for the same tasks, whatever the number of jobs."""
+    """Fit a forest on tasks; the result does not depend on the number of jobs."""
     from sklearn.ensemble import ExtraTreesRegressor
 
     rows = np.concatenate([task.vectors for task in tasks])
@@ -194,7 +194,7 @@ def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest:
 
 
 def rank(forest: Forest, base: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Scores of all candidates of a task, from their `vectors.base_columns`."""
+    """Return scores of all candidates of a task, from their `vectors.base_columns`."""
     scale = Scale.of(base)
     roofline = base[:, 0] - scale.least[0]
     return np.asarray(-forest.predict(vectors(base, scale)) - ROOFLINE_SHARE * roofline)

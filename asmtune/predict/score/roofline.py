@@ -19,13 +19,13 @@ from typing import Final
 
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
 from asmtune.core.records.features import Features
-from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.scorers import Candidate, Scorer
 
 LAUNCH_US: Final = 4.5
 """Least time between two events around a launch on an H200."""
 
 START_CYCLES: Final = 80.0
-"""Of an SM to start one program (measured over grids of tiny ones)."""
+"""Time of an SM to start one program (measured over grids of tiny programs)."""
 
 SERIAL_SHARE: Final = 0.12
 """Part of the other units' time that the busiest one does not hide (measured)."""
@@ -34,10 +34,10 @@ OVERLAP_SHARE: Final = 0.42
 """Part of the shorter of SM and DRAM time that the longer does not hide (measured)."""
 
 DRAM_SHARE: Final = 0.88
-"""Of the datasheet's DRAM rate that a copy reaches, where none was measured (H200: 0.885)."""
+"""Share of the datasheet's DRAM rate that a copy reaches, if none was measured (H200: 0.885)."""
 
 SMOOTH_SHARE: Final = 0.15
-"""How far waves run into each other: 0 for lock-step, 1 for no tail at all (measured)."""
+"""Overlap of waves: 0 for lock-step, 1 for no tail at all (measured)."""
 
 ADVICE: Final[Mapping[str, tuple[str, str]]] = {
     "tensor": ("use a narrower dtype", "fill the last wave: another tile size, or split K"),
@@ -60,7 +60,7 @@ class PredictedTime:
 
     Attributes:
         us: microseconds of the launch.
-        parts_us: what each limit alone would take, by name; the largest is the bottleneck.
+        parts_us: time that each limit alone would take, by name; the largest is the bottleneck.
     """
 
     us: float
@@ -77,15 +77,14 @@ class PredictedTime:
         return ADVICE[self.bottleneck]
 
 
-class Roofline:
+class Roofline(Scorer):
     """Ranks by predicted time; the score is minus the logarithm of its microseconds."""
 
     name = "roofline"
-    draws = 1
-    moments = ("sketch", "assembly")
+    ranks_before_compiling = True
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
-        """Minus the logarithm of predicted microseconds; one that was not compiled comes last."""
+        """Return minus the log of predicted microseconds; configs without features come last."""
         return [
             float("-inf") if c.features is None else -math.log(predict(c.features, c.target).us)
             for c in candidates
@@ -93,7 +92,7 @@ class Roofline:
 
 
 def predict(features: Features, target: Target) -> PredictedTime:
-    """Predicted time of one compiled config in one launch."""
+    """Predict the time of one compiled config in one launch."""
     spent = _spent(features, target)
     inside, outside = spent.inside_us, spent.dram_us
     us = max(inside, outside) + OVERLAP_SHARE * min(inside, outside) + LAUNCH_US
@@ -102,10 +101,10 @@ def predict(features: Features, target: Target) -> PredictedTime:
 
 
 def terms_us(features: Features, target: Target) -> dict[str, float]:
-    """What each limit adds to the predicted time, by name; the sum is the prediction.
+    """Return each limit's part of the predicted time, by name; the sum is the prediction.
 
-    Unlike `PredictedTime.parts_us`, which a limit alone would take: here of what runs beside the
-    longest only the share counts that it does not hide.
+    `PredictedTime.parts_us` is the time that each limit alone would take. Here, limits beside the
+    longest count only with the share that it does not hide.
     """
     spent, units = _spent(features, target), _units(features, target)
     busiest = busiest_unit(features, target)
@@ -124,19 +123,19 @@ def terms_us(features: Features, target: Target) -> dict[str, float]:
 
 
 def busiest_unit(features: Features, target: Target) -> str:
-    """The unit of an SM that a program keeps busy longest: its time counts whole."""
+    """Return the unit of an SM that a program keeps busy longest: its time counts whole."""
     units = _units(features, target)
     return max(units, key=lambda name: units[name])
 
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """Where a launch's time goes.
+    """Time of a launch by limit.
 
     Attributes:
         rounds: programs that an SM works through one after another.
-        sm_us: of the SMs, units and waits.
-        l2_us, dram_us: of the ways to memory.
+        sm_us: time of the SMs, units and waits.
+        l2_us, dram_us: time of the paths to memory.
     """
 
     rounds: float
@@ -185,7 +184,7 @@ def _units(features: Features, target: Target) -> dict[str, float]:  # noqa: ARG
 
 
 def _busy(features: Features, target: Target) -> float:
-    """Cycles of an SM that one program takes, if others fill its waits."""
+    """Return cycles of an SM that one program takes, if others fill its waits."""
     units = _units(features, target).values()
     most = max(units)
     return most + SERIAL_SHARE * (sum(units) - most)
@@ -194,7 +193,7 @@ def _busy(features: Features, target: Target) -> float:
 def _parts(
     features: Features, target: Target, sm_us: float, l2_us: float, dram_us: float
 ) -> dict[str, float]:
-    """Each limit's own time: units by their share of the SM's time, latency by the rest."""
+    """Return each limit's own time: units by their share of the SM's time, latency by the rest."""
     resident = max(1.0, features["programs_per_sm"])
     share = min(1.0, features["programs"] / (resident * target.sms))
     together = max(1.0, resident * share)
@@ -209,5 +208,5 @@ def _parts(
 
 
 def dram_rate(target: Target) -> float:
-    """Bytes a second that DRAM gives in practice."""
+    """Return the bytes a second that DRAM gives in practice."""
     return target.measured_dram_bytes_per_s or DRAM_SHARE * target.dram_bytes_per_s

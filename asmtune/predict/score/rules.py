@@ -1,8 +1,8 @@
-"""Rules: what cannot run, and what is worth a remark.
+"""Rules that drop configs which cannot run, and rules that remark on slow ones.
 
-A hard rule drops a config, and only ever one that the compiler or the driver
-would refuse; everything else is ranked, spills included: a spilling config can
-be the fastest. Each rule is applied as soon as what it needs is known.
+A hard rule drops a config, and only one that the compiler or the driver would refuse. Everything
+else is ranked, spills included: a spilling config can be the fastest. Each rule is applied as
+soon as its input is known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from asmtune.core.records.verdicts import Reason
 from asmtune.ir.ttir.dots import Dot
-from asmtune.predict.score.base import Candidate
+from asmtune.predict.score.scorers import Candidate
 
 Moment = Literal["config", "ir", "assembly"]
 
@@ -24,10 +24,10 @@ class Rule:
 
     Attributes:
         name: as reports show it.
-        moment: what it needs: the config alone, the front end's IR, the assembly.
-        hard: whether a config that breaks it cannot run, and is dropped.
+        moment: the input it needs: the config alone, the front end's IR, or the assembly.
+        hard: True if a config that breaks it cannot run and is dropped.
         meaning: one sentence for listings.
-        broken: what is wrong, with its numbers; None where the rule holds.
+        broken: returns what is wrong, with its numbers; None if the rule holds.
     """
 
     name: str
@@ -40,13 +40,13 @@ class Rule:
 def broken_rules(
     candidate: Candidate, moment: Moment, *, hard: bool, rules: Iterable[Rule] | None = None
 ) -> tuple[Reason, ...]:
-    """The rules of a moment that a candidate breaks."""
-    found = (
+    """Return the rules of a moment that a candidate breaks."""
+    broken = (
         (rule.name, rule.broken(candidate))
         for rule in (RULES if rules is None else rules)
         if rule.moment == moment and rule.hard == hard
     )
-    return tuple(Reason(name, text) for name, text in found if text is not None)
+    return tuple(Reason(name, text) for name, text in broken if text is not None)
 
 
 def _threads(candidate: Candidate) -> str | None:
@@ -84,7 +84,7 @@ def _tensor_depth(candidate: Candidate) -> str | None:
 
 
 def _is_packed(dot: Dot) -> bool:
-    """Whether bytes of the operand hold two 4-bit floats each, as in a scaled product.
+    """Return whether bytes of the operand hold two 4-bit floats each, as in a scaled product.
 
     Hardware without an instruction for them unpacks them first.
     """
@@ -113,7 +113,7 @@ def _accumulators(candidate: Candidate) -> str | None:
 
 
 def _wgmma_columns(dot: Dot, num_warps: int) -> int:
-    """N of the wgmma that Triton picks for a dot; 0 where it takes mma.sync.
+    """Return N of the wgmma that Triton picks for a dot; 0 where it takes mma.sync.
 
     Triton lays warps along M first, 16 rows each, and takes the widest
     instruction that divides what is left of N (mmaVersionToInstrShape).

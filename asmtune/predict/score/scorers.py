@@ -1,14 +1,83 @@
-"""The table of scorers; each is imported when it is asked for."""
+"""The base class of scorers, two simple ones, and the table of all of them by name.
+
+`learned` and `roofline` are imported when they are made: `learned` loads scikit-learn.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
-from asmtune.predict.score.base import Candidate, Scorer
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.features import Features
+from asmtune.ir.ttir.dots import Dot
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A config with everything known about it so far.
+
+    Attributes:
+        config: the config.
+        target: the machine.
+        dots: matrix products of its TTIR; None before the front end ran.
+        features: read off its assembly or, to predict before compiling, its sketch; None if
+            neither was read.
+    """
+
+    config: Config
+    target: Target
+    dots: tuple[Dot, ...] | None = None
+    features: Features | None = None
+
+
+class Scorer(ABC):
+    """Ranks candidates of one problem on one target; all candidates have features of one moment.
+
+    A subclass sets `name` and defines `score`. The other members have defaults, which suit a
+    scorer that ranks compiled configs only, is not trained, and works for every dtype.
+
+    Where a scorer's error is measured (`predict/score/error.py`), a difference of its scores is
+    the logarithm of the ratio of predicted times: 0.02 means 2% (`learned` adds a share of the
+    roofline's, so that its differences are larger). Scores of other scorers have no scale.
+
+    Attributes:
+        name: name on the command line.
+        draws: number of random draws that a replay averages; 1 for a deterministic scorer.
+        ranks_before_compiling: True if it can rank by the features of sketches as well.
+    """
+
+    name: str
+    draws: int = 1
+    ranks_before_compiling: bool = False
+
+    @abstractmethod
+    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
+        """Return one number for each candidate; higher is better."""
+
+    @property
+    def effective_name(self) -> str:
+        """Name of the scorer that does the ranking: another one where this one cannot be used."""
+        return self.name
+
+    def notes(self, target: Target) -> tuple[str, ...]:  # noqa: ARG002
+        """Return what a reader must know about a ranking for a target."""
+        return ()
+
+    def for_dtypes(self, dtypes: Collection[str]) -> Scorer:  # noqa: ARG002
+        """Return the scorer for a problem with tensors of these dtypes."""
+        return self
+
+    def without_kernel(self, kernel: str) -> Scorer:  # noqa: ARG002
+        """Return a scorer that was not trained on timings of a kernel."""
+        return self
+
 
 WEIGHTS: Final = {
     "text_mma_sync": 10.0,
@@ -20,14 +89,13 @@ WEIGHTS: Final = {
 """Points for each occurrence in the PTX, by feature name."""
 
 
-class Weights:
-    """The weighted sum of mnemonic counts."""
+class Weights(Scorer):
+    """Scores by the weighted sum of mnemonic counts."""
 
     name = "weights"
-    draws = 1
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
-        """The sum for each candidate; one that was not compiled comes last."""
+        """Return the sum for each candidate; a config without features comes last."""
         return [_sum(candidate) for candidate in candidates]
 
 
@@ -38,8 +106,8 @@ def _sum(candidate: Candidate) -> float:
     return sum(weight * features[name] for name, weight in WEIGHTS.items())
 
 
-class Chance:
-    """Uniform scores, the same for the same seed and draw.
+class Chance(Scorer):
+    """Scores at random, the same for the same seed and draw.
 
     Args:
         seed: of the generator.
@@ -52,19 +120,9 @@ class Chance:
         self._seed = seed
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
-        """Independent uniform numbers in [0, 1)."""
+        """Return independent uniform numbers in [0, 1)."""
         generator = random.Random(self._seed * 1_000_003 + draw)
         return [generator.random() for _ in candidates]
-
-
-def _weights() -> Scorer:
-
-    return Weights()
-
-
-def _chance() -> Scorer:
-
-    return Chance()
 
 
 def _roofline() -> Scorer:
@@ -82,18 +140,18 @@ def _learned() -> Scorer:
 _SCORERS: dict[str, Callable[[], Scorer]] = {
     "learned": _learned,
     "roofline": _roofline,
-    "weights": _weights,
-    "chance": _chance,
+    "weights": Weights,
+    "chance": Chance,
 }
 
 
 def scorer_names() -> tuple[str, ...]:
-    """Names of all scorers."""
+    """Return the names of all scorers."""
     return tuple(_SCORERS)
 
 
 def make_scorer(name: str) -> Scorer:
-    """The scorer of a name.
+    """Return the scorer of a name.
 
     Raises:
         InputError: no such scorer; lists them.

@@ -1,10 +1,9 @@
-"""From features to the numbers that the learned scorer sees.
+"""Turn features into the columns that the learned scorer sees.
 
-Of each candidate: what a launch asks of each unit, in microseconds of the
-target, and how it fills the machine. Large numbers as logarithms. Each column
-stands there as it is, above the task's least, and above the task's median, so
-that a task of another size looks alike; the microseconds also as shares of the
-roofline's.
+The base columns of a candidate are the microseconds that a launch takes of each unit of the
+target, and how it fills the machine; large numbers are logarithms. Each column appears three
+times: as it is, above the task's least, and above the task's median, so that tasks of other sizes
+look alike. The microseconds also appear as shares of the roofline's.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ VERSION: Final = 1
 """Raised when a column or a feature changes its meaning, but not its name."""
 
 LEAST_US: Final = 0.05
-"""Added to microseconds, so that units that are not used compare as equal."""
+"""Added to microseconds, so that unused units compare as equal."""
 
 SPILL_BYTES_PER_CYCLE: Final = 64.0
-"""Of spilled registers, between an SM and its L1."""
+"""Bytes a cycle of spilled registers between an SM and its L1."""
 
 _HOT: Final = ("shared", "integer", "convert", "shuffle", "global")
 
 
 class _Values:
-    """The candidates' features, a column each."""
+    """Features of the candidates, a column each."""
 
     def __init__(self, features: Sequence[Features], target: Target) -> None:
         self._features = features
@@ -67,7 +66,7 @@ class _Values:
         return programs * self["num_warps"]
 
     def us(self, cycles: Column) -> Column:
-        """Microseconds of so many cycles of an SM."""
+        """Convert cycles of an SM to microseconds."""
         return cycles * 1e6 / self.target.clock_hz
 
 
@@ -133,7 +132,7 @@ _PLAIN: Final[Mapping[str, _Read]] = {
 """As they are."""
 
 BASE: Final = (*_MICROSECONDS, *_COUNTS, *_PLAIN)
-"""Names of what `base_columns` gives; the roofline's microseconds come first."""
+"""Names of the columns of `base_columns`; the roofline's microseconds come first."""
 
 NAMES: Final = (
     *BASE,
@@ -146,7 +145,7 @@ NAMES: Final = (
 
 @dataclass(frozen=True)
 class Scale:
-    """What the columns of a task are compared with.
+    """Values of a task that its columns are compared with.
 
     Attributes:
         least, median: of each column over all candidates of the task.
@@ -157,12 +156,12 @@ class Scale:
 
     @classmethod
     def of(cls, base: Matrix) -> Scale:
-        """Of all candidates of a task."""
+        """Compute the scale of all candidates of a task."""
         return cls(base.min(axis=0), np.median(base, axis=0).astype(np.float32))
 
 
 class _Probe(Features):
-    """Features that are all one, and know which of them were read."""
+    """Features that are all one and record which of them were read."""
 
     __slots__ = ("names",)
 
@@ -177,19 +176,19 @@ class _Probe(Features):
 
 @cache
 def features_read() -> tuple[str, ...]:
-    """Names of the features that the columns are made of."""
+    """Return the names of the features that the columns are made of."""
     probe = _Probe()
     base_columns([probe], load_target("H200"))
     return tuple(sorted(probe.names))
 
 
 def schema() -> str:
-    """Digest of the columns and of the features they are made of; others do not matter."""
+    """Return a digest of the columns and of the features they are made of."""
     return digest(f"vectors {VERSION}", *NAMES, *features_read())
 
 
 def base_columns(features: Sequence[Features], target: Target) -> Matrix:
-    """One row a candidate, one column a name of `BASE`."""
+    """Return one row a candidate, one column a name of `BASE`."""
     values = _Values(features, target)
     columns = [np.log(read(values) + LEAST_US) for read in _MICROSECONDS.values()]
     columns += [np.log1p(np.maximum(read(values), 0.0)) for read in _COUNTS.values()]
@@ -198,7 +197,7 @@ def base_columns(features: Sequence[Features], target: Target) -> Matrix:
 
 
 def vectors(base: Matrix, scale: Scale) -> Matrix:
-    """One row a candidate, one column a name of `NAMES`."""
+    """Return one row a candidate, one column a name of `NAMES`."""
     microseconds = base[:, : len(_MICROSECONDS)]
     parts = (base, base - scale.least, base - scale.median, microseconds - base[:, :1])
     return np.hstack(parts).astype(np.float32)

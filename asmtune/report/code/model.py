@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from asmtune.ir.asm.groups import Group
-from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.asm.nvptx import Group, OpClass
 
 Language = Literal["PTX", "SASS"]
 

@@ -8,13 +8,12 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.ir.asm.inlined import relocated
 from asmtune.ir.asm.ptx import parse_ptx
-from asmtune.ir.asm.sass import parse_sass
+from asmtune.ir.asm.sass import parse_sass, relocated
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.execution import SegmentRun, executions
 from asmtune.predict.features.reader import ProfileReader
-from asmtune.predict.prune.judge import Judge
+from asmtune.predict.prune.front import Judge
 from asmtune.report.code.model import CodeView
 from asmtune.report.code.views import ptx_view, sass_view
 
@@ -69,7 +68,7 @@ class CodeReader:
         Raises:
             ProblemError: the grid of the config is none.
         """
-        return tuple(map(str, self._work(config, artifact).doubts))
+        return tuple(map(str, self._work(config, artifact).assumptions))
 
     def _work(self, config: Config, artifact: Artifact) -> Work:
         return self._judge.work(config, artifact.outputs["ttir"])

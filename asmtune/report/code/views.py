@@ -10,8 +10,7 @@ from typing import Final
 
 from asmtune.ir.asm.counts import hottest_loop
 from asmtune.ir.asm.flow import postorder
-from asmtune.ir.asm.groups import group_of
-from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.nvptx import OpClass, classify, group_of
 from asmtune.ir.asm.nvsass import classify_sass
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
 from asmtune.predict.features.execution import SegmentRun

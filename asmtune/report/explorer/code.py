@@ -16,7 +16,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
-from asmtune.ir.asm.groups import Group
+from asmtune.ir.asm.nvptx import Group
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.code.model import CodeView
 from asmtune.report.code.reader import CodeReader

@@ -15,7 +15,7 @@ from typing import Final
 
 from asmtune.core.oracle import Oracle
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.base import Candidate, Scorer, for_dtypes, moments_of, without_kernel
+from asmtune.predict.score.scorers import Candidate, Scorer
 from asmtune.studies.replay.judging import Judged, judged_moments
 from asmtune.studies.replay.results import (
     CUTS,
@@ -59,7 +59,7 @@ def replay(
         name: [] for scorer in scorers for name in _names(scorer)
     }
     unseen: dict[tuple[str, str], Scorer] = {}
-    early = any("sketch" in moments_of(scorer) for scorer in scorers)
+    early = any(scorer.ranks_before_compiling for scorer in scorers)
     for found in judged_moments(oracle, kernels, funnel, early=early):
         task = found.task
         for row, verdict in zip(task.rows, found.compiled, strict=True):
@@ -68,9 +68,9 @@ def replay(
         for scorer in scorers:
             key = (scorer.name, task.kernel)
             if key not in unseen:
-                unseen[key] = without_kernel(scorer, task.kernel)
-            able = for_dtypes(unseen[key], (task.dtype,))
-            kept = _kept(timed, able, early="sketch" in moments_of(scorer))
+                unseen[key] = scorer.without_kernel(task.kernel)
+            able = unseen[key].for_dtypes((task.dtype,))
+            kept = _kept(timed, able, early=scorer.ranks_before_compiling)
             for name, share in zip(_names(scorer), kept, strict=True):
                 results[name].append(TaskResult(task, share))
     return ReplayReport(
@@ -106,7 +106,7 @@ class _Timed:
 
 def _names(scorer: Scorer) -> tuple[str, ...]:
     """Names of a scorer's results."""
-    if "sketch" not in moments_of(scorer):
+    if not scorer.ranks_before_compiling:
         return (scorer.name,)
     budgets = (WITHIN.format(scorer.name, budget) for budget in BUDGETS)
     return (scorer.name, BEFORE.format(scorer.name), *budgets)

@@ -19,7 +19,7 @@ from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.predict.score.base import Scorer, for_dtypes, without_kernel
+from asmtune.predict.score.scorers import Scorer
 from asmtune.studies.replay.judging import Judged, judged_moments
 from asmtune.studies.replay.plans import PlanResult, Replayed, ReplayPlan, SearchPoint
 from asmtune.tuning.search.base import Predictor
@@ -56,8 +56,8 @@ def replay_strategies(
     for found in judged_moments(oracle, kernels, funnel, early=True):
         kernel = found.task.kernel
         if kernel not in unseen:
-            unseen = {kernel: without_kernel(funnel.scorer, kernel)}
-        scorer = for_dtypes(unseen[kernel], (found.task.dtype,))
+            unseen = {kernel: funnel.scorer.without_kernel(kernel)}
+        scorer = unseen[kernel].for_dtypes((found.task.dtype,))
         predictor = Predictor(scorer, funnel.target)
         for number, plan in enumerate(plans):
             for seed in range(plan.seeds):

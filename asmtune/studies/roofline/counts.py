@@ -78,7 +78,7 @@ class WorkCounts:
         tensor = sum(products.values())
         unit = max(products, key=lambda name: products[name]) if tensor else VECTOR
         moved = work.unique_read_bytes + work.unique_written_bytes
-        return cls(unit, tensor, vector, moved, tuple(map(str, work.doubts)))
+        return cls(unit, tensor, vector, moved, tuple(map(str, work.assumptions)))
 
     @property
     def flops(self) -> float:

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.score.base import Candidate, moments_of
+from asmtune.predict.score.scorers import Candidate
 from asmtune.predict.score.vectors import BASE, base_columns
 from asmtune.tuning.search.axes import Axes
 from asmtune.tuning.search.base import BatchSizes, Predictor, Proposal
@@ -60,7 +60,7 @@ class MomentReading:
         if rows and predictor is not None:
             features = [v.features for v in verdicts if v.features is not None]
             columns[rows] = base_columns(features, predictor.target)
-            if "sketch" in moments_of(predictor.scorer):
+            if predictor.scorer.ranks_before_compiling:
                 candidates = [
                     Candidate(verdicts[r].config, predictor.target, features=f)
                     for r, f in zip(rows, features, strict=True)

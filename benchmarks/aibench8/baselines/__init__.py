@@ -24,7 +24,7 @@ def baseline_of(name: str) -> Any:
 
 
 def exact(task: Task, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """What the baseline's outputs are to be, in float64; whole numbers for int8."""
+    """Compute the expected outputs in float64; whole numbers for int8."""
     doubled = {
         name: value.double() if torch.is_tensor(value) else value for name, value in inputs.items()
     }

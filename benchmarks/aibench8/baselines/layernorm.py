@@ -50,7 +50,7 @@ def kernel(
 
 
 def problem(inputs: Mapping[str, Any]) -> Problem:
-    """One launch."""
+    """Return a launch."""
     x = inputs["x"]
     results = {"y_ptr": torch.empty_like(x)}
     for name in ("mean_ptr", "rstd_ptr"):

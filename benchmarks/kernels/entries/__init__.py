@@ -1,1 +1,1 @@
-"""What each kernel is timed against: one file a kernel, of the same name, with an `ENTRY`."""
+"""Rivals of each kernel: one file a kernel, of the same name, with an `ENTRY`."""

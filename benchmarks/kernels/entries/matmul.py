@@ -26,7 +26,7 @@ def vendor(given: Inputs) -> Callable[[], Any]:
 
 
 def beside(shape: Mapping[str, int], dtype: str) -> bool:
-    """Whether it is none of the fourteen shapes, in halves, that stand for all."""
+    """Return whether a row is outside the fourteen shapes, in halves, that stand for all."""
     return dtype != "fp16" or dict(shape) not in MAIN_SHAPES
 
 

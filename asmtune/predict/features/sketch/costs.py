@@ -1,4 +1,4 @@
-"""Instructions of PTX that one element of an operation takes, by class.
+"""PTX instructions of TTGIR operations by class: for one element, or fixed.
 
 Counted as `asmtune.ir.asm.nvptx` classes them; after what Triton's lowering and LLVM's
 NVPTX back end emit for sm_80 to sm_120, read off their PTX.
@@ -19,7 +19,7 @@ _I, _L, _F = OpClass.INTEGER, OpClass.LOGIC, OpClass.FLOAT
 _C, _S, _M = OpClass.CONVERT, OpClass.SPECIAL, OpClass.MOVE
 
 DEFAULT: Final[Cost] = {_I: 1.0}
-"""Of an element-wise operation that is not known."""
+"""Cost of an unknown element-wise operation."""
 
 _PLAIN: Final[Mapping[str, OpClass]] = {
     **dict.fromkeys(
@@ -54,11 +54,11 @@ _SAME: Final = frozenset(
     {"arith.constant", "arith.bitcast", "tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int"}
 )
 _EXTERN: Final[Cost] = {_F: 12, _S: 1, _L: 4}
-"""Of a function of libdevice, or one of `math` that is not listed."""
+"""Cost of a function of libdevice, or of a `math` operation that is not listed."""
 
 
 def element_cost(node: Node, result: Kind, operand: Kind) -> Cost:
-    """Instructions of one element, or of one scalar.
+    """Return the instructions of one element, or of one scalar.
 
     Args:
         node: an element-wise operation.
@@ -85,7 +85,7 @@ def element_cost(node: Node, result: Kind, operand: Kind) -> Cost:
 
 
 def _between_floats(result: Kind, operand: Kind) -> Cost:
-    """Two values of 16 bits are made at once, and taken apart by moves."""
+    """Cost a conversion: two 16-bit values are converted at once and taken apart by moves."""
     if min(result.bits, operand.bits) <= 8:
         return {_C: 0.5, _M: 0.5} if 16 in (result.bits, operand.bits) else {_C: 1.0}
     if result.bits < operand.bits:
@@ -97,3 +97,43 @@ def _between_integers(result: Kind, operand: Kind) -> Cost:
     if result.bits == 64 or operand.bits == 64 or operand.bits < 32:
         return {_C: 1.0}
     return {}
+
+
+FREE: Final = frozenset(
+    {"tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.make_range", "tt.reshape",
+     "tt.trans", "tt.join", "tt.split", "tt.cat", "scf.yield", "tt.return", "ttg.memdesc_trans",
+     "ttg.memdesc_subslice", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret",
+     "ttg.local_dealloc", "ub.poison", "tt.reduce.return", "tt.scan.return", "ttg.warp_yield",
+     "ttg.warp_return", "llvm.intr.assume", "default", "asmtune.partition",
+     "ttg.warp_specialize", "ttng.warp_group_dot_wait", "arith.constant"}
+)  # fmt: skip
+FIXED: Final[Mapping[str, Mapping[OpClass, float]]] = {
+    "ttg.async_commit_group": {OpClass.ASYNC_WAIT: 1.0},
+    "ttg.async_wait": {OpClass.ASYNC_WAIT: 1.0},
+    "ttng.fence_async_shared": {OpClass.FENCE: 1.0},
+    "ttng.wait_barrier": {OpClass.MBARRIER: 1.0, OpClass.BRANCH: 1.0},
+    "ttng.arrive_barrier": {OpClass.MBARRIER: 1.0},
+    "ttng.init_barrier": {OpClass.MBARRIER: 1.0},
+    "ttng.inval_barrier": {OpClass.MBARRIER: 1.0},
+    "ttng.barrier_expect": {OpClass.MBARRIER: 1.0},
+    "ttng.async_tma_copy_global_to_local": {OpClass.BULK_COPY: 1.0, OpClass.SHUFFLE: 1.0},
+    "ttng.async_tma_copy_local_to_global": {OpClass.BULK_COPY: 1.0, OpClass.ASYNC_WAIT: 1.0},
+    "ttng.async_tma_store_wait": {OpClass.ASYNC_WAIT: 1.0},
+    "tt.get_program_id": {OpClass.MOVE: 1.0},
+    "gpu.barrier": {},
+    "ttg.barrier": {},
+    "ttg.local_barrier": {},
+    "ttg.memdesc_index": {OpClass.INTEGER: 2.0},
+    "scf.for": {OpClass.BRANCH: 1.0, OpClass.LOGIC: 1.0, OpClass.INTEGER: 1.0},
+    "scf.while": {OpClass.BRANCH: 1.0},
+    "scf.if": {OpClass.BRANCH: 1.0},
+    "cf.br": {OpClass.BRANCH: 1.0},
+    "cf.cond_br": {OpClass.BRANCH: 1.0},
+}  # fmt: skip
+
+
+BARRIER_OPERATIONS: Final = frozenset(
+    {"ttg.async_wait", "gpu.barrier", "ttg.barrier", "ttg.local_barrier",
+     "ttng.arrive_barrier", "ttng.async_tma_store_wait"}
+)  # fmt: skip
+"""Operations with a barrier of all warps."""

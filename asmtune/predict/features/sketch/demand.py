@@ -1,26 +1,26 @@
-"""Of which values a thread computes how many: where they differ, and who needs them.
+"""Elements of each value that a thread computes: where they differ and who needs them.
 
-A thread's elements of a tensor become that many values of LLVM's IR, of which equal
-ones are merged and unused ones deleted. So an operation costs one instruction for
-each element that differs from the others, and that anyone asks for: a mask or an
-address is asked for once for each vector that is loaded.
+A thread's elements of a tensor become that many values of LLVM's IR; equal ones are merged and
+unused ones deleted. So an operation costs one instruction for each different element that is
+needed: a mask or an address is needed once for each vector that is loaded.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Final
 
 from asmtune.ir.ttir.tree import Body, Node
-from asmtune.predict.features.sketch.values import Values, is_pointwise
+from asmtune.predict.features.sketch.values import Values, inserted_axis, is_pointwise
 
 _AXIS: Final = re.compile(r"axis = (\d+)").search
 _ORDER: Final = re.compile(r"order = array<i32: ([\d, ]+)>").search
 
 
 class Spread:
-    """Along which axes the elements of each value differ.
+    """Axes along which the elements of each value differ.
 
     A loop's own values start as their initial ones, and again as what the loop hands
     on, until nothing changes.
@@ -41,7 +41,7 @@ class Spread:
                 break
 
     def of(self, value: int) -> frozenset[int]:
-        """Axes along which a value's elements differ."""
+        """Return the axes along which a value's elements differ."""
         return self.axes.get(value, frozenset())
 
     def _all(self, value: int) -> frozenset[int]:
@@ -52,22 +52,22 @@ class Spread:
         assert isinstance(owner, Body)
         around = owner.owner
         if around is not None and around.name == "scf.for":
-            found = self.of(value)
+            axes = self.of(value)
             if 0 < place <= len(around.operands) - 3:
-                found |= self.of(around.operands[2 + place])
-                found |= self._handed(around, place - 1)
-            self.axes[value] = found
+                axes |= self.of(around.operands[2 + place])
+                axes |= self._handed(around, place - 1)
+            self.axes[value] = axes
         else:
             self.axes[value] = self._all(value)
 
     def _handed(self, node: Node, place: int) -> frozenset[int]:
-        found: frozenset[int] = frozenset()
+        axes: frozenset[int] = frozenset()
         for region in node.regions:
             for body in region:
                 last = body.nodes[-1] if body.nodes else None
                 if last is not None and last.name == "scf.yield" and place < len(last.operands):
-                    found |= self.of(last.operands[place])
-        return found
+                    axes |= self.of(last.operands[place])
+        return axes
 
     def _run(self, node: Node) -> None:
         for place, result in enumerate(node.results):
@@ -102,16 +102,16 @@ class Spread:
 
 
 Run = tuple[int, int]
-"""An axis, and how many neighbours along it are asked for as one."""
+"""An axis, and how many neighbours along it are needed as one."""
 
 EVERY: Final[Run] = (-1, 1)
 
 
 class Demand:
-    """How much of each value is asked for: all of it, or one element of each vector."""
+    """Demand for each value: all of it, or one element of each vector."""
 
     def __init__(self, values: Values, runs: Mapping[int, Run]) -> None:
-        """Goes from the last operation to the first, loops twice.
+        """Walk from the last operation to the first, loops twice.
 
         Args:
             values: of the tree.
@@ -127,7 +127,7 @@ class Demand:
                     self._ask(node)
 
     def of(self, value: int) -> Run:
-        """What is asked of a value."""
+        """Return the demand for a value."""
         return self._asked.get(value, EVERY)
 
     def _ask(self, node: Node) -> None:
@@ -161,10 +161,10 @@ class Demand:
             return
         handed = node.operands[3:] if node is owner else node.operands
         inside = owner.regions[0][0].arguments[1:]
-        for value, own, made in zip(handed, inside, owner.results, strict=False):
-            asked = [self._asked[v] for v in (own, made) if v in self._asked]
-            if asked:
-                self._need(value, asked[0] if all(a == asked[0] for a in asked) else EVERY)
+        for value, own, result in zip(handed, inside, owner.results, strict=False):
+            wanted = [self._asked[v] for v in (own, result) if v in self._asked]
+            if wanted:
+                self._need(value, wanted[0] if all(a == wanted[0] for a in wanted) else EVERY)
 
     def _need(self, value: int, run: Run) -> None:
         known = self._asked.get(value)
@@ -177,4 +177,94 @@ class Demand:
 MEMORY: Final = frozenset(
     {"tt.load", "tt.store", "ttg.async_copy_global_to_local", "tt.atomic_rmw", "tt.atomic_cas"}
 )
-"""Operations whose addresses and masks are asked for once a vector."""
+"""Operations whose addresses and masks are needed once a vector."""
+
+
+ANY: Final = 1 << 30
+"""Divisor of zero, and run of a constant: larger than any vector."""
+
+_DIVISIBLE: Final = re.compile(r"(%[\w$.\-]+): [^%{]*\{[^}]*tt\.divisibility = (\d+)").findall
+_NUMBER: Final = re.compile(r"(?:dense<)?(-?\d+)>? : ").match
+_PASSING: Final = frozenset(
+    {"tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui", "arith.trunci",
+     "ttg.convert_layout", "arith.index_cast"}
+)  # fmt: skip
+_MOST_STEPS: Final = 60
+
+
+class Alignment:
+    """Divisors of a kernel's integers.
+
+    Triton widens a masked access only as far as its mask is known not to change. It knows that from
+    arguments that are multiples of 16, and from constants (`lib/Analysis/AxisInfo.cpp`).
+
+    Args:
+        values: of the kernel.
+        spread: along which axes they differ.
+        text: the module's; its function says what divides the arguments.
+    """
+
+    def __init__(self, values: Values, spread: Spread, text: str) -> None:
+        self._values = values
+        self._spread = spread
+        kernel = values.tree.kernel
+        line = text.split("\n")[kernel.line - 1]
+        known = {name: int(number) for name, number in _DIVISIBLE(line)}
+        self._known: dict[int, int] = {}
+        for value, argument in zip(values.tree.blocks[0].arguments, kernel.arguments, strict=True):
+            self._known[value] = known.get(argument.value, 1)
+
+    def run_of(self, mask: int, axis: int, depth: int = 0) -> int:
+        """Return the length of aligned runs along an axis that a mask treats alike."""
+        if axis not in self._spread.of(mask):
+            return ANY
+        owner, _ = self._values.tree.sources[mask]
+        if depth > _MOST_STEPS or isinstance(owner, Body):
+            return 1
+        if owner.name == "tt.expand_dims":
+            place = inserted_axis(owner)
+            return self.run_of(owner.operands[0], axis - (place < axis), depth + 1)
+        if owner.name in _PASSING:
+            return self.run_of(owner.operands[0], axis, depth + 1)
+        if owner.name in ("arith.andi", "arith.ori", "arith.xori"):
+            return min(self.run_of(value, axis, depth + 1) for value in owner.operands)
+        if owner.name == "arith.cmpi":
+            return min(self.divisor(value) for value in owner.operands)
+        return 1
+
+    def divisor(self, value: int, depth: int = 0) -> int:
+        """Return a power of two that divides a number, or the first number of a run."""
+        if value not in self._known and depth < _MOST_STEPS:
+            self._known[value] = 1  # while it is computed, against cycles
+            self._known[value] = self._divisor(value, depth + 1)
+        return self._known.get(value, 1)
+
+    def _divisor(self, value: int, depth: int) -> int:
+        owner, place = self._values.tree.sources[value]
+        if isinstance(owner, Body):
+            return self._entering(owner, place, depth)
+        operands, name = owner.operands, owner.name
+        if name == "arith.constant":
+            match = _NUMBER(owner.text)
+            return _power(int(match[1])) if match else 1
+        if name == "tt.make_range":
+            match = re.search(r"start = (\d+)", owner.text)
+            return _power(int(match[1])) if match else 1
+        if name in _PASSING:
+            return self.divisor(operands[0], depth)
+        if name in ("arith.addi", "arith.subi", "arith.remsi", "arith.minsi", "arith.select"):
+            return min(self.divisor(operand, depth) for operand in operands[-2:])
+        if name == "arith.muli":
+            product = math.prod(self.divisor(operand, depth) for operand in operands)
+            return min(ANY, product)
+        return 1
+
+    def _entering(self, body: Body, place: int, depth: int) -> int:
+        around = body.owner
+        if isinstance(around, Node) and around.name == "scf.for" and place == 0:
+            return min(self.divisor(around.operands[i], depth) for i in (0, 2))
+        return 1
+
+
+def _power(number: int) -> int:
+    return ANY if number == 0 else number & -number

@@ -1,32 +1,167 @@
-"""A TTGIR kernel cut into segments: what each loop's own operations become in PTX."""
+"""Cut a TTGIR kernel into segments: the PTX that each loop's own operations become."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from typing import Final
 
-from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target, tensor_rate
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.ir.ttir.expand import build_tree
-from asmtune.ir.ttir.tree import Body, Node
-from asmtune.ir.ttir.ttir import parse_ttir
-from asmtune.predict.features.sketch.alignment import Alignment
-from asmtune.predict.features.sketch.costs import DEFAULT, element_cost
-from asmtune.predict.features.sketch.demand import MEMORY, Demand, Run, Spread
-from asmtune.predict.features.sketch.encodings import read_aliases
+from asmtune.ir.ttir.parser import parse_ttir
+from asmtune.ir.ttir.tree import Body, Node, build_tree
+from asmtune.predict.features.chain import (
+    BARRIER_LATENCY,
+    COPY_LATENCY,
+    LATENCY,
+    Action,
+    InstructionStep,
+)
+from asmtune.predict.features.sketch.costs import (
+    BARRIER_OPERATIONS,
+    DEFAULT,
+    FIXED,
+    FREE,
+    element_cost,
+)
+from asmtune.predict.features.sketch.demand import MEMORY, Alignment, Demand, Run, Spread
+from asmtune.predict.features.sketch.layouts import WARP, read_aliases
 from asmtune.predict.features.sketch.memory import add_access, expected_bytes, vector_of
-from asmtune.predict.features.sketch.operations import FIXED, FREE, MEETING
 from asmtune.predict.features.sketch.products import PRODUCTS, add_product
-from asmtune.predict.features.sketch.steps import StepMaker, handing_on
 from asmtune.predict.features.sketch.sums import Sums
 from asmtune.predict.features.sketch.tiles import TILES, Tile
 from asmtune.predict.features.sketch.values import Values, is_pointwise
+
+_ACTIONS: Final[Mapping[str, tuple[Action, ...]]] = {
+    "tt.load": (Action.GLOBAL_LOAD,),
+    "tt.store": (Action.GLOBAL_STORE,),
+    "tt.atomic_rmw": (Action.ATOMIC,),
+    "tt.atomic_cas": (Action.ATOMIC,),
+    "ttg.async_copy_global_to_local": (Action.COPY,),
+    "ttg.async_commit_group": (Action.COPY_COMMIT,),
+    "ttg.async_wait": (Action.COPY_WAIT,),
+    "ttg.local_load": (Action.SHARED,),
+    "ttg.local_store": (Action.SHARED,),
+    "ttg.local_alloc": (Action.SHARED,),
+    "ttg.convert_layout": (Action.SHARED, Action.SHARED),
+    "ttng.warp_group_dot": (Action.PRODUCT, Action.PRODUCT_COMMIT),
+    "ttng.warp_group_dot_wait": (Action.PRODUCT_WAIT,),
+    "ttng.tc_gen5_mma": (Action.PRODUCT, Action.PRODUCT_COMMIT),
+    "ttng.tc_gen5_mma_scaled": (Action.PRODUCT, Action.PRODUCT_COMMIT),
+    "ttng.async_tma_copy_global_to_local": (Action.BULK,),
+    "ttng.wait_barrier": (Action.BULK_WAIT,),
+}
+_STILL: Final = re.compile(r"(?:num|pendings) = (\d+)").search
+_LINKED: Final = frozenset(
+    {Action.GLOBAL_LOAD, Action.GLOBAL_STORE, Action.ATOMIC, Action.COPY, Action.BULK}
+)
+_SILENT: Final = frozenset(
+    {Action.COPY, Action.COPY_COMMIT, Action.COPY_WAIT, Action.BULK, Action.BULK_WAIT}
+)
+_LATENT: Final[Mapping[Action, float]] = {
+    Action.GLOBAL_LOAD: LATENCY[OpClass.GLOBAL],
+    Action.GLOBAL_STORE: LATENCY[OpClass.GLOBAL],
+    Action.ATOMIC: LATENCY[OpClass.ATOMIC],
+    Action.SHARED: LATENCY[OpClass.SHARED],
+    Action.COPY: COPY_LATENCY,
+    Action.BULK: COPY_LATENCY,
+    Action.MMA: LATENCY[OpClass.TENSOR],
+}
+
+
+class StepMaker:
+    """Makes the steps of operations for one target.
+
+    Each operation is one step of `asmtune.predict.features.chain`. The values that it reads and
+    writes are those of the text. Elements of a tile follow each other so closely that the latency
+    of one is that of all. Loops hand their values from one trip to the next.
+
+    Args:
+        target: the machine.
+        warps: that run an operation together.
+    """
+
+    def __init__(self, target: Target, warps: int) -> None:
+        self._target = target
+        self._threads = warps * WARP
+
+    def steps(self, node: Node, before: Sums, after: Sums) -> list[InstructionStep]:
+        """Return the steps of one operation.
+
+        Args:
+            node: the operation.
+            before: its segment without it.
+            after: its segment with it.
+        """
+        reads, writes = tuple(map(str, node.operands)), tuple(map(str, node.results))
+        actions = _ACTIONS.get(node.name, (Action.COMPUTE,))
+        if node.name in PRODUCTS and node.name == "tt.dot":
+            multiplied = after.flops != before.flops
+            actions = (Action.MMA,) if multiplied else (Action.COMPUTE,)
+        elif actions[0] is Action.SHARED and after.traffic == before.traffic:
+            actions = (Action.COMPUTE,)
+        if actions[0] in _SILENT:
+            # Others wait for groups of them, and not for their tokens.
+            reads, writes = (reads, ()) if actions[0] is Action.COPY else ((), ())
+        if actions == (Action.COMPUTE,):
+            return [
+                InstructionStep(Action.COMPUTE, reads, writes, self._computing(node, before, after))
+            ]
+        still = _STILL(node.text)
+        steps = []
+        for action in actions:
+            busy = self._busy(action, before, after)
+            latency = _LATENT.get(action, 0.0)
+            steps.append(
+                InstructionStep(action, reads, writes, latency, busy, int(still[1]) if still else 0)
+            )
+        return steps
+
+    def _computing(self, node: Node, before: Sums, after: Sums) -> float:
+        added = after.classes - before.classes
+        if node.name in ("tt.reduce", "tt.scan"):
+            words = 4.0 * math.sqrt(max(0, added[OpClass.SHUFFLE]))
+            own = min(added[OpClass.FLOAT] + added[OpClass.INTEGER], 64.0)
+            chain = own * LATENCY[OpClass.FLOAT] + 5 * LATENCY[OpClass.SHUFFLE] + words
+            return chain + added[OpClass.BARRIER] * (BARRIER_LATENCY + LATENCY[OpClass.SHARED])
+        kinds = [kind for kind, number in added.items() if number > 0]
+        once: float = sum(LATENCY.get(kind, 0.0) for kind in kinds)
+        return once * _DEPTH.get(node.name, 1.0)
+
+    def _busy(self, action: Action, before: Sums, after: Sums) -> float:
+        if action in _LINKED:
+            moved = after.traffic - before.traffic
+            size = sum(traffic.bytes * number for traffic, number in moved.items())
+            return size * self._threads / L2_BYTES_PER_CYCLE
+        if action not in (Action.MMA, Action.PRODUCT):
+            return 0.0
+        cycles = 0.0
+        for (kind, operand), flops in (after.flops - before.flops).items():
+            idle = 4 * WARP / self._threads if kind == "mma.sync" else 1.0
+            cycles += flops / tensor_rate(self._target, kind, operand) * max(1.0, idle)
+        return cycles
+
+
+_DEPTH: Final = {"math.erf": 8.0, "math.log": 6.0, "math.sin": 8.0, "math.cos": 8.0}
+"""Length of the dependent chain within one operation, if it is long."""
+
+
+def loop_carry_steps(node: Node) -> list[InstructionStep]:
+    """Return steps that hand a trip's values on to the next trip and to what comes after."""
+    owner = node.body.owner
+    if node.name != "scf.yield" or owner is None or owner.name != "scf.for":
+        return []
+    inside = owner.regions[0][0].arguments[1:]
+    pairs = zip(node.operands, inside, strict=False)
+    return [InstructionStep(Action.COMPUTE, (str(a),), (str(b),), 0.0) for a, b in pairs]
+
 
 _PARTITION: Final = re.compile(r"^(\s*)partition(\d+)\((.*)\) num_warps\((\d+)\) \{$", re.MULTILINE)
 
 
 class SketchedKernel:
-    """One TTGIR text, walked once.
+    """A TTGIR text, walked once.
 
     Args:
         ttgir: the module's text, its loops still `scf`.
@@ -35,7 +170,7 @@ class SketchedKernel:
 
     Attributes:
         values: of the kernel.
-        sums: a segment each: what is outside all loops, then one a loop.
+        sums: one for each segment: code outside all loops, then one a loop.
 
     Raises:
         ParseError: the text is no MLIR module of Triton's.
@@ -47,8 +182,8 @@ class SketchedKernel:
         self.spread = Spread(self.values)
         self._alignment = Alignment(self.values, self.spread, ttgir)
         self._runs = self._vectors()
-        asked = {value: run for node, run in self._runs.items() for value in _addressing(node)}
-        self.demand = Demand(self.values, asked)
+        wanted = {value: run for node, run in self._runs.items() for value in _addressing(node)}
+        self.demand = Demand(self.values, wanted)
         self._places: dict[int, int] = {}
         self.sums = [Sums(None, 0)]
         self.sums[0].add({OpClass.CONSTANT: float(len(tree.kernel.arguments)), OpClass.BRANCH: 1.0})
@@ -63,19 +198,19 @@ class SketchedKernel:
                     self._walk(node)
 
     def _vectors(self) -> dict[Node, Run]:
-        """Axis and elements of each access: as wide as layout and mask allow."""
-        found: dict[Node, Run] = {}
+        """Return axis and elements of each access: as wide as layout and mask allow."""
+        vectors: dict[Node, Run] = {}
         for body in self.values.tree.bodies:
             for node in body.nodes:
                 if node.name in MEMORY:
                     axis, run = vector_of(self.values, node)
                     for mask in _masks(node, self.values):
                         run = min(run, self._alignment.run_of(mask, axis))
-                    found[node] = (axis, run)
-        return found
+                    vectors[node] = (axis, run)
+        return vectors
 
     def elements(self, value: int) -> int:
-        """Different elements of a value that a thread computes; 1 for a scalar."""
+        """Return the different elements of a value that a thread computes; 1 for a scalar."""
         kind = self.values.kind(value)
         if not kind.shape or kind.role != "tensor":
             return 1
@@ -83,12 +218,12 @@ class SketchedKernel:
         return self.values.layout(value).distinct(axes, run)
 
     def segment_of(self, body: Body) -> int:
-        """Position of the segment that a block's code is in."""
+        """Return the position of the segment that a block's code is in."""
         loop = self.values.tree.enclosing_loop(body)
         return 0 if loop is None else loop + 1
 
     def _home(self, node: Node) -> int:
-        """Segment of an operation once what a loop does not change is moved out of it."""
+        """Return the segment of an operation once loop invariants are moved out."""
         own = self.segment_of(node.body)
         if not is_pointwise(node) and node.name not in FREE:
             return own
@@ -107,13 +242,13 @@ class SketchedKernel:
         return self._places[value]
 
     def _walk(self, node: Node) -> None:
-        """Counts an operation, and adds its steps to its segment's."""
+        """Count an operation, and add its steps to its segment."""
         sums = self.sums[node.loop + 1 if node.loop >= 0 else self._home(node)]
         before = sums.snapshot()
         self._count(sums, node)
         if node.loop >= 0:
             sums = self.sums[self.segment_of(node.body)]
-        sums.steps += handing_on(node) or self._maker.steps(node, before, sums)
+        sums.steps += loop_carry_steps(node) or self._maker.steps(node, before, sums)
 
     def _count(self, sums: Sums, node: Node) -> None:
         where = self.values.tree.line_of(node)
@@ -125,7 +260,7 @@ class SketchedKernel:
             _add_fixed(sums, node)
         elif node.name in PRODUCTS:
             if any(self.values.kind(value).role == "memory" for value in node.operands):
-                sums.touch("load")
+                sums.use_shared("load")
             add_product(sums, self.values, node)
         elif node.name in TILES:
             TILES[node.name](sums, Tile(self.values, self.spread, node, line))
@@ -136,7 +271,7 @@ class SketchedKernel:
             self._compute(sums, node)
 
     def _compute(self, sums: Sums, node: Node) -> None:
-        """Element-wise operations, and those that are not known."""
+        """Count element-wise operations, and unknown ones."""
         cost = DEFAULT
         if is_pointwise(node) and node.operands:
             operand = self.values.kind(node.operands[0])
@@ -144,27 +279,27 @@ class SketchedKernel:
         sums.add(cost, self.elements(node.results[0]))
 
     def _guard(self, sums: Sums, node: Node) -> None:
-        """The mask of an asynchronous copy, and the barrier before it."""
+        """Add the mask of an asynchronous copy, and the barrier before it."""
         if node.name != "ttg.async_copy_global_to_local":
             return
         if " mask " in node.text:
             sums.add({OpClass.LOGIC: self.elements(node.operands[2])})
         if sums.read:
-            # What the last trip read is overwritten: all warps must be through.
-            sums.meet()
+            # Data that the last trip read is overwritten: all warps must have read it.
+            sums.add_barrier()
 
 
 def _add_fixed(sums: Sums, node: Node) -> None:
-    """Operations whose instructions do not depend on a layout."""
+    """Count operations whose instructions do not depend on a layout."""
     sums.add(FIXED[node.name])
-    if node.name in MEETING:
-        sums.meet()
+    if node.name in BARRIER_OPERATIONS:
+        sums.add_barrier()
     if node.name == "ttng.barrier_expect":
         sums.tma_bytes += expected_bytes(node)
 
 
 def _addressing(node: Node) -> tuple[int, ...]:
-    """Operands of a memory operation that are asked for once a vector."""
+    """Return operands of a memory operation that are needed once a vector."""
     if node.name in ("tt.store", "tt.atomic_rmw"):
         return (node.operands[0], *node.operands[2:])
     if node.name == "ttg.async_copy_global_to_local":
@@ -173,17 +308,17 @@ def _addressing(node: Node) -> tuple[int, ...]:
 
 
 def _masks(node: Node, values: Values) -> tuple[int, ...]:
-    """Operands of a memory operation that leave elements out: tensors of booleans."""
+    """Return operands of a memory operation that mask elements: tensors of booleans."""
     return tuple(v for v in node.operands[1:] if values.kind(v).bits == 1)
 
 
 def _combines(body: Body) -> bool:
-    """Whether a block says how a reduction or a scan combines two elements."""
+    """Return whether a block is the combining function of a reduction or a scan."""
     return body.owner is not None and body.owner.name in ("tt.reduce", "tt.scan")
 
 
 def _with_partitions(text: str) -> str:
-    """Partitions of a warp-specialised kernel written as plain regions with arguments."""
+    """Write the partitions of a warp-specialised kernel as plain regions with arguments."""
     if "partition" not in text:
         return text
     return _PARTITION.sub(r"\1asmtune.partition {index = \2, num_warps = \4} {\n^bb0(\3):", text)

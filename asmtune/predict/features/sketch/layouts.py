@@ -1,4 +1,4 @@
-"""How a tensor's elements lie over registers, lanes and warps: TTGIR's layout encodings.
+"""TTGIR's layout encodings: how a tensor's elements lie over registers, lanes and warps.
 
 Every layout of Triton's is linear over bits: which element a register of a lane of a
 warp holds is the sum (exclusive or) of one basis vector for each bit that is set of the
@@ -10,12 +10,61 @@ coordinate; a zero one means that the bit makes no difference: a copy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from asmtune.predict.features.sketch.encodings import kind_of, number, numbers, own_part, parent_of
+_ALIAS: Final = re.compile(r"(#\w+) = (#tt\w*\..*)")
+_NAME: Final = re.compile(r"#(?:\w+\.)?(\w+)")
+_REFERENCE: Final = re.compile(r"#\w+(?![\w.])")
+
+
+def read_aliases(text: str) -> dict[str, str]:
+    """Return the encodings that a module's first lines define, with names in them resolved."""
+    aliases: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("module"):
+            break
+        if match := _ALIAS.match(line):
+            aliases[match[1]] = resolve(match[2], aliases)
+    return aliases
+
+
+def resolve(encoding: str, aliases: Mapping[str, str]) -> str:
+    """Replace the names in an encoding's text by their definitions."""
+    return _REFERENCE.sub(lambda match: aliases.get(match[0], match[0]), encoding)
+
+
+def kind_of(encoding: str) -> str:
+    """Return the name of an encoding: "blocked", "nvidia_mma", "slice", "nvmma_shared"."""
+    match = _NAME.match(encoding)
+    return match[1] if match else ""
+
+
+def numbers(encoding: str, name: str) -> tuple[int, ...]:
+    """Return a list attribute of an encoding, such as `order = [1, 0]`; empty if it has none."""
+    match = re.search(rf"\b{name} = \[([\d, ]*)\]", encoding)
+    return tuple(map(int, match[1].split(","))) if match and match[1].strip() else ()
+
+
+def number(encoding: str, name: str, default: int) -> int:
+    """Return a number attribute of an encoding."""
+    match = re.search(rf"\b{name} = (\d+)", encoding)
+    return int(match[1]) if match else default
+
+
+def parent_of(encoding: str) -> str:
+    """Return the parent encoding of a slice or a dot operand."""
+    place = encoding.find("parent = ")
+    return encoding[place + 9 : encoding.rfind("}>")] if place >= 0 else ""
+
+
+def own_part(encoding: str) -> str:
+    """Return an encoding's attributes without its parent's."""
+    parent = parent_of(encoding)
+    return encoding.replace(parent, "") if parent else encoding
+
 
 Basis = tuple[int, ...]
 Shape = tuple[int, ...]
@@ -45,7 +94,7 @@ class TensorLayout:
         return int(1 << len(self.registers))
 
     def distinct(self, varying: frozenset[int], skip: tuple[int, int] = (-1, 1)) -> int:
-        """How many different elements a thread holds, if only some axes make a difference.
+        """Return the different elements a thread holds, if only some axes make a difference.
 
         Args:
             varying: the axes along which elements differ.
@@ -63,11 +112,11 @@ class TensorLayout:
         return int(1 << len(seen))
 
     def along(self, bases: Iterable[Basis], axis: int) -> int:
-        """By what factor some bases spread over an axis."""
+        """Return the factor by which some bases spread over an axis."""
         return int(1 << sum(1 for basis in bases if basis[axis]))
 
     def run(self, axis: int) -> int:
-        """Neighbours along an axis that one thread holds."""
+        """Return the neighbours along an axis that one thread holds."""
         steps = {b[axis] for b in self.registers if sum(map(bool, b)) == 1 and b[axis]}
         length = 1
         while length in steps:
@@ -77,22 +126,22 @@ class TensorLayout:
 
 @lru_cache(maxsize=4096)
 def layout_of(encoding: str, shape: Shape, num_warps: int) -> TensorLayout:
-    """The layout of a tensor.
+    """Return the layout of a tensor.
 
-    An encoding that is not known is taken for rows over threads, the last axis fastest.
+    An unknown encoding is taken for rows over threads, the last axis fastest.
 
     Args:
         encoding: its text, without aliases.
         shape: of the tensor.
         num_warps: warps that hold it.
     """
-    made = _make(encoding, shape)
-    if made is None:
-        made = _default(shape, num_warps)
+    layout = _make(encoding, shape)
+    if layout is None:
+        layout = _default(shape, num_warps)
     if not shape:
-        return made
-    width = min(made.run(made.fast), shape[made.fast])
-    return replace(_fit(made, shape), width=width)
+        return layout
+    width = min(layout.run(layout.fast), shape[layout.fast])
+    return replace(_fit(layout, shape), width=width)
 
 
 def _make(encoding: str, shape: Shape) -> TensorLayout | None:
@@ -115,7 +164,7 @@ def _unit(rank: int, axis: int, step: int) -> Basis:
 
 
 def _stack(levels: Sequence[tuple[str, int, int]], rank: int, fast: int) -> TensorLayout:
-    """Levels of (part, axis, count), each starting where the axis's last one ended."""
+    """Stack levels of (part, axis, count); each starts where the axis's last one ended."""
     reach = [1] * rank
     parts: dict[str, list[Basis]] = {"register": [], "lane": [], "warp": [], "copy": []}
     for part, axis, count in levels:
@@ -141,7 +190,7 @@ def _blocked(encoding: str) -> TensorLayout | None:
 
 
 def _mma(encoding: str, rank: int) -> TensorLayout | None:
-    """Accumulators of mma.sync and wgmma: pairs along N, four lanes a row, eight rows."""
+    """Lay out accumulators of mma.sync and wgmma: pairs along N, four lanes a row, eight rows."""
     warps, tile = numbers(encoding, "warpsPerCTA"), numbers(encoding, "instrShape")
     version = number(encoding, "versionMajor", 2)
     if len(warps) != rank or len(tile) < 2 or rank < 2:
@@ -157,21 +206,21 @@ def _mma(encoding: str, rank: int) -> TensorLayout | None:
 def _slice(encoding: str, shape: Shape) -> TensorLayout | None:
     axis = number(own_part(encoding), "dim", 0)
     whole = (*shape[:axis], 1, *shape[axis:])
-    made = _make(parent_of(encoding), whole)
-    if made is None:
+    layout = _make(parent_of(encoding), whole)
+    if layout is None:
         return None
-    made = _cut(made, whole)
+    layout = _cut(layout, whole)
 
     def without(bases: Iterable[Basis]) -> tuple[Basis, ...]:
         return tuple((*basis[:axis], *basis[axis + 1 :]) for basis in bases)
 
-    registers = tuple(basis for basis in without(made.registers) if any(basis))
-    fast = len(shape) - 1 if made.fast == axis else made.fast - (made.fast > axis)
-    return TensorLayout(registers, without(made.lanes), without(made.warps), fast)
+    registers = tuple(basis for basis in without(layout.registers) if any(basis))
+    fast = len(shape) - 1 if layout.fast == axis else layout.fast - (layout.fast > axis)
+    return TensorLayout(registers, without(layout.lanes), without(layout.warps), fast)
 
 
 def _dot_operand(encoding: str, shape: Shape) -> TensorLayout | None:
-    """An operand: spread like the accumulator over M or N, whole along K for every warp."""
+    """Return the layout of an operand: like the accumulator over M or N, whole along K."""
     own, parent = own_part(encoding), parent_of(encoding)
     index, rank = number(own, "opIdx", 0), len(shape)
     if rank < 2:
@@ -211,9 +260,11 @@ def _linear(encoding: str, rank: int) -> TensorLayout | None:
     registers, lanes, warps = bases("register"), bases("lane"), bases("warp")
     first = next((b for b in (*registers, *lanes) if any(b)), (0,) * rank)
     fast = max(range(rank), key=lambda axis: (first[axis], axis)) if len(first) == rank else 0
-    made = TensorLayout(registers, lanes, warps, fast)
-    sizes = {len(basis) for part in (made.registers, made.lanes, made.warps) for basis in part}
-    return made if sizes <= {rank} else None
+    layout = TensorLayout(registers, lanes, warps, fast)
+    sizes = {
+        len(basis) for part in (layout.registers, layout.lanes, layout.warps) for basis in part
+    }
+    return layout if sizes <= {rank} else None
 
 
 def _default(shape: Shape, num_warps: int) -> TensorLayout:
@@ -223,7 +274,7 @@ def _default(shape: Shape, num_warps: int) -> TensorLayout:
 
 
 def _cut(layout: TensorLayout, shape: Shape) -> TensorLayout:
-    """What reaches over the tensor's edge makes no difference."""
+    """Drop the parts of a layout that reach over the tensor's edge."""
 
     def cut(bases: Iterable[Basis]) -> tuple[Basis, ...]:
         return tuple(
@@ -240,13 +291,13 @@ def _cut(layout: TensorLayout, shape: Shape) -> TensorLayout:
 
 
 def _fit(layout: TensorLayout, shape: Shape) -> TensorLayout:
-    """Cuts what reaches over the tensor's edge, and repeats in registers what falls short."""
-    made = _cut(layout, shape)
+    """Cut what reaches over the tensor's edge, and repeat in registers what falls short."""
+    fitted = _cut(layout, shape)
     extra: list[Basis] = []
     for axis in reversed(range(len(shape))):
-        steps = [basis[axis] for basis in (*made.registers, *made.lanes, *made.warps)]
+        steps = [basis[axis] for basis in (*fitted.registers, *fitted.lanes, *fitted.warps)]
         reach = 1 << max(steps, default=0).bit_length()
         while reach < shape[axis]:
             extra.append(_unit(len(shape), axis, reach))
             reach *= 2
-    return replace(made, registers=(*made.registers, *extra))
+    return replace(fitted, registers=(*fitted.registers, *extra))

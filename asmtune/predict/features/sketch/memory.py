@@ -9,8 +9,7 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Node
 from asmtune.predict.features.profile import Traffic
 from asmtune.predict.features.sketch.demand import Run
-from asmtune.predict.features.sketch.encodings import kind_of, number, parent_of
-from asmtune.predict.features.sketch.layouts import TensorLayout
+from asmtune.predict.features.sketch.layouts import TensorLayout, kind_of, number, parent_of
 from asmtune.predict.features.sketch.sums import Sums
 from asmtune.predict.features.sketch.values import Kind, Values
 
@@ -25,7 +24,7 @@ _BYTES: Final = re.compile(r", (\d+)\b").search
 
 
 def vector_of(values: Values, node: Node) -> Run:
-    """Axis and elements that one instruction of a global access moves.
+    """Return the axis and the elements that one instruction of a global access moves.
 
     Triton lays threads along the contiguous axis and gives each as many neighbours as
     addresses are known to be aligned, so that the layout tells.
@@ -42,17 +41,17 @@ def vector_of(values: Values, node: Node) -> Run:
 
 
 def memory_bits(values: Values, node: Node) -> int:
-    """Bits of one element in memory."""
+    """Return the bits of one element in memory."""
     element = values.kind(node.operands[0]).element
     match = re.match(r"!tt\.ptr<(.*)>", element)
     inner = (match[1] if match else element).partition(",")[0]
-    found = re.search(r"\d+", inner)
-    bits = int(found[0]) if found and not inner.startswith("!tt.ptr") else 64
+    digits = re.search(r"\d+", inner)
+    bits = int(digits[0]) if digits and not inner.startswith("!tt.ptr") else 64
     return max(8, bits)
 
 
 def add_access(sums: Sums, values: Values, node: Node, run: Run, line: int) -> None:
-    """Loads, stores, asynchronous copies and atomics of global memory."""
+    """Count loads, stores, asynchronous copies and atomics of global memory."""
     kind = values.kind(node.operands[0])
     bits = memory_bits(values, node)
     axes = frozenset(range(len(kind.shape)))
@@ -76,7 +75,7 @@ def add_access(sums: Sums, values: Values, node: Node, run: Run, line: int) -> N
 def add_shared(
     sums: Sums, direction: str, layout: TensorLayout, kind: Kind, width: int, line: int
 ) -> None:
-    """A tile between registers and shared memory.
+    """Count a move of a tile between registers and shared memory.
 
     Args:
         sums: of the segment.
@@ -88,12 +87,12 @@ def add_shared(
     """
     held = layout.distinct(frozenset(range(len(kind.shape)))) * max(8, kind.bits) // 8
     size = max(1, min(width, held))
-    sums.touch(direction)
+    sums.use_shared(direction)
     sums.move(Traffic("shared", direction, size, copies=False, line=line), max(1.0, held / size))
 
 
 def shared_width(kind: Kind, layout: TensorLayout, buffer: str) -> int:
-    """Bytes of one instruction between registers of a layout and a buffer.
+    """Return the bytes of one instruction between registers of a layout and a buffer.
 
     ldmatrix and stmatrix move 16 bytes a thread of 16-bit elements in the order of a
     tensor instruction's operand; else a thread's neighbours along the fast axis.
@@ -109,7 +108,7 @@ def shared_width(kind: Kind, layout: TensorLayout, buffer: str) -> int:
 
 
 def _along_k(kind: Kind, buffer: str) -> bool:
-    """Whether an operand's K axis is the buffer's fast one, as ldmatrix needs it."""
+    """Return whether an operand's K axis is the buffer's fast one, as ldmatrix needs it."""
     index = number(kind.encoding, "opIdx", 0)
     k = len(kind.shape) - (1 if index == 0 else 2)
     return _fast_axis(buffer, len(kind.shape)) == k
@@ -122,13 +121,13 @@ def _fast_axis(buffer: str, rank: int) -> int:
 
 
 def expected_bytes(node: Node) -> int:
-    """Bytes that a barrier of TMA copies is told to wait for."""
+    """Return the bytes that a barrier of TMA copies waits for."""
     match = _BYTES(node.text)
     return int(match[1]) if match else 0
 
 
 def convert_kind(source: TensorLayout, target: TensorLayout) -> str:
-    """How registers get from one layout to another: "none", "shuffle" or "shared"."""
+    """Return how registers get from one layout to another: "none", "shuffle" or "shared"."""
     if source.warps == target.warps:
         return "none" if source.lanes == target.lanes else "shuffle"
     return "shared"

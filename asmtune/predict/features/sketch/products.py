@@ -1,4 +1,4 @@
-"""Matrix products of TTGIR: tensor instructions, their FLOPs and what they read themselves."""
+"""Matrix products of TTGIR: tensor instructions, their FLOPs and their reads of shared memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Node
 from asmtune.predict.features.profile import ROW_BYTES
-from asmtune.predict.features.sketch.encodings import kind_of, number, numbers
+from asmtune.predict.features.sketch.layouts import kind_of, number, numbers
 from asmtune.predict.features.sketch.sums import Sums
 from asmtune.predict.features.sketch.values import Kind, Values
 
@@ -36,7 +36,7 @@ _PTX_TYPES: Final = {
 
 @dataclass(frozen=True)
 class _Product:
-    """Extents of one product, and the types that decide how it is made."""
+    """Extents of a product, and the types that decide which instruction computes it."""
 
     batch: int
     m: int
@@ -52,7 +52,7 @@ class _Product:
 
     @property
     def operand(self) -> str:
-        """PTX's name of the operands' type; two of 4 bits a byte are e2m1."""
+        """PTX's name of the operands' type; e2m1 for two 4-bit numbers a byte."""
         return _PTX_TYPES.get(self.left.element, self.left.element)
 
     @property
@@ -94,14 +94,14 @@ def _read(values: Values, node: Node) -> _Product | None:
 
 
 def _passes(node: Node, product: _Product) -> int:
-    """Times that a product of 32-bit floats is made for its precision."""
+    """Return how many products of lower precision make one of 32-bit floats."""
     if product.left.bits != 32:
         return 1
     return 3 if "tf32x3" in node.text else 1
 
 
 def _wgmma(sums: Sums, values: Values, product: _Product) -> None:
-    """One instruction a warpgroup for 64 rows, N columns of the layout's, 256 bits of K."""
+    """Count wgmma: one a warpgroup for 64 rows, the layout's N columns, 256 bits of K."""
     encoding = product.result.encoding
     warps, tile = numbers(encoding, "warpsPerCTA"), numbers(encoding, "instrShape")
     columns = min(tile[1], product.n)
@@ -121,7 +121,7 @@ def _wgmma(sums: Sums, values: Values, product: _Product) -> None:
 
 
 def _mma_sync(sums: Sums, values: Values, product: _Product, passes: int) -> None:
-    """m16n8 for each warp, 256 bits of K; f64 is m8n8k4."""
+    """Count mma.sync: m16n8 for each warp, 256 bits of K; m8n8k4 for f64."""
     double = product.left.bits == 64
     m, n, k = (8, 8, 4) if double else (16, 8, product.k_step)
     warps = numbers(product.result.encoding, "warpsPerCTA")
@@ -134,7 +134,7 @@ def _mma_sync(sums: Sums, values: Values, product: _Product, passes: int) -> Non
 
 
 def _tcgen05(sums: Sums, product: _Product) -> None:
-    """One thread issues for the program: at most 128 rows and 256 columns at once."""
+    """Count tcgen05.mma: one thread issues it, at most 128 rows and 256 columns at once."""
     rows, columns = min(product.m, 128), min(product.n, 256)
     count = -(-product.m // rows) * -(-product.n // columns) * -(-product.k // product.k_step)
     in_tensor_memory = "tensor_memory" in product.left.encoding

@@ -1,4 +1,4 @@
-"""What a segment adds up to while a kernel is walked."""
+"""Sums of a segment while a kernel is walked."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.chain import chain_cycles
+from asmtune.predict.features.chain import Action, InstructionStep, chain_cycles
 from asmtune.predict.features.profile import Segment, Traffic
-from asmtune.predict.features.steps import Action, InstructionStep
 
 
 @dataclass(slots=True)
 class Sums:
-    """A segment in the making; counts are of a thread, as in `Segment`.
+    """A segment under construction; counts are of a thread, as in `Segment`.
 
     Attributes:
         parent: position of the segment around it.
@@ -38,17 +37,17 @@ class Sums:
     begins_writing: bool | None = None
 
     def snapshot(self) -> Sums:
-        """What is counted so far."""
+        """Return a copy of the counts so far."""
         copied = Counter(self.classes), Counter(self.traffic), Counter(self.flops)
         return Sums(self.parent, self.depth, *copied)
 
     def add(self, cost: Mapping[OpClass, float], times: float = 1.0) -> None:
-        """Counts instructions."""
+        """Add instructions."""
         for kind, number in cost.items():
             self.classes[kind] += number * times  # type: ignore[assignment]
 
     def move(self, traffic: Traffic, times: float) -> None:
-        """Counts memory instructions, whose class their space tells."""
+        """Add memory instructions; their class follows from their space."""
         kind = OpClass.SHARED if traffic.space == "shared" else OpClass.GLOBAL
         if traffic.direction == "atomic":
             kind = OpClass.ATOMIC
@@ -57,31 +56,31 @@ class Sums:
         self.classes[kind] += times  # type: ignore[assignment]
         self.traffic[traffic] += times  # type: ignore[assignment]
 
-    def touch(self, direction: str) -> None:
-        """Notes a use of shared memory; a barrier comes first where warps could collide.
+    def use_shared(self, direction: str) -> None:
+        """Note a use of shared memory, after a barrier where warps could collide.
 
-        As Triton's membar pass: between a store and a load of the same buffer, and the
-        other way round. Buffers are not told apart.
+        As in Triton's membar pass, a barrier stands between a store and a load of the same
+        buffer, and between a load and a store. Different buffers count as one.
         """
         if self.begins_writing is None:
             self.begins_writing = direction == "store"
         if (direction == "store" and self.read) or (direction == "load" and self.written):
-            self.meet()
+            self.add_barrier()
         if direction == "store":
             self.written = True
         else:
             self.read = True
 
-    def meet(self) -> None:
-        """Counts a barrier of all warps."""
+    def add_barrier(self) -> None:
+        """Add a barrier of all warps."""
         self.classes[OpClass.BARRIER] += 1
         self.steps.append(InstructionStep(Action.BARRIER, (), (), 0.0))
         self.written = self.read = False
 
     def segment(self, warps: int, stages: int) -> Segment:
-        """The segment, its counts rounded to whole instructions."""
+        """Return the segment, its counts rounded to whole instructions."""
         if self.depth and self.read and self.begins_writing:
-            self.meet()  # before the next trip writes what this one reads
+            self.add_barrier()  # before the next trip writes what this one reads
         classes = {kind: round(number) for kind, number in self.classes.items()}
         traffic = {moved: max(1, round(number)) for moved, number in self.traffic.items()}
         return Segment(

@@ -1,4 +1,4 @@
-"""Values of a TTGIR kernel: their types, and how they lie over the threads."""
+"""Values of a TTGIR kernel: their types and layouts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Final
 
 from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
 from asmtune.ir.ttir.tree import Body, Node, Tree
-from asmtune.predict.features.sketch.encodings import resolve
-from asmtune.predict.features.sketch.layouts import TensorLayout, layout_of
+from asmtune.predict.features.sketch.layouts import TensorLayout, layout_of, resolve
 
 _POINTEE: Final = re.compile(r"!tt\.ptr<([^<>]*(?:<[^<>]*>)?[^<>]*)>")
 _SHAPE: Final = re.compile(r"(\d+(?:x\d+)*)x(.+)")
@@ -20,7 +19,7 @@ _AXIS: Final = re.compile(r"axis = (\d+)").search
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value is.
+    """Type of a value.
 
     Attributes:
         shape: of a tensor or of a buffer in shared or tensor memory; empty for a scalar.
@@ -40,12 +39,12 @@ class Kind:
 
     @property
     def is_float(self) -> bool:
-        """Whether the elements are floating-point numbers."""
+        """True if the elements are floating-point numbers."""
         return not self.is_pointer and re.match(r"b?f\d|tf32", self.element) is not None
 
     @property
     def elements(self) -> int:
-        """Elements in all."""
+        """Number of elements."""
         product = 1
         for extent in self.shape:
             product *= extent
@@ -57,7 +56,7 @@ _NONE: Final = Kind((), 0, "", "none", "", is_pointer=False)
 
 @lru_cache(maxsize=8192)
 def read_kind(text: str) -> Kind:
-    """Reads a type's text, aliases of encodings resolved."""
+    """Parse a type's text, aliases of encodings resolved."""
     text = text.strip()
     if text.startswith(("!ttg.async", "!ttg.token", "!tt.tensordesc", "!ttng")) or not text:
         return _NONE
@@ -93,13 +92,13 @@ class Values:
         self._warps: dict[int, int] = {}
 
     def kind(self, value: int) -> Kind:
-        """A value's type."""
+        """Return a value's type."""
         if value not in self._kinds:
             self._kinds[value] = read_kind(resolve(self._type_text(value), self._aliases))
         return self._kinds[value]
 
     def layout(self, value: int) -> TensorLayout:
-        """How a value lies over the threads."""
+        """Return a value's layout over the threads."""
         if value not in self._layouts:
             kind = self.kind(value)
             self._layouts[value] = layout_of(kind.encoding, kind.shape, self.num_warps)
@@ -120,7 +119,7 @@ class Values:
 
 
 def inserted_axis(node: Node) -> int:
-    """The axis that `tt.expand_dims` makes."""
+    """Return the axis that `tt.expand_dims` inserts."""
     match = _AXIS(node.text)
     return int(match[1]) if match else 0
 
@@ -133,5 +132,5 @@ _POINTWISE: Final = frozenset(
 
 
 def is_pointwise(node: Node) -> bool:
-    """Whether an element of the result depends on the operands' elements at its place alone."""
+    """Return whether each result element depends only on the operands' elements at its place."""
     return node.name.startswith(("arith.", "math.")) or node.name in _POINTWISE

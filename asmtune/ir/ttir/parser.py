@@ -1,7 +1,8 @@
 """Read TTIR text, Triton's first dialect as MLIR prints it, into operations, blocks and regions.
 
 MLIR writes one operation on a line; regions open at a line's end and close at a line's
-start. What an operation means is of no interest here: unknown ones are read like others.
+start. The meaning of an operation does not matter here: unknown operations are parsed like
+others.
 
 After "MLIR Language Reference", sections on operations, regions and locations.
 """
@@ -9,11 +10,124 @@ After "MLIR Language Reference", sections on operations, regions and locations.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.mlir_types import split_list
-from asmtune.ir.ttir.syntax import Argument, Function, Module, OpBlock, Operation
+
+_POSITION: Final = re.compile(r'"([^"]*)":(\d{1,9}):(\d{1,9})').search
+_REFERENCE: Final = re.compile(r"#loc\d*").search
+
+
+@dataclass(slots=True)
+class Argument:
+    """A parameter of a block or function.
+
+    Attributes:
+        value: its name in the text, with the percent sign.
+        type: MLIR's type, as text.
+        location: text inside its `loc(...)`, or "".
+    """
+
+    value: str
+    type: str
+    location: str = ""
+
+
+@dataclass(slots=True)
+class Operation:
+    """An operation of the text; not frozen, for speed.
+
+    Attributes:
+        name: with its dialect ("arith.addi").
+        results: names of its results; a pack `%4:2` gives `%4#0` and `%4#1`.
+        operands: names in the order of the text; those of regions are not among them. For
+            `scf.for`: lower bound, upper bound, step, then the initial values.
+        text: attributes and types as written; those after a region's end included.
+        location: text inside `loc(...)`, or "".
+        regions: lists of blocks.
+        line: line of the text, from 1.
+    """
+
+    name: str
+    results: tuple[str, ...]
+    operands: tuple[str, ...]
+    text: str
+    location: str
+    line: int
+    regions: list[list[OpBlock]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class OpBlock:
+    """Operations that run one after another.
+
+    Attributes:
+        label: its name without the caret, or "" for a region's first.
+        arguments: its parameters.
+        operations: in order.
+    """
+
+    label: str
+    arguments: list[Argument] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Function:
+    """A function; one without blocks is defined elsewhere.
+
+    Attributes:
+        name: its symbol, without quotes.
+        public: whether it is a kernel.
+        noinline: whether the compiler must keep calls to it.
+        arguments: its parameters; constants of the specialisation are not among them.
+        blocks: its body.
+        line: line of the text, from 1.
+        location: text inside the `loc(...)` at its end, or "".
+    """
+
+    name: str
+    public: bool
+    noinline: bool
+    arguments: list[Argument]
+    blocks: list[OpBlock]
+    line: int
+    location: str = ""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One TTIR text.
+
+    Attributes:
+        functions: by name.
+        locations: texts of location aliases by name (`#loc3`).
+    """
+
+    functions: Mapping[str, Function]
+    locations: Mapping[str, str]
+
+    @cached_property
+    def kernel(self) -> Function:
+        """The first public function, or the first function if none is public."""
+        functions = list(self.functions.values())
+        return next((f for f in functions if f.public and f.blocks), functions[0])
+
+    def position(self, location: str) -> tuple[str, int] | None:
+        """Return the file and line that a location stands for, or None if it has none."""
+        for _ in range(16):
+            if match := _POSITION(location):
+                return match[1], int(match[2])
+            reference = _REFERENCE(location)
+            if reference is None:
+                return None
+            location = self.locations.get(reference[0], "")
+        return None
+
 
 # Nine digits at most: int() raises on text of more than 4,300.
 _VALUE: Final = r"%[\w$.\-]+"
@@ -43,7 +157,7 @@ def parse_ttir(text: str) -> Module:
         text: one module, as `str(module)` gives it, before or after Triton's passes.
 
     Raises:
-        ParseError: the text is no TTIR or ends too early; the message names the line.
+        ParseError: the text is not TTIR or ends too early; the message names the line.
     """
     reader = _Reader()
     for number, line in enumerate(text.split("\n"), 1):
@@ -153,7 +267,7 @@ class _Reader:
 
 
 def _split_location(text: str) -> tuple[str, str]:
-    """Part an operation's text from its trailing `loc(...)`."""
+    """Split an operation's text from its trailing `loc(...)`."""
     place = text.rfind(" loc(")
     if place < 0:
         return text.strip(), ""
@@ -168,7 +282,7 @@ def _results(pack: str) -> tuple[str, ...]:
 
 
 def _bracketed(text: str, start: int) -> tuple[str, str]:
-    """The text from `start` to its closing parenthesis, and the rest."""
+    """Split text after the parenthesis that closes the one at `start`."""
     depth, place = 1, start
     quoted = False
     while place < len(text) and depth:
@@ -190,7 +304,7 @@ def _argument(text: str, line: int) -> Argument:
 
 
 def _entry_arguments(operation: Operation) -> list[Argument]:
-    """Arguments of the first block that stand in the operation's own line."""
+    """Return arguments of the first block that stand in the operation's own line."""
     text = operation.text
     if operation.name == "scf.for":
         match = _FOR(text)
