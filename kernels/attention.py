@@ -111,7 +111,7 @@ It does not fit where dim is 256, nor in fp32 where it is 128 and weights are dr
 
 
 def space() -> Space:
-    """Blocks, warps and stages."""
+    """Build the space: blocks, warps and stages."""
     return of_queries(DEFAULT, 1)
 
 
@@ -120,13 +120,13 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `attention` by name."""
+    """Make random arguments of `attention` by name."""
     heads = exact.random_heads(shape, dtype, device, "q", "k", "v")
     return {**heads, "causal": bool(shape["causal"])}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """One launch on random heads."""
+    """Make a launch on random heads."""
     given = inputs(shape, dtype, device)
     q, k, v = (given[name] for name in "qkv")
     how = Attending(causal=given["causal"]).checked("attention", q, k)
@@ -145,13 +145,13 @@ def baseline(
     seed: int = 0,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """What it computes, in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     how = Attending(causal, window, padding, dropout, seed, scale).checked("attention", q, k)
     return exact.attend(q, k, v, how)[0]
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """The result and the logarithms of the sums in float64 from a problem's arguments."""
+    """Compute the result and the logarithms of the sums in float64 from a problem's arguments."""
     q, k, v = (arguments[f"{name}_ptr"].double() for name in "qkv")
     how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
     return exact.attend(q, k, v, how)
@@ -194,7 +194,7 @@ def attention(
     seed: int = 0,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """Attention by the tuned kernels, with its gradients; each result repeats bit by bit.
+    """Compute attention by the tuned kernels, with its gradients; results repeat bit by bit.
 
     Args:
         q: (batch, heads, queries, dim), of a dtype of DTYPES, on a GPU.
@@ -227,7 +227,7 @@ def attention(
 
 
 def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending) -> dict[str, Any]:
-    """By name, with room for the results."""
+    """Give the launch's arguments by name, with room for the results."""
     y = torch.empty_like(q)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     tensors = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "padding_ptr": host.padding_ptr(how, lse)}
