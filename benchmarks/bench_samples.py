@@ -1,4 +1,4 @@
-"""Bench processes on one GPU, one after another: the noise that `asmtune check` has to bear.
+"""Bench processes on one GPU, one after another: the noise that `asmtune check` meets.
 
     python -m benchmarks.bench_samples [--seconds 240] [--least 16] [--output FILE]
 
@@ -44,7 +44,7 @@ A_KERNEL = 2
 
 
 def rows(device: str) -> list[BenchRow]:
-    """What is timed: two rows of each kernel, as far as configs of the device are shipped."""
+    """List the rows to time: two of each kernel, as far as configs of the device are shipped."""
     found = []
     for kernel, (dtype, shapes) in ROWS.items():
         asked = BenchRequest([kernel], shapes, None, dtype, device)
@@ -54,7 +54,7 @@ def rows(device: str) -> list[BenchRow]:
 
 
 def measured(seconds: float, least: int) -> dict[str, Any]:
-    """A run of as many processes as fit, as JSON values, with when each of them ended."""
+    """Run as many processes as fit; return the run as JSON values, with when each process ended."""
     collected, ended = Collected.of(rows(device_name())), list[float]()
     began = time.monotonic()
     with Processes(collected) as processes:
@@ -68,7 +68,7 @@ def measured(seconds: float, least: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Measure and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=240.0)
     parser.add_argument("--least", type=int, default=16, help="processes, however long they take")

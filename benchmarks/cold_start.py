@@ -1,4 +1,4 @@
-"""What a tuner costs a new process that finds its key in the store.
+"""Cost of a tuner to a new process that finds its key in the store.
 
     python -m benchmarks.cold_start [--rounds N] [--output FILE]
 
@@ -31,11 +31,11 @@ from benchmarks.provenance import RESULTS, write
 PHASES = ("import_s", "context_s", "first_s")
 VARIANTS = ("plain", "tuned")
 LIMIT = 1.2
-"""What `whole` may take, times the plain kernel's."""
+"""Most time that `whole` may take, as a multiple of the plain kernel's."""
 
 
 def launched(variant: str, config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What one process tells.
+    """Run one process; return the times that it prints.
 
     Raises:
         SystemExit: it failed; shows what it said.
@@ -58,7 +58,7 @@ def launched(variant: str, config: dict[str, Any], folder: Path) -> dict[str, An
 
 
 def measured(rounds: int, folder: Path) -> dict[str, Any]:
-    """All processes' times, after the store and Triton's cache were filled."""
+    """Run all processes, after the store and Triton's cache were filled."""
     tuning = launched("tune", {}, folder)
     config = tuning["config"]
     for variant in VARIANTS:  # the file cache of all that is loaded, and the launcher's C part
@@ -74,7 +74,7 @@ def measured(rounds: int, folder: Path) -> dict[str, Any]:
 
 
 def summary(processes: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Medians in seconds by kind and phase, and their ratios."""
+    """Compute medians in seconds by kind and phase, and their ratios."""
     phases = (*PHASES, "whole_s")
     medians = {
         variant: {
@@ -94,7 +94,7 @@ def summary(processes: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Writes the file, and prints the medians."""
+    """Write the file, and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--output", type=Path, default=RESULTS / "cold_start.json")

@@ -1,4 +1,4 @@
-"""One process of `benchmarks.cold_start`: imports, a first launch, and when each was done.
+"""Child of `benchmarks.cold_start`: imports, a first launch, and when each was done.
 
     python -m benchmarks.cold_start_child plain|tuned|tune CONFIG
 
@@ -66,19 +66,19 @@ def product(
 
 
 def grid(values: dict[str, Any]) -> tuple[int, int]:
-    """Tiles of C."""
+    """Give the grid: the tiles of C."""
     return SIZE // values["BLOCK_M"], SIZE // values["BLOCK_N"]
 
 
 def tensors() -> list[torch.Tensor]:
-    """A, B and C."""
+    """Make A, B and C."""
     made = [torch.ones(SIZE, SIZE, dtype=torch.float16, device="cuda") for _ in range(3)]
     torch.cuda.synchronize()
     return made
 
 
 def first(variant: str, config: dict[str, Any], made: list[torch.Tensor]) -> dict[str, Any]:
-    """Decorates and launches; the config that was launched, and how it was chosen."""
+    """Decorate and launch; return the launched config, and how it was chosen."""
     a, b, c = made
     strides = (*a.stride(), *b.stride(), *c.stride())
     arguments = (a, b, c, SIZE, SIZE, SIZE, *strides)
@@ -96,7 +96,7 @@ def first(variant: str, config: dict[str, Any], made: list[torch.Tensor]) -> dic
 
 
 def main() -> None:
-    """Times the phases and prints them."""
+    """Time the phases and print them."""
     variant, config = sys.argv[1], json.loads(sys.argv[2])
     made = tensors()
     ready = time.perf_counter()

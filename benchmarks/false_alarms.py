@@ -1,4 +1,4 @@
-"""How often `asmtune check` finds a slowdown: where there is none, and where one was planted.
+"""Rates at which `asmtune check` reports a slowdown: where there is none, and a planted one.
 
     python -m benchmarks.false_alarms [--draws 2000]
 
@@ -44,7 +44,7 @@ Pair = tuple[BenchRun, BenchRun]
 
 
 def recorded() -> tuple[BenchRun, dict[str, Any]]:
-    """All processes as one run; where they were recorded, and how many seconds each took."""
+    """Read all processes as one run, with their provenance and the seconds that each took."""
     document: Any = json.loads(gzip.decompress(RECORDED.read_bytes()))
     seconds = round(document["ended_s"][-1] / len(document["ended_s"]), 2)
     made = {**document["provenance"], "seconds_a_process": seconds}
@@ -52,7 +52,7 @@ def recorded() -> tuple[BenchRun, dict[str, Any]]:
 
 
 def part(pool: BenchRun, places: Sequence[int], *, medians: bool = True) -> BenchRun:
-    """A run of some processes, each with its median as its sample, or with all of them."""
+    """Make a run of some processes, each with its median as its sample, or with all samples."""
     rows = []
     for row in pool.rows:
         samples = ((us,) for us in row.medians_us) if medians else iter(row.samples)
@@ -62,7 +62,7 @@ def part(pool: BenchRun, places: Sequence[int], *, medians: bool = True) -> Benc
 
 
 def drawn(pool: BenchRun, count: int, **options: bool) -> Iterable[Pair]:
-    """Pairs of runs of processes of one distribution."""
+    """Draw pairs of runs from processes of one distribution."""
     source = random.Random(0)
     for _ in range(count):
         places = source.sample(range(len(pool.processes)), 2 * PROCESSES)
@@ -71,14 +71,14 @@ def drawn(pool: BenchRun, count: int, **options: bool) -> Iterable[Pair]:
 
 
 def consecutive(pool: BenchRun, **options: bool) -> Iterable[Pair]:
-    """Each run of consecutive processes against each other one, both ways."""
+    """Pair each run of consecutive processes with each other one, both ways."""
     starts = range(0, len(pool.processes) - PROCESSES + 1, PROCESSES)
     runs = [part(pool, range(start, start + PROCESSES), **options) for start in starts]
     return [(base, run) for base in runs for run in runs if base is not run]
 
 
 def alarms(pairs: Iterable[Pair]) -> dict[str, Any]:
-    """Share of checks that find a slowdown, by threshold."""
+    """Compute the share of checks that report a slowdown, by threshold."""
     found: dict[str, list[bool]] = {name: [] for name in THRESHOLDS}
     for base, run in pairs:
         for name, threshold in THRESHOLDS.items():
@@ -91,7 +91,7 @@ def alarms(pairs: Iterable[Pair]) -> dict[str, Any]:
 
 
 def alarms_by_samples(pairs: Iterable[Pair]) -> dict[str, Any]:
-    """The same where every sample counts as one of its own, whatever its process."""
+    """Compute the same share where every sample counts on its own, whatever its process."""
     found: dict[str, list[bool]] = {name: [] for name in THRESHOLDS}
     for base, run in pairs:
         flat = [
@@ -111,7 +111,7 @@ def alarms_by_samples(pairs: Iterable[Pair]) -> dict[str, Any]:
 
 
 def planted(pool: BenchRun, count: int) -> dict[str, float]:
-    """Share found of slowdowns of one row, by their factor, at the usual threshold."""
+    """Compute the share of slowdowns of one row that are reported, by factor; usual threshold."""
     shares = {}
     for factor in PLANTED:
         hits = []
@@ -129,7 +129,7 @@ def planted(pool: BenchRun, count: int) -> dict[str, float]:
 
 
 def noise(pool: BenchRun) -> list[dict[str, Any]]:
-    """How far samples of a process, and processes, lie apart, relative to the median."""
+    """Compute how far samples of a process, and processes, lie apart, relative to the median."""
     found = []
     for row in pool.rows:
         inner = (stdev(one) / median(one) for one in row.samples if len(one) > 1)
@@ -146,7 +146,7 @@ def noise(pool: BenchRun) -> list[dict[str, Any]]:
 
 
 def results(draws: int) -> dict[str, Any]:
-    """All of it."""
+    """Compute all results."""
     pool, made = recorded()
     return {
         "recorded": made,
@@ -164,7 +164,7 @@ def results(draws: int) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> str:
-    """What stands in the document."""
+    """Write the document's table."""
     made, spread = found["recorded"], [row["sd_of_processes"] for row in found["noise"]]
     kinds = {
         "drawn": "processes drawn at random, medians of processes",
@@ -199,12 +199,12 @@ def table(found: dict[str, Any]) -> str:
 
 
 def rewritten(text: str, found: dict[str, Any]) -> str:
-    """The document with the table of these results."""
+    """Return the document with the table of these results."""
     return between(text, BEGIN, END, f"\n{table(found)}\n", DOCUMENT.name)
 
 
 def main() -> None:
-    """Counts, writes the results, and puts the table into the document."""
+    """Count, write the results, and put the table into the document."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=2000)
     options = parser.parse_args()

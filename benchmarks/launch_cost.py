@@ -1,4 +1,4 @@
-"""What a launch costs the host: asmtune's against Triton's, in one process.
+"""Host cost of a launch: asmtune's against Triton's, in one process.
 
     python -m benchmarks.launch_cost [--rounds N] [--output FILE]
 
@@ -54,13 +54,13 @@ Ways = dict[str, Callable[[], Any]]
 
 
 def arguments() -> tuple[Any, ...]:
-    """As a GEMM of 4096 x 4096 x 512 has them."""
+    """Make the arguments of a GEMM of 4096 x 4096 x 512."""
     tensors = [torch.zeros(4096, dtype=torch.float16, device="cuda") for _ in range(5)]
     return (*tensors, 4096, 4096, 512, 512, 1, 4096, 1, 4096, 1, 4096, 1, 1.0, 0.5, "relu")
 
 
 def ours(function: Any, key: list[str], how: Any) -> Any:
-    """A decorated kernel over one of the launchers."""
+    """Decorate a kernel over one of the launchers."""
     configs = [Config(values) for values in CONFIGS]
     made = asm_autotune(configs, key, effort="quick")(triton.jit(function))
     vars(made)["_part"] = how
@@ -68,7 +68,7 @@ def ours(function: Any, key: list[str], how: Any) -> Any:
 
 
 def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
-    """How one kernel can be launched, each tuned and compiled."""
+    """List the ways to launch a kernel, each tuned and compiled."""
     plain_jit, grid = triton.jit(function), (1,)
     tuner = triton.autotune([triton.Config(values) for values in CONFIGS], key)(
         triton.jit(function)
@@ -96,7 +96,7 @@ def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
 
 
 def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
-    """What a planned launch consists of."""
+    """List the parts of a planned launch."""
     made = ours(function, key, backend())
     made[(1,)](*args)
     made[(1,)](*args)
@@ -124,11 +124,11 @@ def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
 
 
 def _nothing(*_: Any) -> None:
-    """Takes what it gets."""
+    """Accept and drop any arguments."""
 
 
 def round_us(way: Callable[[], Any]) -> float:
-    """Host time of a launch, microseconds."""
+    """Measure the host time of a launch, in microseconds."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(LAUNCHES):
@@ -137,7 +137,7 @@ def round_us(way: Callable[[], Any]) -> float:
 
 
 def measured(all_ways: Ways, rounds: int) -> dict[str, dict[str, float]]:
-    """Median, 20th and 80th percentile of each way, in interleaved rounds."""
+    """Measure median, 20th and 80th percentile of each way, in interleaved rounds."""
     for way in all_ways.values():
         round_us(way)
     taken: dict[str, list[float]] = {name: [] for name in all_ways}
@@ -157,7 +157,7 @@ def measured(all_ways: Ways, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def results(rounds: int) -> dict[str, Any]:
-    """Both kernels, all ways, and the ratios that count."""
+    """Measure both kernels in all ways; add the ratios that count."""
     many, nothing = arguments(), ()
     found = {
         "19 arguments": measured(ways(nineteen, many, ["M", "N", "K"]), rounds),
@@ -174,7 +174,7 @@ def results(rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures, writes and shows."""
+    """Measure, write and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--output", type=Path, default=RESULTS / "launch_cost.json")

@@ -1,4 +1,4 @@
-"""Recorded timings with what the features of each config are weighed from."""
+"""Recorded timings, with the data from which each config's features are computed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from asmtune.studies.replay.judging import judged
 
 @dataclass(frozen=True)
 class Launch:
-    """One compiled config in one launch.
+    """A compiled config in one launch.
 
     Attributes:
         config: the config.
@@ -56,7 +56,7 @@ class TimedTask:
 
 @dataclass(frozen=True)
 class Reader(Funnel):
-    """A funnel that knows which problem it judged last.
+    """A funnel that remembers which problem it judged last.
 
     Attributes:
         fronts: the last problem's front end.
@@ -65,13 +65,13 @@ class Reader(Funnel):
     fronts: list[Front] = field(default_factory=list)
 
     def front(self, problem: Problem) -> Front:
-        """The front end of a problem, which is kept until the next."""
+        """Give the front end of a problem; kept until the next problem."""
         self.fronts[:] = [super().front(problem)]
         return self.fronts[0]
 
 
 def read(oracle: Oracle, kernels: Path, reader: Reader) -> Iterator[TimedTask]:
-    """The tasks of a file that the learned scorer ranks, with their launches.
+    """Read the tasks of a file that the learned scorer ranks, with their launches.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -97,6 +97,6 @@ def read(oracle: Oracle, kernels: Path, reader: Reader) -> Iterator[TimedTask]:
 
 
 def _profile(verdict: Verdict, known: Outcomes) -> Profile | None:
-    """What the features of a verdict were weighed from."""
+    """Give the profile from which the features of a verdict were computed."""
     outcome = known.get(verdict.artifact or "")
     return outcome.reading if isinstance(outcome, CompiledConfig) else None

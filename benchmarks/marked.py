@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def between(text: str, begin: str, end: str, content: str, name: str) -> str:
-    """A document with a part replaced: from the end of one mark to the beginning of the other.
+    """Replace a part of a document: from the end of one mark to the beginning of the other.
 
     Args:
         text: the document.

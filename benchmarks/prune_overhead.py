@@ -1,4 +1,4 @@
-"""How much of a cold prune report's time passes outside the compiler.
+"""Share of a cold prune report's time that passes outside the compiler.
 
     python -m benchmarks.prune_overhead [--scorer NAME]... [--output FILE]
 
@@ -36,13 +36,13 @@ SCORERS = ("roofline",)
 
 
 class Stopwatch:
-    """CPU seconds that functions took in the threads that called them."""
+    """Stopwatch of the CPU seconds of functions, in the threads that called them."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def watch(self, owner: type, name: str) -> None:
-        """Counts a method's time from now on."""
+        """Count a method's time from now on."""
         original: Callable[..., Any] = getattr(owner, name)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,7 @@ class Stopwatch:
 
 
 def judged(scorer: str) -> dict[str, Any]:
-    """One report in this process, and where its time went."""
+    """Make a report in this process, and say where its time went."""
     from asmtune.base.settings import Settings
     from asmtune.compile.toolchain import Toolchain
     from asmtune.core.hardware.shipped import load_target
@@ -90,7 +90,7 @@ def judged(scorer: str) -> dict[str, Any]:
 
 
 def stage_seconds(folder: Path) -> Iterator[dict[str, float]]:
-    """The stages of each artifact; those that shared another's PTX tell only of their own."""
+    """Add up the stages of each artifact; those that share another's PTX count only their own."""
     from asmtune.compile.artifacts import ArtifactCache
     from asmtune.core.records.artifacts import Artifact
 
@@ -102,7 +102,7 @@ def stage_seconds(folder: Path) -> Iterator[dict[str, float]]:
 
 
 def cpu_seconds() -> dict[str, float]:
-    """CPU time so far: of this process, of the workers, and of the compilers that they run."""
+    """Read the CPU time so far: of this process, its workers, and the compilers that they run."""
     own = time.process_time()
     living = processes()
     workers = {number for number, (parent, _) in living.items() if parent == os.getpid()}
@@ -114,7 +114,7 @@ def cpu_seconds() -> dict[str, float]:
 
 
 def processes() -> dict[int, tuple[int, float]]:
-    """Parent, and seconds of CPU with those of its children that have ended, of each process."""
+    """List each process's parent and CPU seconds, those of its ended children included."""
     tick, found = os.sysconf("SC_CLK_TCK"), {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -125,7 +125,7 @@ def processes() -> dict[int, tuple[int, float]]:
 
 
 def measured(scorer: str) -> dict[str, Any]:
-    """One report in a fresh process with empty caches."""
+    """Run one report in a fresh process with empty caches."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             **os.environ,
@@ -157,7 +157,7 @@ def _rounded(value: Any) -> Any:
 
 
 def main() -> None:
-    """Measures a report by each scorer and writes the result."""
+    """Measure a report by each scorer and write the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--scorer", action="append", help="roofline by default; repeatable")
     parser.add_argument("--output", type=Path, default=RESULTS / "prune_overhead.json")

@@ -1,4 +1,4 @@
-"""What `asmtune check` shows: its trend, and its Markdown for a pull request.
+"""Output of `asmtune check`: its trend, and its Markdown for a pull request.
 
     python -m benchmarks.trend
 
@@ -30,7 +30,7 @@ BEGIN, END = "<!-- pull request -->\n", "<!-- end of the pull request -->\n"
 
 
 def runs(pool: BenchRun) -> list[BenchRun]:
-    """Runs of consecutive processes; the last one's rows of a kernel are slower."""
+    """Make runs of consecutive processes; the last one's rows of a kernel are slower."""
     starts = range(0, len(pool.processes) - PROCESSES + 1, PROCESSES)
     made = [
         replace(
@@ -51,13 +51,13 @@ def _slower(row: TimedSubject) -> TimedSubject:
 
 
 def rewritten(text: str, markdown: str) -> str:
-    """The document with this Markdown, as it is written."""
+    """Return the document with this Markdown."""
     shown = f"In the pull request:\n\n```text\n{markdown}\n```\n"
     return between(text, BEGIN, END, f"\n{shown}\n", DOCUMENT.name)
 
 
 def main() -> None:
-    """Writes the figure and the Markdown."""
+    """Write the figure and the Markdown."""
     pool, _ = recorded()
     every = runs(pool)
     check = compare(every[-2], every[-1], Terms())

@@ -51,11 +51,11 @@ from benchmarks.provenance import RESULTS, provenance
 OUTPUT = RESULTS / "aibench8.json"
 
 GRAPH = TimingPolicy(mode="graph", flush_bytes=0, launches=20)
-"""Of the tuner: launches one after another, warm."""
+"""The tuner's timing: launches one after another, warm."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures the kernels and writes what came of it, anew after each."""
+    """Measure the kernels and write the results, anew after each kernel."""
     parser = _parser()
     options = parser.parse_args(arguments)
     names = options.kernels.split(",") if options.kernels else list(TASKS)
@@ -131,13 +131,13 @@ def _measure(
 
 
 def _told(effort: Effort) -> dict[str, Any]:
-    """How the tuner searched, without limits that are none."""
+    """Describe how the tuner searched, without limits that are not set."""
     names = {"effort": effort.name, "strategy": effort.strategy, "scorer": effort.scorer}
     return {**names, "pace": asdict(effort.pace), "tuning_clock": asdict(effort.policy)}
 
 
 def survived(task: Task, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """A kernel's result, or why there is none: it costs the other kernels nothing."""
+    """Return a kernel's result, or its error, so that the other kernels still run."""
     try:
         made = guarded("launch", work)
     except AsmtuneError as error:
@@ -148,7 +148,7 @@ def survived(task: Task, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def write(path: Path, found: dict[str, Any]) -> None:
-    """Writes results as JSON, whole or not at all."""
+    """Write results as JSON, atomically."""
     part = path.with_suffix(".part")
     part.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
     part.replace(path)

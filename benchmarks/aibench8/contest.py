@@ -1,4 +1,4 @@
-"""The last race: every bar's launch, checked, then timed interleaved with the baseline's."""
+"""Final race: every entrant's launch, checked, then timed interleaved with the baseline's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.kernels.tolerances import excess
 
 @dataclass(frozen=True, kw_only=True)
 class Entrant:
-    """One launch in the race.
+    """A launch in the race.
 
     Attributes:
         bar: what of the experiment it is.
@@ -48,7 +48,7 @@ class Entrant:
 
 
 def plain(problem: Problem, config: Config) -> Callable[[], Any]:
-    """A launch by Triton itself."""
+    """Launch by Triton itself."""
     arguments = {**problem.arguments, **config.all_kwargs()}
     return lambda: problem.kernel[problem.grid](**arguments)
 
@@ -56,7 +56,7 @@ def plain(problem: Problem, config: Config) -> Callable[[], Any]:
 def compiled(
     problem: Problem, config: Config, target: Target, settings: Settings
 ) -> Callable[[], Any] | Failure:
-    """A launch of the very binary that the tuner timed, off its folder."""
+    """Launch the very binary that the tuner timed, from its folder."""
     lowering = Lowering(problem, target, settings.compile_timeout_s)
     request = lowering.request(config)
     if isinstance(request, Failure):
@@ -76,7 +76,7 @@ def compiled(
 
 
 def race(entrants: Sequence[Entrant], clock: Clock, policy: TimingPolicy) -> list[dict[str, Any]]:
-    """A row for each entrant: its time, or what is wrong with it; only right ones are timed."""
+    """Return a row for each entrant: its time or its error; only correct ones are timed."""
     rows = [_checked(entrant) for entrant in entrants]
     right = [place for place, row in enumerate(rows) if "failed" not in row]
     subjects = [_subject(entrants[place]) for place in right]
@@ -86,7 +86,7 @@ def race(entrants: Sequence[Entrant], clock: Clock, policy: TimingPolicy) -> lis
 
 
 def _checked(entrant: Entrant) -> dict[str, Any]:
-    """An entrant's row as far as its outputs tell."""
+    """Return an entrant's row as far as its outputs tell."""
     row: dict[str, Any] = {"bar": entrant.bar, "config": entrant.config.to_dict()}
     if entrant.seed is not None:
         row["seed"] = entrant.seed

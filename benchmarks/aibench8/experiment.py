@@ -1,4 +1,4 @@
-"""One kernel of AI-Bench8: tuned in three ways, checked, and raced against its baseline."""
+"""Experiment on a kernel of AI-Bench8: tuned in three ways, checked, raced with its baseline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.kernels.accuracy import as_tuple, case_of
 
 @dataclass(frozen=True)
 class Plan:
-    """How each kernel is measured.
+    """Settings by which each kernel is measured.
 
     Attributes:
         tuner: tunes.
@@ -41,7 +41,7 @@ class Plan:
     device: str = "cuda"
 
     def result(self, task: Task, ends_s: float) -> dict[str, Any]:
-        """Everything of one kernel.
+        """Measure everything of a kernel.
 
         Args:
             task: the kernel.
@@ -79,7 +79,7 @@ class Plan:
         }
 
     def _draws(self, search: Search, full: Tuning, most: int, ends_s: float) -> list[Tuning]:
-        """Runs by chance with as many timings as the full one, until the time is up."""
+        """Tune by chance, with as many timings as the full run, until the time is up."""
         made: list[Tuning] = []
         while len(made) < most and (not made or time.monotonic() < ends_s):
             made.append(self.tuner.by_chance(search, full.timed, len(made)))
@@ -88,7 +88,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Ours:
-    """Makes entrants of our kernel."""
+    """Maker of entrants of our kernel."""
 
     plan: Plan
     task: Task
@@ -109,7 +109,7 @@ class _Ours:
 
 
 def untuned(task: Task, device: str) -> list[Entrant]:
-    """The baseline's launches."""
+    """Make the entrants of the baseline."""
     module, inputs = baseline_of(task.name), task.inputs(device)
     problem, wanted = module.problem(inputs), exact(task, inputs)
     return [
@@ -126,7 +126,7 @@ def untuned(task: Task, device: str) -> list[Entrant]:
 
 
 def line(result: Mapping[str, Any], found: Mapping[str, Mapping[str, float]]) -> str:
-    """A kernel's result as text."""
+    """Format a kernel's result as text."""
     if "failed" in result:
         return f"{result['kernel']:<12} FAILED: {result['failed']}"
     times = [row["p50_us"] for row in result["race"] if "p50_us" in row and row["bar"] == BASELINE]

@@ -1,4 +1,4 @@
-"""Draws the speedups of a results file, and reads nothing else.
+"""Figure of the speedups of a results file.
 
     python -m benchmarks.aibench8.figure [RESULTS] [--output FOLDER]
 
@@ -19,13 +19,13 @@ from benchmarks.aibench8.summary import BARS
 from benchmarks.provenance import RESULTS
 
 COLOURS = ("#1b5e8c", "#e08e2b", "#8fb339", "#b0b7bf")
-"""One a bar; they differ in lightness too."""
+"""Colours of the bars; they differ in lightness too."""
 
 MEAN = "geo. mean"
 
 
 def draw(found: Mapping[str, Any], stem: Path) -> list[Path]:
-    """The figure as PDF and PNG.
+    """Draw the figure as PDF and PNG.
 
     Args:
         found: the content of a results file.
@@ -48,7 +48,7 @@ def draw(found: Mapping[str, Any], stem: Path) -> list[Path]:
 
 
 def draw_on(axis: Any, found: Mapping[str, Any]) -> None:
-    """Groups of bars by kernel, and the geometric means after them."""
+    """Draw groups of bars by kernel, and the geometric means after them."""
     by_kernel = {name: bars for name, bars in found["summary"]["speedup"].items() if bars}
     means = {bar: {"speedup": v} for bar, v in found["summary"]["geometric_mean"].items()}
     groups = {**by_kernel, **({MEAN: means} if means else {})}
@@ -82,7 +82,7 @@ def _ranges(axis: Any, bars: Sequence[tuple[float, Mapping[str, float]]]) -> Non
 
 
 def _number(axis: Any, x: float, figures: Mapping[str, float]) -> None:
-    """The speedup above its bar and range, upright: four of a group have no room abreast."""
+    """Write the speedup above its bar and range, upright: four of a group do not fit abreast."""
     axis.annotate(
         f"{figures['speedup']:.2f}",
         (x, figures.get("most", figures["speedup"])),
@@ -96,7 +96,7 @@ def _number(axis: Any, x: float, figures: Mapping[str, float]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draws the committed results, or a file that is given."""
+    """Draw the committed results, or a given file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aibench8.figure")
     parser.add_argument("results", type=Path, nargs="?", default=RESULTS / "aibench8.json")
     parser.add_argument("--output", type=Path, help="folder; default: where the results are")

@@ -1,4 +1,4 @@
-"""From the times of a race to speedups over the baseline, and their geometric means."""
+"""Speedups over the baseline, and their geometric means, from the times of a race."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NONE = {"speedup": math.inf}
 
 
 def speedups(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """By bar, the speedup over the baseline, and the range that it may lie in.
+    """Compute by bar the speedup over the baseline, and the range that it may lie in.
 
     The baseline is the fastest of its launches. The range holds the 20th percentile of one
     against the 80th of the other, both ways; of several draws the speedup is the median, and
@@ -50,7 +50,7 @@ def speedups(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Speedups by kernel, their geometric means by bar, and what failed.
+    """Summarise: speedups by kernel, their geometric means by bar, and failures.
 
     A mean is of the kernels that have all bars, so that bars compare; it says how many.
     """

@@ -1,4 +1,4 @@
-"""What the tuner finds for one problem: as users tune, and with its rankings left to chance."""
+"""Tuning of one problem: as users tune, and with the ranking left to chance."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Search:
-    """What is tuned.
+    """The request to tune a problem.
 
     Attributes:
         problem: a launch.
@@ -52,20 +52,20 @@ class Search:
     choices: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self, effort: Effort, seed: int = 0) -> TuneOptions:
-        """How to tune it with an effort, whatever the store knows of it."""
+        """Give the options for an effort, ignoring what the store holds."""
         given = {**self.choices, "effort": effort, "seed": seed, "force": True}
         return TuneOptions.of(cast("Choices", given))
 
     @classmethod
     def of(cls, task: Task, problem: Problem) -> Self:
-        """As the kernel's own public function tunes it."""
+        """Make the search that the kernel's own public function would run."""
         module = task.module
         return cls(problem, module.space(), module._tuned.options.choices)
 
 
 @dataclass(frozen=True)
 class TaskTuner:
-    """How problems are tuned.
+    """Tuner of the benchmark's problems.
 
     Attributes:
         device: the GPU's name.
@@ -80,7 +80,7 @@ class TaskTuner:
     opener: Opener | None = None
 
     def tuned(self, search: Search, run: str) -> Tuning:
-        """As `asmtune.tune` does, knowing of no other run.
+        """Tune as `asmtune.tune` does, without other runs' records.
 
         Args:
             search: what is tuned.
@@ -92,7 +92,7 @@ class TaskTuner:
         return self._run(search, run, search.options(self.effort))
 
     def by_chance(self, search: Search, timings: int, seed: int) -> Tuning:
-        """The same number of timings, of configs drawn at random; no assembly is looked at.
+        """Time as many configs, drawn at random; no assembly is looked at.
 
         The default is timed as ever. Caps on registers, which are read off machine code, are
         not tried.

@@ -42,7 +42,7 @@ from tests.kernels.accuracy import KERNELS, case_of, differences, module_of
 
 @cache
 def wrong(name: str, dtype: str) -> dict[str, float]:
-    """What the accuracy check finds wrong."""
+    """Run the accuracy check; return what it finds wrong."""
     found = differences(name, dtype, "cuda")
     case = case_of(name)
     if case.extra is not None:
@@ -51,7 +51,7 @@ def wrong(name: str, dtype: str) -> dict[str, float]:
 
 
 def row(place: Place, timer: Timer, check: str) -> dict[str, Any]:
-    """A row: timings, or what is wrong, or what failed."""
+    """Measure a row: timings, or its errors, or its failure."""
     module, entry = module_of(place.kernel), entry_of(place.kernel)
     group = entry.group_at(place.shape, place.dtype)
     head = {"kernel": place.kernel, "group": group, "dtype": place.dtype}
@@ -75,7 +75,7 @@ def row(place: Place, timer: Timer, check: str) -> dict[str, Any]:
 def rows(
     places: list[Place], timer: Timer, check: str, minutes: float | None
 ) -> Iterator[dict[str, Any]]:
-    """The rows, one after the other, until the time is over."""
+    """Measure the rows one after the other, until the time is over."""
     end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
     for done, place in enumerate(places):
         if time.monotonic() >= end:
@@ -85,7 +85,7 @@ def rows(
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row as text."""
+    """Format a row as text."""
     shape = " ".join(f"{name}={size}" for name, size in row["shape"].items())
     head = f"{row['kernel']:<24}{shape:<28}{row['dtype']:<6}"
     for what in ("wrong", "failed"):
@@ -100,7 +100,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(KERNELS)}")
     parser.add_argument("--plan", choices=PLANS, default="full", help=str(Plan.__doc__))
@@ -123,7 +123,7 @@ def arguments() -> argparse.Namespace:
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Has all kernels tuned, those of small problems too, and kept where it is asked for."""
+    """Tune all kernels, those of small problems too, and save the tuned configs where asked."""
     if options.store:
         os.environ["ASMTUNE_STORE_URL"] = str(Path(options.store).resolve())
     how = {} if options.effort is None else {"effort": options.effort}
@@ -135,7 +135,7 @@ def prepare(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Checks and times the kernels, and writes the result."""
+    """Check and time the kernels, and write the result."""
     options = arguments()
     prepare(options)
     dtypes = tuple(filter(None, options.dtypes.split(",")))

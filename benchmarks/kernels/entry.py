@@ -1,4 +1,4 @@
-"""`Entry`: what a kernel is timed against, and what limits it."""
+"""`Entry`: the vendor's function that a kernel is timed against, and the kernel's limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Inputs = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One kernel's line in the table.
+    """A kernel's line in the table.
 
     Attributes:
         vendor_name: what the vendor calls it.
@@ -37,13 +37,13 @@ class Entry:
     apart: Callable[[Mapping[str, int], str], bool] | None = None
 
     def group_at(self, shape: Mapping[str, int], dtype: str) -> str:
-        """What a row is averaged with."""
+        """Name the group that a row is averaged with."""
         aside = self.apart is not None and self.apart(shape, dtype)
         return f"{self.group}, others" if aside else self.group
 
 
 def entry_of(name: str) -> Entry:
-    """A kernel's entry."""
+    """Import a kernel's entry."""
     entry = importlib.import_module(f"benchmarks.kernels.entries.{name}").ENTRY
     assert isinstance(entry, Entry)
     return entry

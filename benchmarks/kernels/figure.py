@@ -1,4 +1,4 @@
-"""The figure of docs/kernels.md: by how much each kernel is faster than the vendor's function."""
+"""Figure of docs/kernels.md: each kernel's speed over the vendor's function."""
 
 from __future__ import annotations
 

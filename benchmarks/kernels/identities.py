@@ -1,4 +1,4 @@
-"""What the kernels' public functions launch, and what its configs are kept by; without a GPU."""
+"""Launches of the kernels' public functions and the keys of their configs; without a GPU."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import module_of
 
 DEVICE = "NVIDIA H200"
-"""What configs are shipped for."""
+"""The target that configs are shipped for."""
 
 Identity = tuple[TuneKey, Provenance]
 
 
 def identities(place: Place, device: str = DEVICE) -> list[Identity]:
-    """The key of each launch that a row's public function makes, and what a record must hold.
+    """List the key of each launch of a row's public function, and what its record must hold.
 
     Tensors are without memory, and nothing is launched.
 
@@ -43,7 +43,7 @@ def identities(place: Place, device: str = DEVICE) -> list[Identity]:
 
 @contextmanager
 def described(device: str) -> Iterator[list[Identity]]:
-    """Launches of decorated kernels are listed instead of made."""
+    """List the launches of decorated kernels instead of making them."""
     found: list[Identity] = []
 
     def launcher(tuner: AsmAutotuner, grid: Any) -> Any:  # noqa: ARG001 - Triton's
@@ -59,11 +59,11 @@ def described(device: str) -> Iterator[list[Identity]]:
 
 @cache
 def source_of(name: str) -> str:
-    """Digest of the sources of all kernels that a module tunes; 12 digits."""
+    """Digest the sources of all kernels that a module tunes, to 12 digits."""
     tuners = autotuners(module_of(name))
     return digest(*sorted(source_digest(tuner.fn) for tuner in tuners))[:12]
 
 
 def kernel_modules() -> list[ModuleType]:
-    """The modules of `asmtune.kernels` that are loaded, those that kernels share among them."""
+    """List the loaded modules of `asmtune.kernels`, shared ones included."""
     return [m for n, m in sorted(sys.modules.items()) if n.startswith("asmtune.kernels.")]

@@ -1,4 +1,4 @@
-"""Which rows the table has, and in which order they are made."""
+"""Plans: the rows that the table has, and the order in which they are made."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Place:
 
     @property
     def name(self) -> str:
-        """On one line; no two rows have the same."""
+        """Name the row on one line; no two rows have the same name."""
         sizes = ",".join(f"{name}={size}" for name, size in self.shape.items())
         return f"{self.kernel} {sizes} {self.dtype}"
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Place:
-        """The place of a row as the file has it."""
+        """Read the place of a row of the file."""
         return cls(row["kernel"], row["shape"], row["dtype"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Which rows are wanted.
+    """Choice of the rows to measure.
 
     Attributes:
         name: "full" for every shape with every dtype, "quick" for every shape with a kernel's
@@ -54,7 +54,7 @@ class Plan:
     shapes: int | None = None
 
     def places(self, kernels: Sequence[str]) -> list[Place]:
-        """The rows: the first of each kernel, then the others, a kernel after the other.
+        """List the rows: the first of each kernel, then the others, a kernel after the other.
 
         A run that is cut off has something of every kernel then.
         """

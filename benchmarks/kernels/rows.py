@@ -1,4 +1,4 @@
-"""One row of the table: a kernel at a shape and dtype, checked, then timed."""
+"""Measurement of a row of the table: a kernel at a shape and dtype, checked, then timed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Shape = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Timer:
-    """How rows are timed.
+    """Settings by which rows are timed.
 
     Attributes:
         policy: of asmtune's clock.
@@ -43,7 +43,7 @@ class Timer:
     device: str = "cuda"
 
     def row(self, module: ModuleType, entry: Entry, shape: Shape, dtype: str) -> dict[str, Any]:
-        """The check and, where it passes, the timings; `wrong` says by how much it does not."""
+        """Check a row and, if it passes, time it; `wrong` says by how much it fails."""
         name = module.__name__.rpartition(".")[2]
         group = entry.group_at(shape, dtype)
         row: dict[str, Any] = {"kernel": name, "group": group, "dtype": dtype}
@@ -81,12 +81,12 @@ class Timer:
             torch.cuda.synchronize()
 
     def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
-        """All in one final, interleaved."""
+        """Time all launches in one final, interleaved."""
         subjects = [Subject(label, _dropping(launch), lambda: None) for launch in launches]
         return Race(GpuClock(self.policy), self.policy).final(subjects)
 
     def _limits(self, ours: Outcome, moved: int) -> dict[str, Any]:
-        """Bandwidth, and its share of what the machine is specified for and has been seen at."""
+        """Compute bandwidth, and its share of the specified and of the measured peak."""
         _, measured = ours
         if not isinstance(measured, Measurement):
             return {}
@@ -100,7 +100,7 @@ class Timer:
         return found
 
     def _arithmetic(self, seconds: float, flops: float, rate: str) -> dict[str, float]:
-        """FLOP/s, and its share of the machine's rate of that name."""
+        """Compute FLOP/s, and its share of the machine's rate of that name."""
         found = {"flops_per_s": flops / seconds}
         if self.target is not None:
             found["share_of_flops"] = found["flops_per_s"] / self.target.flops_per_s(rate)
@@ -108,14 +108,14 @@ class Timer:
 
 
 def _config(module: ModuleType) -> dict[str, Any]:
-    """The config of the last launch, of the module's main kernel where that was launched."""
+    """Give the config of the last launch, of the module's main kernel if that was launched."""
     tuners = (module._tuned, *autotuners(module))
     launched = [config for tuner in tuners if (config := tuner.best_config) is not None]
     return launched[0].to_dict() if launched else {}
 
 
 def _speedups(timed: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Percentiles of each, and the factors by which ours is faster than the others."""
+    """Compute percentiles of each, and the factors by which ours is faster than the others."""
     figures: dict[str, Any] = {who: _percentiles(outcome) for who, outcome in timed.items()}
     for other in [who for who in timed if who != "ours"]:
         if "p50_us" in figures["ours"] and "p50_us" in figures[other]:
@@ -125,7 +125,7 @@ def _speedups(timed: Mapping[str, Outcome]) -> dict[str, Any]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Geometric means of the speedup over the vendor, by kernel and by group, and what failed.
+    """Average the speedups over the vendor, by kernel and by group; list what failed.
 
     `over_others_by_kernel` has those over further competitors, by kernel and name.
     """
@@ -157,14 +157,14 @@ def _means(factors: Sequence[float]) -> dict[str, Any]:
 def _error(
     module: ModuleType, dtype: str, inputs: Inputs, results: Sequence[torch.Tensor]
 ) -> float:
-    """The largest error of the results by what is allowed."""
+    """Compute the largest error of the results, relative to what is allowed."""
     name = module.__name__.rpartition(".")[2]
     wanted, named = as_tuple(module.baseline(**doubled(inputs))), case_of(name).rows("cuda", dtype)
     return max(excess(a, b, named) for a, b in zip(results, wanted, strict=True))
 
 
 def _bytes(values: Sequence[Any]) -> int:
-    """Of all tensors, each read or written once."""
+    """Add up the bytes of all tensors, each read or written once."""
     return sum(value.nbytes for value in values if torch.is_tensor(value))
 
 

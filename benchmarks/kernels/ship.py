@@ -1,4 +1,4 @@
-"""Writes the tuned configs of a store into `cache/`, for an H200.
+"""Writing of the tuned configs of a store into `cache/`, for an H200.
 
     python -m benchmarks.kernels.ship [KERNEL ...] [--store FILE] [--output FOLDER]
 
@@ -31,13 +31,13 @@ FASTEST = 6
 
 
 def launched(name: str, plan: Plan) -> dict[str, Identity]:
-    """What a kernel's public function launches at the rows of a plan, by the keys' digests."""
+    """List what a kernel's public function launches at the rows of a plan, by key digest."""
     found = (made for place in plan.places([name]) for made in identities(place))
     return {key_digest(key): (key, expected) for key, expected in found}
 
 
 def current(records: Iterable[TuneRecord], wanted: Mapping[str, Identity]) -> Iterator[TuneRecord]:
-    """The records of wanted keys that hold today, one a key: the first."""
+    """Keep the valid records of wanted keys, the first of each key."""
     met: set[str] = set()
     for record in records:
         digest = key_digest(record.key)
@@ -49,12 +49,12 @@ def current(records: Iterable[TuneRecord], wanted: Mapping[str, Identity]) -> It
 
 
 def file_of(name: str, folder: Path = CACHE) -> Path:
-    """Where a kernel's records lie."""
+    """Give the path of a kernel's records."""
     return folder / f"{name}-{DEVICE.rpartition(' ')[2].lower()}.json"
 
 
 def ship(name: str, tuned: Iterable[TuneRecord], folder: Path) -> tuple[int, int]:
-    """Writes a kernel's file; how many keys it launches, and how many of them are shipped."""
+    """Write a kernel's file; return how many keys it launches, and how many of them are shipped."""
     file = file_of(name, folder)
     shipped = interchange.read(file) if file.exists() else ()
     wanted = launched(name, Plan())
@@ -67,7 +67,7 @@ def ship(name: str, tuned: Iterable[TuneRecord], folder: Path) -> tuple[int, int
 
 
 def records_of(where: str) -> Sequence[TuneRecord]:
-    """All records of a store, or of a file that was exported."""
+    """Read all records of a store, or of an exported file."""
     if where.endswith(".json"):
         return interchange.read(Path(where))
     with Store.open(where) as store:
@@ -75,7 +75,7 @@ def records_of(where: str) -> Sequence[TuneRecord]:
 
 
 def main() -> None:
-    """Ships what a store has."""
+    """Ship the records of a store."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(KERNELS)}")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""What each step of the GEMM ladder gains, and what its assembly shows.
+"""Gain of each step of the GEMM ladder, and the assembly behind it.
 
     python -m benchmarks.ladder [--assembly] [--rounds N] [--output FILE]
     python -m benchmarks.ladder --table
@@ -35,7 +35,7 @@ from tests.kernels.tolerances import excess
 
 
 def errors(operands: Operands) -> dict[str, float]:
-    """The error of each step by what is allowed; up to 1 is right."""
+    """Compute the error of each step relative to what is allowed; up to 1 is right."""
     product, fused = operands.exact()
     wanted, launches = dict.fromkeys(STEPS, product) | {"v4": fused}, operands.launches()
     # JSON has no infinity.
@@ -43,7 +43,7 @@ def errors(operands: Operands) -> dict[str, float]:
 
 
 def timed(operands: Operands, policy: TimingPolicy) -> dict[str, dict[str, Any]]:
-    """Microseconds and samples of each launch, or why it failed."""
+    """Measure microseconds and samples of each launch, or its error."""
 
     def subject(run: Any) -> Subject:
         def launch() -> None:
@@ -66,7 +66,7 @@ def timed(operands: Operands, policy: TimingPolicy) -> dict[str, dict[str, Any]]
 
 
 def measured(size: Size, policy: TimingPolicy) -> dict[str, Any]:
-    """The check at one size and, where it passes, the times."""
+    """Check the steps at one size and, if they pass, time them."""
     torch.manual_seed(0)
     operands = Operands.random(size, "cuda")
     found = errors(operands)
@@ -77,7 +77,7 @@ def measured(size: Size, policy: TimingPolicy) -> dict[str, Any]:
 
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """One row a size: times, and what the assembly shows of each step."""
+    """Make a row a size: times, and the assembly's facts of each step."""
     target = load_target("H200" if options.assembly else device_name())
     settings = Settings.from_environment()
     policy = TimingPolicy(fine_rounds=options.rounds)
@@ -89,7 +89,7 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measures the ladder, or writes its document."""
+    """Measure the ladder, or write its document."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--assembly", action="store_true", help="times nothing; needs no GPU")
     parser.add_argument("--table", action="store_true", help=f"write docs/{DOCUMENT.name}")

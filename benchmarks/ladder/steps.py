@@ -1,4 +1,4 @@
-"""The steps of the ladder: how each is launched, and what its assembly shows."""
+"""Steps of the ladder: how each is launched, and the facts of its assembly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PRODUCT, EPILOGUE = "torch.matmul", "torch.addmm, gelu"
 
 @dataclass(frozen=True)
 class Step:
-    """One step.
+    """A step of the ladder.
 
     Attributes:
         kernel: the Triton function, undecorated.
@@ -48,7 +48,7 @@ class Step:
 
     @property
     def launched_with(self) -> Config:
-        """The config of the last launch; before the first, what the space begins with."""
+        """Give the config of the last launch; before the first, the first config of the space."""
         best = self.tuned.best_config if self.tuned is not None else None
         return self.config or best or gemm.SPACE.first()
 
@@ -64,7 +64,7 @@ STEPS = {
 
 @dataclass(frozen=True)
 class Operands:
-    """What a product of one size takes, in halves."""
+    """Operands of a product of one size, in halves."""
 
     a: torch.Tensor
     b: torch.Tensor
@@ -72,12 +72,12 @@ class Operands:
 
     @classmethod
     def random(cls, size: Size, device: str) -> Operands:
-        """Normal numbers; none on "meta"."""
+        """Draw normal numbers; none on "meta"."""
         extents = ((size["M"], size["K"]), (size["K"], size["N"]), (size["N"],))
         return cls(*(torch.randn(n, device=device).half() for n in extents))
 
     def launches(self) -> dict[str, Callable[[], torch.Tensor]]:
-        """All steps and PyTorch's functions, by name."""
+        """List all steps and PyTorch's functions, by name."""
         a, b, bias = self.a, self.b, self.bias
         steps = {name: partial(getattr(gemm, name), a, b) for name in STEPS if name != "v4"}
         return {
@@ -89,13 +89,13 @@ class Operands:
         }
 
     def exact(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The product, and what v4 makes of it, in float64."""
+        """Compute the product, and v4's activation of it, in float64."""
         product = self.a.double() @ self.b.double()
         return product, functional.gelu(product + self.bias.double())
 
 
 def assembly(name: str, size: Size, target: Target, settings: Settings) -> dict[str, Any]:
-    """What a step's machine code shows at a size, by the config that it is launched with.
+    """Read the facts of a step's machine code at a size, with the config that it is launched with.
 
     Raises:
         CompileError: it does not compile.
@@ -115,7 +115,7 @@ def assembly(name: str, size: Size, target: Target, settings: Settings) -> dict[
 
 
 def _shown(read: Profile) -> dict[str, Any]:
-    """Registers, spills, shared memory, and the loads in loops, by their bytes."""
+    """List registers, spills, shared memory, and the loads in loops, by their bytes."""
     widths: Counter[int] = Counter()
     ahead = 0
     for segment in read.segments:
@@ -130,7 +130,7 @@ def _shown(read: Profile) -> dict[str, Any]:
 
 
 def _products(made: Artifact, read: Profile) -> str:
-    """What multiplies: wgmma, mma.sync or fma, with its shape where it has one."""
+    """Name the instruction that multiplies: wgmma, mma.sync or fma, with its shape if any."""
     for name, feature in (("wgmma", "text_wgmma"), ("mma.sync", "text_mma_sync")):
         if read.static[feature]:
             shape = re.search(rf"{name}\S*?\.(m\d+n\d+k\d+)", made.outputs["ptx"])

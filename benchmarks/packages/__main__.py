@@ -1,4 +1,4 @@
-"""Runs programs of public packages with `triton.autotune` alone and under `asmtune run`.
+"""Programs of public packages, run with `triton.autotune` alone and under `asmtune run`.
 
     python -m benchmarks.packages [--programs a,b] [--again] [--limit S] [--seconds S] [--keep FILE]
 
@@ -32,7 +32,7 @@ from benchmarks.side_by_side.__main__ import fitted
 
 
 def measured(program: Program, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """A program in all ways, and what they amount to.
+    """Run a program in all ways, and summarise the runs.
 
     Args:
         program: to run.
@@ -58,7 +58,7 @@ def measured(program: Program, folder: Path, options: argparse.Namespace) -> dic
 
 
 def kept(path: Path | None, asked: Sequence[str]) -> list[dict[str, Any]]:
-    """The programs of an earlier file that are not asked for anew."""
+    """Read the programs of an earlier file that are not run anew."""
     if path is None:
         return []
     found = json.loads(path.read_text())
@@ -77,7 +77,7 @@ def _version(distribution: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the programs and writes what came of it, anew after each."""
+    """Run the programs and write the results, anew after each."""
     names = [program.name for program in PROGRAMS]
     parser = argparse.ArgumentParser()
     parser.add_argument("--programs", default=",".join(names))

@@ -25,7 +25,7 @@ class Program:
 
     @property
     def path(self) -> Path:
-        """Its file."""
+        """Give its file."""
         return FOLDER / f"{self.name}.py"
 
 
@@ -57,5 +57,5 @@ AGAIN: Final = Way("plain_again", (), "plain")
 FRESH: Final = Way("asmtune", _ASMTUNE, "asmtune")
 WARM: Final = Way("asmtune_warm", _ASMTUNE, "asmtune")
 WAYS: Final = (PLAIN, FRESH, WARM)
-"""What is run. `AGAIN`, where asked for, is the fair side of a warm store: Triton has compiled code
+"""Ways that are run. `AGAIN`, an option, is the fair side of a warm store: Triton has compiled code
 there and no choices, unless the package asks Triton to keep them, as fla-core does."""

@@ -1,4 +1,4 @@
-"""Runs a program in a process of its own, with caches of its own and a limit of time."""
+"""Programs run in processes of their own, with their own caches and a limit of time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOWN: Final = 300
 
 @dataclass(frozen=True)
 class Place:
-    """Where a program runs in one way.
+    """The folders in which a program runs in one way.
 
     Attributes:
         caches: folder of all that is kept for the next process.
@@ -46,12 +46,12 @@ class Place:
 
     @property
     def asmtune(self) -> Path:
-        """The folder of asmtune among the caches."""
+        """Give the folder of asmtune among the caches."""
         return self.caches / "asmtune_cache_dir"
 
 
 def run_program(program: Program, way: Way, place: Place) -> dict[str, Any]:
-    """Runs all operations of a program; each has times, or an error that says what happened.
+    """Run all operations of a program; each has times, or an error that says what happened.
 
     An operation that ends its process, or lasts until the limit, is told so, and the operations
     behind it run in a process of their own.
@@ -115,7 +115,7 @@ def _process(program: Program, way: Way, place: Place, operations: Sequence[str]
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str | None:
-    """Waits for a process and ends it, with its children, at the limit; says so then."""
+    """Wait for a process, or end it with its children at the limit; say if it was ended."""
     try:
         process.wait(limit_s)
     except subprocess.TimeoutExpired:
@@ -126,7 +126,7 @@ def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str | None:
 
 
 def _operations(ended: _Ended, place: Place, known: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The operations that a process ended, with what was tuned in the first call of each."""
+    """List the operations that a process ended, with what was tuned in the first call of each."""
     done: dict[str, dict[str, Any]] = ended.times.get("operations", {})
     spans = {name: row.pop("first_at") for name, row in done.items()}
     triton = tunings.by_triton(ended.output)

@@ -1,4 +1,4 @@
-"""What the runs of a program amount to: time to tune, speed, and whether the outputs are equal."""
+"""Summary of a program's runs: time to tune, speed, and equality of the outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN: Final = ("asmtune", "asmtune_warm")
 
 
 def judged(told: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
-    """For each operation of a program, what asmtune changed against `triton.autotune` alone.
+    """Say for each operation of a program what asmtune changed against `triton.autotune` alone.
 
     Args:
         told: of each way by name, as `run_program` gives it; "plain" among them.
@@ -63,7 +63,7 @@ def _operation(name: str, told: Mapping[str, Any], outputs: Mapping[str, Path]) 
 
 
 def _tuning(operations: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Keys, configs and seconds of all that was tuned in the first calls of operations.
+    """Add up keys, configs and seconds of all that was tuned in the first calls of operations.
 
     Of Triton's own tuning, FlagGems' among it, each config is compiled and timed.
     """
@@ -86,7 +86,7 @@ def _saved(folder: Path, name: str) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Over all operations with a result in each way: sums of times, geometric means of speeds."""
+    """Sum times and average speeds of all operations with a result in each way."""
     rows = [row for program in programs for row in program["operations"].values()]
     result: dict[str, Any] = {
         "programs": len(programs),
@@ -115,7 +115,7 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def table(programs: Sequence[Mapping[str, Any]]) -> str:
-    """One line an operation: seconds of the first call by way, speed, equality."""
+    """Write a line an operation: seconds of the first call by way, speed, equality."""
     ways = ("plain", "plain_again", *_OWN)
     head = "".join(f"{way:>14}" for way in ways)
     lines = [f"{'first call, seconds':34}{head}{'speed':>8}{'of call':>8}  outputs"]

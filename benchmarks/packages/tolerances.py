@@ -1,4 +1,4 @@
-"""Whether two runs of an operation computed the same, as far as its dtype can tell.
+"""Comparison of two runs of an operation, with the tolerance of its dtype.
 
 Other configs add up in another order, so that equal bits cannot be asked for. What is asked:
 
@@ -27,7 +27,7 @@ MOST_UNITS: Final = 8.0
 def compared(
     expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]
 ) -> dict[str, dict[str, Any]]:
-    """How far each output is from what was expected; an output that is missing differs."""
+    """Compare each output with what was expected; a missing output differs."""
     rows = {}
     for name in {**expected, **found}:
         if name in expected and name in found:
@@ -38,7 +38,7 @@ def compared(
 
 
 def difference(expected: torch.Tensor, found: torch.Tensor) -> dict[str, Any]:
-    """How far a tensor is from another, in shares of the other's values.
+    """Compute how far a tensor is from another, in shares of the other's values.
 
     Returns:
         `equal`, by this module's tolerances; `bitwise`; `max_abs`, the largest difference;
@@ -65,7 +65,7 @@ def difference(expected: torch.Tensor, found: torch.Tensor) -> dict[str, Any]:
 
 
 def worst(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The row that is furthest off: one that says why, else that of the largest share."""
+    """Give the row that is furthest off: one that says why, else that of the largest share."""
     return max(rows, key=lambda row: ("why" in row, row.get("max_share", 0.0)))
 
 

@@ -1,4 +1,4 @@
-"""What was tuned while a program ran: by Triton, off its own words; by asmtune, off its files."""
+"""Tunings during a program: Triton's, from its own output; asmtune's, from its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINE: Final = re.compile(
 
 
 def by_triton(output: str) -> dict[str, list[dict[str, Any]]]:
-    """What Triton's own autotuner tuned, by the operation in whose first call it did.
+    """List what Triton's own autotuner tuned, by the operation whose first call did it.
 
     Args:
         output: all that the program printed.
@@ -51,7 +51,7 @@ def by_triton(output: str) -> dict[str, list[dict[str, Any]]]:
 def by_asmtune(
     folder: Path, known: Sequence[str], spans: Mapping[str, Sequence[float]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """What asmtune tuned, by the operation in whose first call the run's trace was ended.
+    """List what asmtune tuned, by the operation in whose first call the run's trace ended.
 
     Args:
         folder: of traces.
@@ -73,12 +73,12 @@ def by_asmtune(
 
 
 def traces(folder: Path) -> list[str]:
-    """The names of a folder's traces."""
+    """List the names of a folder's traces."""
     return [path.name for path in run_files(folder)]
 
 
 def predicted(store: Path) -> list[str]:
-    """The kernels for which the model chose and nothing was timed, as a store has them."""
+    """List the kernels in a store whose config the model chose, with nothing timed."""
     if not store.exists():
         return []
     with Store.open(store) as opened:

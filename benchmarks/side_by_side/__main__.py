@@ -1,4 +1,4 @@
-"""Measures every lane at once, one GPU and an equal share of the cores each.
+"""Measurement of every lane at once, with a GPU and an equal share of the cores each.
 
     python -m benchmarks.side_by_side KERNELS [--lanes 0,1,2,3] [--most-s S] [--output FILE]
 
@@ -29,7 +29,7 @@ from benchmarks.side_by_side.tasks import LANES
 
 
 def fitted(folder: Path) -> float:
-    """Fits the model into a folder; seconds that the first use of asmtune spends on it."""
+    """Fit the model into a folder; return the seconds, as asmtune's first use spends them."""
     from dataclasses import replace
 
     from asmtune.base.settings import Settings
@@ -42,7 +42,7 @@ def fitted(folder: Path) -> float:
 
 
 class Lane(threading.Thread):
-    """Runs its tasks one after another on one GPU and some cores."""
+    """A GPU and some cores, and the tasks that it runs one after another."""
 
     def __init__(self, lane: int, place: tuple[int, Sequence[int]], options: Any) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Lane(threading.Thread):
         self.results: list[dict[str, Any]] = []
 
     def run(self) -> None:
-        """Runs each task in a process of its own; a result or an error for each."""
+        """Run each task in a process of its own; return a result or an error for each."""
         for number, task in enumerate(LANES[self.lane]):
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
@@ -84,7 +84,7 @@ class Lane(threading.Thread):
 
 
 def main() -> None:
-    """Runs the lanes and writes what they found."""
+    """Run the lanes and write the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", type=Path)
     parser.add_argument("--lanes", default=",".join(map(str, range(len(LANES)))))

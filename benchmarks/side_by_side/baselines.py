@@ -1,4 +1,4 @@
-"""What asmtune is measured against, each on the same problem and configs."""
+"""Baselines of asmtune, each on the same problem and configs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTS: Final = 4
 
 
 def autotuned(problem: Problem, configs: Sequence[Config], most_s: float) -> dict[str, Any]:
-    """Wall clock of `triton.autotune`; of a random quarter, scaled, where all would take too long.
+    """Time `triton.autotune`; a random quarter, scaled, where all would take too long.
 
     Args:
         problem: the launch; its kernel is bare.
@@ -50,7 +50,7 @@ def autotuned(problem: Problem, configs: Sequence[Config], most_s: float) -> dic
 
 
 def _autotune(problem: Problem, configs: Sequence[Config]) -> tuple[float, Config, float]:
-    """Seconds of the first launch, the config chosen, and its time."""
+    """Give the seconds of the first launch, the config chosen, and its time."""
     import torch
     import triton
 
@@ -73,7 +73,7 @@ def exhaustive(
     *,
     fine: bool = True,
 ) -> dict[str, Any]:
-    """Compiles everything in parallel, then times everything as Triton does.
+    """Compile everything in parallel, then time everything as Triton does.
 
     The compile's seconds count for each timing: "coarse" is 5/20 ms a config, "fine" 25/100 ms.
     """
@@ -132,7 +132,7 @@ def _compiled(
 
 
 def _nothing(artifact: Any) -> None:
-    """Reads nothing off an artifact."""
+    """Read nothing from an artifact."""
 
 
 def _triton_config(config: Config) -> Any:

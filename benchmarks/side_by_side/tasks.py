@@ -1,4 +1,4 @@
-"""What is tuned: whole spaces of five kernels of the oracle, shared out over GPUs."""
+"""Tasks: whole spaces of five kernels of the oracle, shared out over GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True)
 class Task:
-    """One kernel on one shape.
+    """A kernel on one shape.
 
     Attributes:
         kernel: name of its file.
@@ -19,7 +19,7 @@ class Task:
     shape: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """As a mapping."""
+        """Give the task as a mapping."""
         return {"kernel": self.kernel, "shape": self.shape}
 
 

@@ -19,12 +19,12 @@ from tests.kernels.accuracy import as_tuple
 
 
 def baseline_of(name: str) -> Any:
-    """A kernel's baseline module."""
+    """Import a kernel's baseline module."""
     return importlib.import_module(f"benchmarks.aibench8.baselines.{name}")
 
 
 def exact(task: Task, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """What the baseline's outputs are to be, in float64; whole numbers for int8."""
+    """Compute the expected outputs of the baseline in float64; integers for int8."""
     doubled = {
         name: value.double() if torch.is_tensor(value) else value for name, value in inputs.items()
     }

@@ -1,1 +1,1 @@
-"""What each kernel is timed against: one file a kernel, of the same name, with an `ENTRY`."""
+"""Entries: the vendor's function of each kernel, in a file named like the kernel, as `ENTRY`."""

@@ -1,4 +1,4 @@
-"""Runs a program's operations one after another, times them, and keeps what they computed.
+"""Stopwatch of a program's operations: runs them in turn, times them, and saves their results.
 
 A program hands its operations to `main`, which reads the command line:
 
@@ -37,7 +37,7 @@ Call = Callable[[], Outputs]
 
 @dataclass(frozen=True)
 class Place:
-    """Where and how large an operation runs.
+    """Place and size of an operation: its device, and the real or the dry run's.
 
     Attributes:
         device: "cuda", or "cpu" for a dry run under Triton's interpreter.
@@ -48,12 +48,12 @@ class Place:
     small: bool
 
     def size(self, whole: int, small: int) -> int:
-        """A model's size, or a dry run's."""
+        """Choose a model's size, or a dry run's."""
         return small if self.small else whole
 
 
 def main(operations: Mapping[str, Callable[[Place], Call]]) -> None:
-    """Runs the operations that the command line asks for.
+    """Run the operations that the command line names.
 
     Args:
         operations: by name; each makes its inputs, seeded alike, and returns the call to time.
@@ -86,7 +86,7 @@ def _options() -> argparse.Namespace:
 
 
 def _timed_first(call: Call, place: Place) -> tuple[float, Outputs]:
-    """Wall clock of the first call, tuning and compiles included, and what it computed."""
+    """Time the first call, tuning and compiles included; return its wall clock and result."""
     _wait(place.device)
     start = time.perf_counter()
     outputs = call()
@@ -95,7 +95,7 @@ def _timed_first(call: Call, place: Place) -> tuple[float, Outputs]:
 
 
 def _steady(call: Call) -> tuple[dict[str, float], Outputs]:
-    """Microseconds of one call once all is tuned: of the host and GPU, and of the GPU alone."""
+    """Time a call once all is tuned, in microseconds: host and GPU, and the GPU alone."""
     calls = max(1, min(20, int(QUEUED_S / min(_enqueued_s(call) for _ in range(5)))))
     walls, kernels = [], []
     for _ in range(ROUNDS):
@@ -153,7 +153,7 @@ def _write(folder: Path, told: Mapping[str, Any]) -> None:
 def gradients(
     output: torch.Tensor, inputs: Mapping[str, torch.Tensor], upstream: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """The gradient of each input, named `d` and the input's name."""
+    """Compute the gradient of each input, named `d` and the input's name."""
     names: Sequence[str] = list(inputs)
     found = torch.autograd.grad(output, [inputs[name] for name in names], upstream)
     return {f"d{name}": value for name, value in zip(names, found, strict=True)}
