@@ -116,14 +116,14 @@ ABLATIONS: Final[Mapping[str, Columns]] = {
 
 def ablated(tasks: Iterable[TimedTask], columns: Columns, target: Target) -> list[TaskRows]:
     """Make the tasks as the learned scorer sees them through some columns."""
-    made = []
+    rows = []
     for timed in tasks:
         times = np.asarray(timed.milliseconds, dtype=np.float64)
         base = columns(timed.launches, target)
         slowdown = np.log(times / times.min()).astype(np.float32)
         about = (timed.task.kernel, timed.task.shape, timed.task.dtype)
-        made.append(TaskRows(*about, base, Scale.of(base), slowdown))
-    return made
+        rows.append(TaskRows(*about, base, Scale.of(base), slowdown))
+    return rows
 
 
 def unseen(name: str, own: Sequence[TaskRows], more: Sequence[TaskRows], jobs: int) -> ScorerResult:

@@ -45,12 +45,12 @@ A_KERNEL = 2
 
 def rows(device: str) -> list[BenchRow]:
     """List the rows to time: two of each kernel, as far as configs of the device are shipped."""
-    found = []
+    chosen = []
     for kernel, (dtype, shapes) in ROWS.items():
-        asked = BenchRequest([kernel], shapes, None, dtype, device)
-        stored = [r for r in asked.rows(Settings.from_environment()) if isinstance(r, BenchRow)]
-        found += stored[:A_KERNEL]
-    return found
+        request = BenchRequest([kernel], shapes, None, dtype, device)
+        stored = [r for r in request.rows(Settings.from_environment()) if isinstance(r, BenchRow)]
+        chosen += stored[:A_KERNEL]
+    return chosen
 
 
 def measured(seconds: float, least: int) -> dict[str, Any]:
@@ -76,8 +76,8 @@ def main() -> None:
     options = parser.parse_args()
     if not torch.cuda.is_available():
         parser.error("there is no CUDA GPU on this machine")
-    found = {"provenance": provenance(), **measured(options.seconds, options.least)}
-    options.output.write_bytes(gzip.compress(json.dumps(found).encode(), mtime=0))
+    document = {"provenance": provenance(), **measured(options.seconds, options.least)}
+    options.output.write_bytes(gzip.compress(json.dumps(document).encode(), mtime=0))
     print(f"{options.output.name}: {options.output.stat().st_size} bytes")
 
 

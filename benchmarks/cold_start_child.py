@@ -72,14 +72,14 @@ def grid(values: dict[str, Any]) -> tuple[int, int]:
 
 def tensors() -> list[torch.Tensor]:
     """Make A, B and C."""
-    made = [torch.ones(SIZE, SIZE, dtype=torch.float16, device="cuda") for _ in range(3)]
+    matrices = [torch.ones(SIZE, SIZE, dtype=torch.float16, device="cuda") for _ in range(3)]
     torch.cuda.synchronize()
-    return made
+    return matrices
 
 
-def first(variant: str, config: dict[str, Any], made: list[torch.Tensor]) -> dict[str, Any]:
-    """Decorate and launch; return the launched config, and how it was chosen."""
-    a, b, c = made
+def first(variant: str, config: dict[str, Any], matrices: list[torch.Tensor]) -> dict[str, Any]:
+    """Decorate and launch; return the config that was launched."""
+    a, b, c = matrices
     strides = (*a.stride(), *b.stride(), *c.stride())
     arguments = (a, b, c, SIZE, SIZE, SIZE, *strides)
     if variant == "plain":
@@ -98,20 +98,20 @@ def first(variant: str, config: dict[str, Any], made: list[torch.Tensor]) -> dic
 def main() -> None:
     """Time the phases and print them."""
     variant, config = sys.argv[1], json.loads(sys.argv[2])
-    made = tensors()
+    matrices = tensors()
     ready = time.perf_counter()
-    launched = first(variant, config, made)
+    launched = first(variant, config, matrices)
     done = time.perf_counter()
     heavy = sorted({"sklearn", "scipy", "joblib", "sqlalchemy"} & sys.modules.keys())
-    found = {
+    times = {
         "import_s": IMPORTED - START,
         "context_s": ready - IMPORTED,
         "first_s": done - ready,
-        "right": bool((made[2] == SIZE).all()),
+        "right": bool((matrices[2] == SIZE).all()),
         "config": launched,
         "heavy": heavy,
     }
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(times) + "\n")
 
 
 if __name__ == "__main__":

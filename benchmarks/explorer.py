@@ -104,8 +104,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS / "explorer.json")
     options = parser.parse_args()
     shapes = [{"M": size, "N": size, "K": size} for size in SIZES]
-    made = [report_of("tiled_matmul", shape, "fp16") for shape in shapes]
-    reports, code = [report for report, _ in made], joined([code for _, code in made])
+    pages = [report_of("tiled_matmul", shape, "fp16") for shape in shapes]
+    reports, code = [report for report, _ in pages], joined([code for _, code in pages])
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         path, many = Path(folder) / "report.html", Path(folder) / "many.html"
         path.write_text(report_html(reports, code), encoding="utf-8")

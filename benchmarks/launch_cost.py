@@ -62,9 +62,9 @@ def arguments() -> tuple[Any, ...]:
 def ours(function: Any, key: list[str], how: Any) -> Any:
     """Decorate a kernel over one of the launchers."""
     configs = [Config(values) for values in CONFIGS]
-    made = asm_autotune(configs, key, effort="quick")(triton.jit(function))
-    vars(made)["_part"] = how
-    return made
+    kernel = asm_autotune(configs, key, effort="quick")(triton.jit(function))
+    vars(kernel)["_part"] = how
+    return kernel
 
 
 def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
@@ -97,10 +97,10 @@ def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
 
 def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     """List the parts of a planned launch."""
-    made = ours(function, key, backend())
-    made[(1,)](*args)
-    made[(1,)](*args)
-    plan, layout = made._launcher.last, made._layout()
+    kernel = ours(function, key, backend())
+    kernel[(1,)](*args)
+    kernel[(1,)](*args)
+    plan, layout = kernel._launcher.last, kernel._layout()
     part = backend()
     taken: list[Any] = []
     silent = part.Launcher(
@@ -145,32 +145,32 @@ def measured(all_ways: Ways, rounds: int) -> dict[str, dict[str, float]]:
         for name, way in all_ways.items():
             taken[name].append(round_us(way))
     torch.cuda.synchronize()
-    found = {}
+    by_way = {}
     for name, samples in taken.items():
         fifths = statistics.quantiles(samples, n=5)
-        found[name] = {
+        by_way[name] = {
             "median_us": round(statistics.median(samples), 3),
             "p20_us": round(fifths[0], 3),
             "p80_us": round(fifths[3], 3),
         }
-    return found
+    return by_way
 
 
 def results(rounds: int) -> dict[str, Any]:
     """Measure both kernels in all ways; add the ratios that count."""
     many, nothing = arguments(), ()
-    found = {
+    by_case = {
         "19 arguments": measured(ways(nineteen, many, ["M", "N", "K"]), rounds),
         "no arguments": measured(ways(none, nothing, []), rounds),
         "pieces, 19 arguments": measured(pieces(nineteen, many, ["M", "N", "K"]), rounds),
     }
     ratios = {}
     for case in ("19 arguments", "no arguments"):
-        mine = found[case]["asm_autotune"]["median_us"]
+        mine = by_case[case]["asm_autotune"]["median_us"]
         for other in ("triton.autotune", "triton.jit", "compiled.run"):
-            ratios[f"{case}, to {other}"] = round(mine / found[case][other]["median_us"], 3)
+            ratios[f"{case}, to {other}"] = round(mine / by_case[case][other]["median_us"], 3)
     native = getattr(backend(), "__name__", "") == "asmtune_launch"
-    return {"rounds": rounds, "launches": LAUNCHES, "native": native, "ratios": ratios, **found}
+    return {"rounds": rounds, "launches": LAUNCHES, "native": native, "ratios": ratios, **by_case}
 
 
 def main() -> None:
@@ -183,13 +183,13 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         mock.patch.dict("os.environ", ASMTUNE_CACHE_DIR=folder),
     ):
-        found = results(chosen.rounds)
-    write(chosen.output, found)
+        measurements = results(chosen.rounds)
+    write(chosen.output, measurements)
     for case in ("19 arguments", "no arguments", "pieces, 19 arguments"):
         print(case)
-        for name, times in found[case].items():
+        for name, times in measurements[case].items():
             print(f"  {name:38} {times['median_us']:7.2f} us")
-    for name, ratio in found["ratios"].items():
+    for name, ratio in measurements["ratios"].items():
         print(f"{name:34} {ratio:.3f}")
 
 

@@ -124,14 +124,14 @@ def counted(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _counted(line: Mapping[str, str]) -> dict[str, Any]:
     """Give a kernel's counters by our names; those that this GPU does not count are left out."""
-    found: dict[str, Any] = {"name": line["Kernel Name"], "block": line["Block Size"]}
+    counters: dict[str, Any] = {"name": line["Kernel Name"], "block": line["Block Size"]}
     for name, metric in METRICS.items():
         text = line.get(metric, "").replace(",", "")
         if text.replace(".", "", 1).isdigit():
-            found[name] = round(float(text), 2)
-    if "l2_read_bytes" in found:
-        found["l2_read_bytes"] = int(found["l2_read_bytes"] * _SECTOR)
-    return found
+            counters[name] = round(float(text), 2)
+    if "l2_read_bytes" in counters:
+        counters["l2_read_bytes"] = int(counters["l2_read_bytes"] * _SECTOR)
+    return counters
 
 
 def main() -> None:
@@ -147,18 +147,18 @@ def main() -> None:
         child(options.child)
         return
     rows = json.loads(options.table.read_text())["rows"]
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for row in rows:
         if row.get("over_vendor", 1.0) >= options.below:
             continue
         names = ("kernel", "shape", "dtype", "over_vendor", "config")
-        made = {name: row[name] for name in names} | {"ours_us": row["ours"]["p50_us"]}
-        made["foreseen"] = foreseen(row)
+        result = {name: row[name] for name in names} | {"ours_us": row["ours"]["p50_us"]}
+        result["foreseen"] = foreseen(row)
         if options.counters:
-            made |= counted(row)
-        found.append(made)
-        print(row["kernel"], row["dtype"], row["shape"], json.dumps(made["foreseen"]), flush=True)
-        write(options.output, {"metrics": METRICS, "rows": found})
+            result |= counted(row)
+        results.append(result)
+        print(row["kernel"], row["dtype"], row["shape"], json.dumps(result["foreseen"]), flush=True)
+        write(options.output, {"metrics": METRICS, "rows": results})
 
 
 if __name__ == "__main__":

@@ -57,11 +57,11 @@ def chromium() -> Iterator[Browser]:
     """Start Chromium without a window; end the program where there is none."""
     from playwright.sync_api import sync_playwright
 
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
         raise SystemExit("no Chromium: apt-get install chromium fonts-dejavu-core")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield browser
         browser.close()
 

@@ -96,9 +96,9 @@ def stage_seconds(folder: Path) -> Iterator[dict[str, float]]:
 
     cache = ArtifactCache(folder, 1 << 40)
     for path in folder.glob("*/*.json.gz"):
-        found = cache.get(path.name.removesuffix(".json.gz"))
-        if isinstance(found, Artifact):
-            yield dict(found.seconds)
+        artifact = cache.get(path.name.removesuffix(".json.gz"))
+        if isinstance(artifact, Artifact):
+            yield dict(artifact.seconds)
 
 
 def cpu_seconds() -> dict[str, float]:
@@ -115,13 +115,13 @@ def cpu_seconds() -> dict[str, float]:
 
 def processes() -> dict[int, tuple[int, float]]:
     """List each process's parent and CPU seconds, those of its ended children included."""
-    tick, found = os.sysconf("SC_CLK_TCK"), {}
+    tick, by_pid = os.sysconf("SC_CLK_TCK"), {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             fields = path.read_text().rpartition(")")[2].split()
             used = sum(map(int, fields[11:15])) / tick
-            found[int(path.parent.name)] = (int(fields[1]), used)
-    return found
+            by_pid[int(path.parent.name)] = (int(fields[1]), used)
+    return by_pid
 
 
 def measured(scorer: str) -> dict[str, Any]:
@@ -135,16 +135,16 @@ def measured(scorer: str) -> dict[str, Any]:
         command = [sys.executable, "-m", "benchmarks.prune_overhead", "--judge", scorer]
         start = time.monotonic()
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    told = json.loads(done.stdout)
-    wall = told.pop("end") - start
-    inside = sum(told["stages_s"].values()) + sum(told["front_end_s"].values())
-    cpu = told["cpu_s"]
-    compiling = cpu["compilers"] + sum(told["front_end_s"].values())
+    report = json.loads(done.stdout)
+    wall = report.pop("end") - start
+    inside = sum(report["stages_s"].values()) + sum(report["front_end_s"].values())
+    cpu = report["cpu_s"]
+    compiling = cpu["compilers"] + sum(report["front_end_s"].values())
     result = {
-        **told,
+        **report,
         "wall_s": wall,
         "inside_s": inside,
-        "outside": 1 - inside / (wall * told["workers"]),
+        "outside": 1 - inside / (wall * report["workers"]),
         "cpu_outside_the_compilers": 1 - compiling / sum(cpu.values()),
     }
     return {"scorer": scorer, **_rounded(result)}

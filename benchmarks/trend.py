@@ -32,7 +32,7 @@ BEGIN, END = "<!-- pull request -->\n", "<!-- end of the pull request -->\n"
 def runs(pool: BenchRun) -> list[BenchRun]:
     """Make runs of consecutive processes; the last one's rows of a kernel are slower."""
     starts = range(0, len(pool.processes) - PROCESSES + 1, PROCESSES)
-    made = [
+    runs_ = [
         replace(
             part(pool, range(start, start + PROCESSES)),
             date=pool.processes[start + PROCESSES - 1].date,
@@ -40,8 +40,8 @@ def runs(pool: BenchRun) -> list[BenchRun]:
         )
         for number, start in enumerate(starts, 1)
     ]
-    rows = tuple(map(_slower, made[-1].rows))
-    return [*made[:-1], replace(made[-1], rows=rows)]
+    rows = tuple(map(_slower, runs_[-1].rows))
+    return [*runs_[:-1], replace(runs_[-1], rows=rows)]
 
 
 def _slower(row: TimedSubject) -> TimedSubject:

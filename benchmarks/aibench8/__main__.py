@@ -121,16 +121,16 @@ def _measure(
         result = survived(task, lambda task=task, ends_s=ends_s: plan.result(task, ends_s))
         results.insert(0, result)
         print(line(result, speedups(result.get("race", ()))), flush=True)
-        meta = {**provenance(), **_told(effort), "race_clock": asdict(policy)}
+        meta = {**provenance(), **_effort_facts(effort), "race_clock": asdict(policy)}
         meta["seconds"] = round(time.monotonic() - began, 1)
         write(options.output, {"meta": meta, "summary": summary(results), "results": results})
         torch.cuda.empty_cache()
-    found = summary(results)
-    print(json.dumps({key: found[key] for key in ("geometric_mean", "kernels", "under_1")}))
-    sys.exit(1 if found["failed"] else 0)
+    totals = summary(results)
+    print(json.dumps({key: totals[key] for key in ("geometric_mean", "kernels", "under_1")}))
+    sys.exit(1 if totals["failed"] else 0)
 
 
-def _told(effort: Effort) -> dict[str, Any]:
+def _effort_facts(effort: Effort) -> dict[str, Any]:
     """Describe how the tuner searched, without limits that are not set."""
     names = {"effort": effort.name, "strategy": effort.strategy, "scorer": effort.scorer}
     return {**names, "pace": asdict(effort.pace), "tuning_clock": asdict(effort.policy)}
@@ -139,18 +139,18 @@ def _told(effort: Effort) -> dict[str, Any]:
 def survived(task: Task, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return a kernel's result, or its error, so that the other kernels still run."""
     try:
-        made = guarded("launch", work)
+        result = guarded("launch", work)
     except AsmtuneError as error:
-        made = Failure("tune", "error", str(error))
-    if not isinstance(made, Failure):
-        return made
-    return {**task.told, "failed": " ".join(str(made).split())}
+        result = Failure("tune", "error", str(error))
+    if not isinstance(result, Failure):
+        return result
+    return {**task.facts, "failed": " ".join(str(result).split())}
 
 
-def write(path: Path, found: dict[str, Any]) -> None:
+def write(path: Path, content: dict[str, Any]) -> None:
     """Write results as JSON, atomically."""
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
+    part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
     part.replace(path)
 
 

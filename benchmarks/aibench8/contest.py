@@ -80,8 +80,8 @@ def race(entrants: Sequence[Entrant], clock: Clock, policy: TimingPolicy) -> lis
     rows = [_checked(entrant) for entrant in entrants]
     right = [place for place, row in enumerate(rows) if "failed" not in row]
     subjects = [_subject(entrants[place]) for place in right]
-    for place, (_, found) in zip(right, Race(clock, policy).final(subjects), strict=True):
-        rows[place] |= _timed(found)
+    for place, (_, outcome) in zip(right, Race(clock, policy).final(subjects), strict=True):
+        rows[place] |= _timed(outcome)
     return rows
 
 
@@ -101,15 +101,15 @@ def _checked(entrant: Entrant) -> dict[str, Any]:
         pairs = zip(entrant.outputs, entrant.wanted, strict=True)
         return max(excess(got, want, entrant.tolerances) for got, want in pairs)
 
-    found = guarded("launch", error)
-    if isinstance(found, Failure):
-        return {**row, "failed": str(found)}
-    if not found <= 1.0:
+    worst = guarded("launch", error)
+    if isinstance(worst, Failure):
+        return {**row, "failed": str(worst)}
+    if not worst <= 1.0:
         return {
             **row,
-            "failed": f"its outputs are wrong: {min(found, 1e300):.3g} times the tolerance",
+            "failed": f"its outputs are wrong: {min(worst, 1e300):.3g} times the tolerance",
         }
-    return {**row, "error_by_tolerance": round(found, 4)}
+    return {**row, "error_by_tolerance": round(worst, 4)}
 
 
 def _subject(entrant: Entrant) -> Subject:
@@ -122,9 +122,9 @@ def _subject(entrant: Entrant) -> Subject:
     return Subject(entrant.config, run, lambda: None)
 
 
-def _timed(found: Measurement | Failure) -> dict[str, Any]:
-    if isinstance(found, Failure):
-        return {"failed": str(found)}
-    figures = {"p20_us": found.p20_us, "p50_us": found.median_us, "p80_us": found.p80_us}
+def _timed(outcome: Measurement | Failure) -> dict[str, Any]:
+    if isinstance(outcome, Failure):
+        return {"failed": str(outcome)}
+    figures = {"p20_us": outcome.p20_us, "p50_us": outcome.median_us, "p80_us": outcome.p80_us}
     rounded = {name: round(value, 4) for name, value in figures.items()}
-    return {**rounded, "samples": len(found.samples_us)}
+    return {**rounded, "samples": len(outcome.samples_us)}

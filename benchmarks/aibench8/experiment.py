@@ -68,22 +68,22 @@ class Plan:
             *(ours.entrant("asm_off", problem, t.winner, n) for n, t in enumerate(draws)),
         ]
         rows = race(entrants, GpuClock(self.policy), self.policy)
-        told = {"full": full.told, "contract_off": general.told}
+        tuning = {"full": full.summary, "contract_off": general.summary}
         return {
-            **task.told,
+            **task.facts,
             "contract": contract_of(problem),
             "configs": configs,
             "race": rows,
-            "tuning": {**told, "asm_off": [tuning.told for tuning in draws]},
+            "tuning": {**tuning, "asm_off": [draw.summary for draw in draws]},
             "seconds": round(time.monotonic() - began, 1),
         }
 
     def _draws(self, search: Search, full: Tuning, most: int, ends_s: float) -> list[Tuning]:
         """Tune by chance, with as many timings as the full run, until the time is up."""
-        made: list[Tuning] = []
-        while len(made) < most and (not made or time.monotonic() < ends_s):
-            made.append(self.tuner.by_chance(search, full.timed, len(made)))
-        return made
+        draws: list[Tuning] = []
+        while len(draws) < most and (not draws or time.monotonic() < ends_s):
+            draws.append(self.tuner.by_chance(search, full.timed, len(draws)))
+        return draws
 
 
 @dataclass(frozen=True)
@@ -111,26 +111,26 @@ class _Ours:
 def untuned(task: Task, device: str) -> list[Entrant]:
     """Make the entrants of the baseline."""
     module, inputs = baseline_of(task.name), task.inputs(device)
-    problem, wanted = module.problem(inputs), exact(task, inputs)
+    problem, expected = module.problem(inputs), exact(task, inputs)
     return [
         Entrant(
             bar=BASELINE,
             config=config,
             launch=plain(problem, config),
             outputs=[problem.arguments[name] for name in module.OUTPUTS],
-            wanted=wanted,
+            wanted=expected,
             tolerances=case_of(task.name).on_gpu,
         )
         for config in module.CONFIGS
     ]
 
 
-def line(result: Mapping[str, Any], found: Mapping[str, Mapping[str, float]]) -> str:
+def line(result: Mapping[str, Any], speedups: Mapping[str, Mapping[str, float]]) -> str:
     """Format a kernel's result as text."""
     if "failed" in result:
         return f"{result['kernel']:<12} FAILED: {result['failed']}"
     times = [row["p50_us"] for row in result["race"] if "p50_us" in row and row["bar"] == BASELINE]
-    bars = "  ".join(f"{bar} {figures['speedup']:.2f}" for bar, figures in found.items())
+    bars = "  ".join(f"{bar} {figures['speedup']:.2f}" for bar, figures in speedups.items())
     wrong = [row for row in result["race"] if "failed" in row]
     base = min(times, default=float("nan"))
     text = f"{result['kernel']:<12}{base:>9.2f} us  {bars}  ({result['seconds']} s)"

@@ -39,14 +39,14 @@ def lines(task: Task, target: Target, settings: Settings) -> Iterator[str]:
 def _code(problem: Problem, config: Config, target: Target, settings: Settings) -> str:
     """Describe a compiled launch: registers, spills, widest loads; or why it does not compile."""
     request = Lowering(problem, target, settings.compile_timeout_s).request(config)
-    made = request if isinstance(request, Failure) else compile_one(request, settings)
-    if isinstance(made, Failure):
-        return str(made).splitlines()[0]
-    resources = read_cubin(made.cubin, made.entry)
-    ptx = made.outputs["ptx"]
+    artifact = request if isinstance(request, Failure) else compile_one(request, settings)
+    if isinstance(artifact, Failure):
+        return str(artifact).splitlines()[0]
+    resources = read_cubin(artifact.cubin, artifact.entry)
+    ptx = artifact.outputs["ptx"]
     wide = max((n for n in (1, 2, 4) if f"ld.global.v{n}." in ptx), default=1)
     copied = [int(n, 16) // 4 for n in _COPIES.findall(ptx)]
     return (
         f"{resources.regs_per_thread:>4} registers, {resources.spill_words} spilled words, "
-        f"{made.shared_bytes} bytes shared, loads of up to {max([wide, *copied])} words"
+        f"{artifact.shared_bytes} bytes shared, loads of up to {max([wide, *copied])} words"
     )

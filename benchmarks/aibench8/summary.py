@@ -33,7 +33,7 @@ def speedups(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     if not untuned:
         return {}
     base = min(untuned, key=lambda row: float(row["p50_us"]))
-    found = {}
+    by_bar = {}
     for bar in BARS:
         mine = [row for row in timed if row["bar"] == bar]
         ratios = [base["p50_us"] / row["p50_us"] for row in mine]
@@ -45,8 +45,8 @@ def speedups(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
         else:
             continue
         figures = {"speedup": median(ratios), "least": least, "most": most}
-        found[bar] = {name: round(value, 4) for name, value in figures.items()}
-    return found
+        by_bar[bar] = {name: round(value, 4) for name, value in figures.items()}
+    return by_bar
 
 
 def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -55,9 +55,9 @@ def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     A mean is of the kernels that have all bars, so that bars compare; it says how many.
     """
     by_kernel = {r["kernel"]: speedups(r.get("race", ())) for r in results}
-    whole = [found for found in by_kernel.values() if set(found) == set(BARS)]
+    whole = [bars for bars in by_kernel.values() if set(bars) == set(BARS)]
     means = {
-        bar: round(_geometric_mean([found[bar]["speedup"] for found in whole]), 4)
+        bar: round(_geometric_mean([bars[bar]["speedup"] for bars in whole]), 4)
         for bar in BARS
         if whole
     }

@@ -36,21 +36,21 @@ class Task:
         return module_of(self.name)
 
     @property
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Describe the task, for results."""
         return {"kernel": self.name, "shape": dict(self.shape), "dtype": self.dtype}
 
     def inputs(self, device: str) -> dict[str, Any]:
         """Make arguments of the public function, the same at every call."""
         torch.manual_seed(0)
-        made: dict[str, Any] = self.module.inputs(self.shape, self.dtype, device)
-        return made
+        arguments: dict[str, Any] = self.module.inputs(self.shape, self.dtype, device)
+        return arguments
 
     def problem(self, device: str) -> Problem:
         """Make our kernel's launch on these inputs."""
         torch.manual_seed(0)
-        made: Problem = self.module.problem(self.shape, self.dtype, device)
-        return made
+        problem_: Problem = self.module.problem(self.shape, self.dtype, device)
+        return problem_
 
 
 TASKS = {

@@ -29,12 +29,12 @@ class Tuning:
     Attributes:
         winner: what it would launch.
         timed: configs tried on the GPU.
-        told: the run for the results, every config's time among it.
+        summary: the run for the results, every config's time among it.
     """
 
     winner: Config
     timed: int
-    told: dict[str, Any]
+    summary: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class TaskTuner:
         workshop = replace(Tuner.open(self.device, options, settings), opener=self.opener)
         result = workshop.resolve(TuneJob(problem, key_of(problem, self.device)), search.space)
         assert result.record is not None  # nobody else tunes it
-        return Tuning(result.record.winner, result.timed, _told(result, result.record))
+        return Tuning(result.record.winner, result.timed, _summary(result, result.record))
 
 
-def _told(result: TuneResult, record: TuneRecord) -> dict[str, Any]:
+def _summary(result: TuneResult, record: TuneRecord) -> dict[str, Any]:
     ranked = sorted(record.measurements, key=lambda m: m.median_us)
     return {
         "winner": record.winner.to_dict(),

@@ -43,11 +43,11 @@ from tests.kernels.accuracy import KERNELS, case_of, differences, module_of
 @cache
 def wrong(name: str, dtype: str) -> dict[str, float]:
     """Run the accuracy check; return what it finds wrong."""
-    found = differences(name, dtype, "cuda")
+    errors = differences(name, dtype, "cuda")
     case = case_of(name)
     if case.extra is not None:
-        found |= case.extra("cuda")
-    return {what: min(error, 1e300) for what, error in found.items() if not error <= 1.0}
+        errors |= case.extra("cuda")
+    return {what: min(error, 1e300) for what, error in errors.items() if not error <= 1.0}
 
 
 def row(place: Place, timer: Timer, check: str) -> dict[str, Any]:
@@ -58,18 +58,18 @@ def row(place: Place, timer: Timer, check: str) -> dict[str, Any]:
     head["shape"] = dict(place.shape)
 
     def work() -> dict[str, Any]:
-        found = wrong(place.kernel, place.dtype) if check == "all" else {}
-        if found:
-            return {**head, "wrong": found}
+        errors = wrong(place.kernel, place.dtype) if check == "all" else {}
+        if errors:
+            return {**head, "wrong": errors}
         return timer.row(module, entry, place.shape, place.dtype)
 
     try:
-        made = guarded("row", work)
+        result = guarded("row", work)
     except AsmtuneError as error:  # no config can run, or be timed
         return {**head, "failed": str(error)}
-    if isinstance(made, Failure):
-        return {**head, "failed": made.detail.splitlines()[0]}
-    return {**made, "source": source_of(place.kernel)}
+    if isinstance(result, Failure):
+        return {**head, "failed": result.detail.splitlines()[0]}
+    return {**result, "source": source_of(place.kernel)}
 
 
 def rows(
@@ -148,10 +148,10 @@ def main() -> None:
     table.begin()
     policy = TimingPolicy(fine_rounds=options.rounds, mode=options.mode)
     timer = Timer(policy, match_device(device_name()))
-    for made in rows(places, timer, options.check, options.minutes):
-        bad |= "ours" not in made
-        table.add(made)
-        print(line(made), flush=True)
+    for result in rows(places, timer, options.check, options.minutes):
+        bad |= "ours" not in result
+        table.add(result)
+        print(line(result), flush=True)
         # After each row, so that an interrupted run leaves what it has.
         table.write(options.output, order)
     sys.exit(1 if bad else 0)

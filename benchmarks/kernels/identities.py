@@ -36,25 +36,25 @@ def identities(place: Place, device: str = DEVICE) -> list[Identity]:
         device: the name of the GPU in the keys.
     """
     module = module_of(place.kernel)
-    with described(device) as found, torch.no_grad():
+    with described(device) as launches, torch.no_grad():
         getattr(module, place.kernel)(**module.inputs(place.shape, place.dtype, "meta"))
-    return found
+    return launches
 
 
 @contextmanager
 def described(device: str) -> Iterator[list[Identity]]:
     """List the launches of decorated kernels instead of making them."""
-    found: list[Identity] = []
+    launches: list[Identity] = []
 
     def launcher(tuner: AsmAutotuner, grid: Any) -> Any:  # noqa: ARG001 - Triton's
         def launch(*args: Any, **named: Any) -> None:
             placed = dict(zip(tuner.arg_names, args, strict=False))
-            found.append(tuner.identity({**placed, **named}, device))
+            launches.append(tuner.identity({**placed, **named}, device))
 
         return launch
 
     with mock.patch.object(AsmAutotuner, "__getitem__", launcher):
-        yield found
+        yield launches
 
 
 @cache

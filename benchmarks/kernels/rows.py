@@ -91,20 +91,20 @@ class Timer:
         if not isinstance(measured, Measurement):
             return {}
         seconds = measured.median_us * 1e-6
-        found = {"seconds": seconds, "bytes": moved, "bytes_per_s": moved / seconds}
+        figures = {"seconds": seconds, "bytes": moved, "bytes_per_s": moved / seconds}
         if self.target is not None:
-            found["share_of_dram"] = found["bytes_per_s"] / self.target.dram_bytes_per_s
+            figures["share_of_dram"] = figures["bytes_per_s"] / self.target.dram_bytes_per_s
             seen = self.target.measured_dram_bytes_per_s
             if seen is not None:
-                found["share_of_measured_dram"] = found["bytes_per_s"] / seen
-        return found
+                figures["share_of_measured_dram"] = figures["bytes_per_s"] / seen
+        return figures
 
     def _arithmetic(self, seconds: float, flops: float, rate: str) -> dict[str, float]:
         """Compute FLOP/s, and its share of the machine's rate of that name."""
-        found = {"flops_per_s": flops / seconds}
+        figures = {"flops_per_s": flops / seconds}
         if self.target is not None:
-            found["share_of_flops"] = found["flops_per_s"] / self.target.flops_per_s(rate)
-        return found
+            figures["share_of_flops"] = figures["flops_per_s"] / self.target.flops_per_s(rate)
+        return figures
 
 
 def _config(module: ModuleType) -> dict[str, Any]:
@@ -129,24 +129,24 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     `over_others_by_kernel` has those over further competitors, by kernel and name.
     """
-    found: dict[str, Any] = {"wrong": [Place.of(row).name for row in rows if "wrong" in row]}
+    result: dict[str, Any] = {"wrong": [Place.of(row).name for row in rows if "wrong" in row]}
     for part in ("kernel", "group"):
         by_name: dict[str, list[float]] = {}
         for row in rows:
             if "over_vendor" in row:
                 by_name.setdefault(row[part], []).append(row["over_vendor"])
-        found[f"over_vendor_by_{part}"] = {name: _means(all_) for name, all_ in by_name.items()}
+        result[f"over_vendor_by_{part}"] = {name: _means(all_) for name, all_ in by_name.items()}
     others: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         for name, factor in row.items():
             if name.startswith("over_") and name not in ("over_vendor", "over_baseline"):
                 of_kernel = others.setdefault(row["kernel"], {})
                 of_kernel.setdefault(name.removeprefix("over_"), []).append(factor)
-    found["over_others_by_kernel"] = {
+    result["over_others_by_kernel"] = {
         kernel: {name: _means(all_) for name, all_ in by_name.items()}
         for kernel, by_name in others.items()
     }
-    return found
+    return result
 
 
 def _means(factors: Sequence[float]) -> dict[str, Any]:
@@ -159,8 +159,11 @@ def _error(
 ) -> float:
     """Compute the largest error of the results, relative to what is allowed."""
     name = module.__name__.rpartition(".")[2]
-    wanted, named = as_tuple(module.baseline(**doubled(inputs))), case_of(name).rows("cuda", dtype)
-    return max(excess(a, b, named) for a, b in zip(results, wanted, strict=True))
+    expected, named = (
+        as_tuple(module.baseline(**doubled(inputs))),
+        case_of(name).rows("cuda", dtype),
+    )
+    return max(excess(a, b, named) for a, b in zip(results, expected, strict=True))
 
 
 def _bytes(values: Sequence[Any]) -> int:

@@ -32,8 +32,8 @@ FASTEST = 6
 
 def launched(name: str, plan: Plan) -> dict[str, Identity]:
     """List what a kernel's public function launches at the rows of a plan, by key digest."""
-    found = (made for place in plan.places([name]) for made in identities(place))
-    return {key_digest(key): (key, expected) for key, expected in found}
+    launches = (launch for place in plan.places([name]) for launch in identities(place))
+    return {key_digest(key): (key, expected) for key, expected in launches}
 
 
 def current(records: Iterable[TuneRecord], wanted: Mapping[str, Identity]) -> Iterator[TuneRecord]:
@@ -58,12 +58,12 @@ def ship(name: str, tuned: Iterable[TuneRecord], folder: Path) -> tuple[int, int
     file = file_of(name, folder)
     shipped = interchange.read(file) if file.exists() else ()
     wanted = launched(name, Plan())
-    kept = [abridged(record, FASTEST) for record in current([*tuned, *shipped], wanted)]
-    if kept:
-        interchange.write(file, kept)
+    fresh = [abridged(record, FASTEST) for record in current([*tuned, *shipped], wanted)]
+    if fresh:
+        interchange.write(file, fresh)
     else:
         file.unlink(missing_ok=True)
-    return len(wanted), len(kept)
+    return len(wanted), len(fresh)
 
 
 def records_of(where: str) -> Sequence[TuneRecord]:
@@ -88,8 +88,8 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     tuned = records_of(options.store)
     for name in options.kernels or KERNELS:
-        keys, kept = ship(name, tuned, options.output)
-        print(f"{name:<24}{kept:>4} of {keys:>3} keys shipped", flush=True)
+        keys, shipped = ship(name, tuned, options.output)
+        print(f"{name:<24}{shipped:>4} of {keys:>3} keys shipped", flush=True)
 
 
 if __name__ == "__main__":

@@ -41,14 +41,14 @@ class Table:
         """
         if not path.exists():
             return cls(mode)
-        found = json.loads(path.read_text())
-        if found["mode"] != mode:
+        content = json.loads(path.read_text())
+        if content["mode"] != mode:
             raise ValueError(
-                f"{path.name} was timed with --mode {found['mode']}, and this run with {mode}: "
+                f"{path.name} was timed with --mode {content['mode']}, and this run with {mode}: "
                 "give the same mode, or another --output"
             )
-        kept = (row for row in found["rows"] if is_current(row))
-        return cls(mode, {Place.of(row).name: row for row in kept}, found["runs"])
+        valid = (row for row in content["rows"] if is_current(row))
+        return cls(mode, {Place.of(row).name: row for row in valid}, content["runs"])
 
     def begin(self) -> None:
         """Start a run: rows added from now on belong to it."""

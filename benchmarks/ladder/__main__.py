@@ -37,9 +37,9 @@ from tests.kernels.tolerances import excess
 def errors(operands: Operands) -> dict[str, float]:
     """Compute the error of each step relative to what is allowed; up to 1 is right."""
     product, fused = operands.exact()
-    wanted, launches = dict.fromkeys(STEPS, product) | {"v4": fused}, operands.launches()
+    expected, launches = dict.fromkeys(STEPS, product) | {"v4": fused}, operands.launches()
     # JSON has no infinity.
-    return {name: min(excess(launches[name](), wanted[name]), 1e300) for name in STEPS}
+    return {name: min(excess(launches[name](), expected[name]), 1e300) for name in STEPS}
 
 
 def timed(operands: Operands, policy: TimingPolicy) -> dict[str, dict[str, Any]]:
@@ -53,27 +53,27 @@ def timed(operands: Operands, policy: TimingPolicy) -> dict[str, dict[str, Any]]
 
     launches = operands.launches()
     outcomes = Race(GpuClock(policy), policy).final([subject(run) for run in launches.values()])
-    found: dict[str, dict[str, Any]] = {}
+    by_step: dict[str, dict[str, Any]] = {}
     for name, (_, outcome) in zip(launches, outcomes, strict=True):
         if isinstance(outcome, Measurement):
-            found[name] = {
+            by_step[name] = {
                 "p50_us": round(outcome.median_us, 3),
                 "samples": len(outcome.samples_us),
             }
         else:
-            found[name] = {"failed": outcome.detail}
-    return found
+            by_step[name] = {"failed": outcome.detail}
+    return by_step
 
 
 def measured(size: Size, policy: TimingPolicy) -> dict[str, Any]:
     """Check the steps at one size and, if they pass, time them."""
     torch.manual_seed(0)
     operands = Operands.random(size, "cuda")
-    found = errors(operands)
-    wrong = {name: error for name, error in found.items() if not error <= 1}
+    by_step = errors(operands)
+    wrong = {name: error for name, error in by_step.items() if not error <= 1}
     if wrong:
         return {"wrong": wrong}
-    return {"error_by_tolerance": found, "times": timed(operands, policy)}
+    return {"error_by_tolerance": by_step, "times": timed(operands, policy)}
 
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:

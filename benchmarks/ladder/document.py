@@ -79,8 +79,8 @@ def _wrapped(text: str) -> str:
 
 def _section(step: str, row: Row) -> str:
     name, changed = _CHANGES[step]
-    told = (changed, _read(row["assembly"][step]), _gain(step, row))
-    return f"## {step}: {name}\n\n{_wrapped(' '.join(told))}"
+    sentences = (changed, _read(row["assembly"][step]), _gain(step, row))
+    return f"## {step}: {name}\n\n{_wrapped(' '.join(sentences))}"
 
 
 def _read(seen: Row) -> str:
@@ -109,20 +109,20 @@ def _gain(step: str, row: Row) -> str:
 
 
 def _microseconds(row: Row, name: str) -> float | None:
-    found: float | None = row.get("times", {}).get(name, {}).get("p50_us")
-    return found
+    median: float | None = row.get("times", {}).get(name, {}).get("p50_us")
+    return median
 
 
 def _source(results: Mapping[str, Any]) -> str:
-    made = results["provenance"]
+    origin = results["provenance"]
     timed = any("times" in row for row in results["rows"])
     what = (
-        f"{made['device']}, L2 cold, p50 of interleaved launches"
+        f"{origin['device']}, L2 cold, p50 of interleaved launches"
         if timed
         else "the assembly alone; times follow from a machine with a GPU"
     )
     return (
-        f"{results['dtype']}, M = N = K; {what}. Triton {made['triton']}, {made['date'][:10]}, "
+        f"{results['dtype']}, M = N = K; {what}. Triton {origin['triton']}, {origin['date'][:10]}, "
         "[ladder.json](../benchmarks/results/ladder.json) by `python -m benchmarks.ladder`. v4 is "
         "held against `torch.addmm` and `gelu`, the others against `torch.matmul`. Loads are those "
         "of the loop from global memory, by their bytes. The configs of v3 and v4 are "

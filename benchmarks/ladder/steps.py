@@ -107,11 +107,11 @@ def assembly(name: str, size: Size, target: Target, settings: Settings) -> dict[
         arguments |= {"bias_ptr": given.bias, "ACTIVATION": "gelu"}
     problem = Problem(step.kernel, arguments, step.grid, size, name)
     request = Lowering(problem, target, settings.compile_timeout_s).request(config)
-    made = compile_one(request, settings) if isinstance(request, LowerRequest) else request
-    if not isinstance(made, Artifact):
-        raise CompileError(f"ladder: {name} does not compile at {config}: {made.detail}")
-    read = ProfileReader(target)(made)
-    return {"config": config.to_dict(), **_shown(read), "products": _products(made, read)}
+    artifact = compile_one(request, settings) if isinstance(request, LowerRequest) else request
+    if not isinstance(artifact, Artifact):
+        raise CompileError(f"ladder: {name} does not compile at {config}: {artifact.detail}")
+    read = ProfileReader(target)(artifact)
+    return {"config": config.to_dict(), **_shown(read), "products": _products(artifact, read)}
 
 
 def _shown(read: Profile) -> dict[str, Any]:
@@ -129,10 +129,10 @@ def _shown(read: Profile) -> dict[str, Any]:
     return {**shown, "loads": loads, "cp_async": ahead}
 
 
-def _products(made: Artifact, read: Profile) -> str:
+def _products(artifact: Artifact, read: Profile) -> str:
     """Name the instruction that multiplies: wgmma, mma.sync or fma, with its shape if any."""
     for name, feature in (("wgmma", "text_wgmma"), ("mma.sync", "text_mma_sync")):
         if read.static[feature]:
-            shape = re.search(rf"{name}\S*?\.(m\d+n\d+k\d+)", made.outputs["ptx"])
+            shape = re.search(rf"{name}\S*?\.(m\d+n\d+k\d+)", artifact.outputs["ptx"])
             return f"{name} {shape[1]}" if shape else name
     return "fma"

@@ -53,24 +53,24 @@ class Place:
 def run_program(program: Program, way: Way, place: Place) -> dict[str, Any]:
     """Run all operations of a program; each has times, or an error that says what happened.
 
-    An operation that ends its process, or lasts until the limit, is told so, and the operations
-    behind it run in a process of their own.
+    An operation that ends its process, or lasts until the limit, has that as its error. The
+    operations behind it run in a process of their own.
     """
     place.outputs.mkdir(parents=True)
     known = tunings.traces(place.asmtune / "runs")
-    told: dict[str, Any] = {"seconds": 0.0, "operations": {}}
+    result: dict[str, Any] = {"seconds": 0.0, "operations": {}}
     pending = list(program.operations)
     while pending:
         ended = _process(program, way, place, pending)
-        told["seconds"] = round(told["seconds"] + ended.seconds, 2)
-        told["operations"] |= _operations(ended, place, known)
-        pending = [name for name in pending if name not in told["operations"]]
+        result["seconds"] = round(result["seconds"] + ended.seconds, 2)
+        result["operations"] |= _operations(ended, place, known)
+        pending = [name for name in pending if name not in result["operations"]]
         if pending:
             error = {"error": ended.error or "ended without its result"}
-            told["operations"][pending.pop(0)] = error
+            result["operations"][pending.pop(0)] = error
         known = tunings.traces(place.asmtune / "runs")
-    told["predicted"] = tunings.predicted(place.asmtune / "store.sqlite")
-    return told
+    result["predicted"] = tunings.predicted(place.asmtune / "store.sqlite")
+    return result
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from benchmarks.packages.tolerances import compared, worst
 _OWN: Final = ("asmtune", "asmtune_warm")
 
 
-def judged(told: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+def judged(runs: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
     """Say for each operation of a program what asmtune changed against `triton.autotune` alone.
 
     Args:
-        told: of each way by name, as `run_program` gives it; "plain" among them.
+        runs: the result of `run_program` by name of the way; "plain" among them.
         outputs: folders into which the program wrote, by way.
 
     Returns:
@@ -28,12 +28,12 @@ def judged(told: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, di
         `speed_of_call`: likewise with the host; `first_s`: seconds of the first call, tuning
         included; `tuning`: how many keys, configs compiled and timed, and seconds; all by way.
     """
-    plain = told["plain"]["operations"]
-    return {name: _operation(name, told, outputs) for name in plain}
+    plain = runs["plain"]["operations"]
+    return {name: _operation(name, runs, outputs) for name in plain}
 
 
-def _operation(name: str, told: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, Any]:
-    rows = {way: ran["operations"].get(name, {}) for way, ran in told.items()}
+def _operation(name: str, runs: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, Any]:
+    rows = {way: ran["operations"].get(name, {}) for way, ran in runs.items()}
     result: dict[str, Any] = {
         "first_s": {way: row["first_s"] for way, row in rows.items() if "first_s" in row},
         "tuning": {way: _tuning([row]) for way, row in rows.items() if "first_s" in row},
@@ -51,8 +51,8 @@ def _operation(name: str, told: Mapping[str, Any], outputs: Mapping[str, Path]) 
     result["spread"] = compared(expected["last"], expected["first"])
     result["outputs"] = {}
     for way in (way for way in _OWN if way in rows):
-        found = _saved(outputs[way], name)
-        calls = [compared(expected["last"], found[call]) for call in ("first", "last")]
+        saved = _saved(outputs[way], name)
+        calls = [compared(expected["last"], saved[call]) for call in ("first", "last")]
         result["outputs"][way] = {
             output: worst([call[output] for call in calls if output in call]) for output in calls[0]
         }

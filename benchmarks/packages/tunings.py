@@ -33,7 +33,7 @@ def by_triton(output: str) -> dict[str, list[dict[str, Any]]]:
         Rows of `kernel`, `configs` that were compiled and timed, and `seconds`. What no operation
         follows, since the program ended before, stands under "".
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_operation: dict[str, list[dict[str, Any]]] = {}
     rows: list[dict[str, Any]] = []
     tried: Counter[str] = Counter()
     for match in _LINE.finditer(output):
@@ -41,11 +41,11 @@ def by_triton(output: str) -> dict[str, list[dict[str, Any]]]:
             tried[match["tried"]] += 1
         elif match["tuned"]:
             kernel = match["tuned"]
-            told = {"configs": tried.pop(kernel, 0), "seconds": float(match["seconds"])}
-            rows.append({"kernel": kernel, **told})
+            counts = {"configs": tried.pop(kernel, 0), "seconds": float(match["seconds"])}
+            rows.append({"kernel": kernel, **counts})
         else:
-            found[match["operation"]], rows = rows, []
-    return {**found, "": rows} if rows else found
+            by_operation[match["operation"]], rows = rows, []
+    return {**by_operation, "": rows} if rows else by_operation
 
 
 def by_asmtune(
@@ -62,14 +62,14 @@ def by_asmtune(
         Rows of `kernel`, configs `compiled` and `timed`, `seconds`, the `winner` and its time;
         of a run that has no ending, its `kernel` alone.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_operation: dict[str, list[dict[str, Any]]] = {}
     for path in run_files(folder):
         if path.name in known:
             continue
         ended = path.stat().st_mtime
         names = [name for name, (begin, end) in spans.items() if begin <= ended <= end]
-        found.setdefault(names[0] if names else "", []).append(_row(path))
-    return found
+        by_operation.setdefault(names[0] if names else "", []).append(_row(path))
+    return by_operation
 
 
 def traces(folder: Path) -> list[str]:

@@ -5,7 +5,7 @@
 KERNELS is a folder with the oracle's kernels. Needs as many GPUs as lanes. The model of
 `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told
 apart. All caches of compiled code are empty at the start of each task. A task that fails or runs
-out of time is told as such and does not stop the others.
+out of time is reported as such and does not stop the others.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Lane(threading.Thread):
                 shutil.copytree(self.options.models, folder / "asmtune" / "models")
                 output = folder / "result.json"
                 done = self._process(number, folder, output)
-                found = json.loads(output.read_text()) if output.exists() else task.to_json()
-                if "retimed_us" not in found:
+                result = json.loads(output.read_text()) if output.exists() else task.to_json()
+                if "retimed_us" not in result:
                     said = (done or "ran out of time").strip().splitlines()[-1:]
-                    found["error"] = "".join(said)[:300]
-                self.results.append(found)
+                    result["error"] = "".join(said)[:300]
+                self.results.append(result)
 
     def _process(self, number: int, folder: Path, output: Path) -> str | None:
         where = (self.options.kernels, self.lane, number, folder, output)
@@ -108,8 +108,8 @@ def main() -> None:
         for lane in lanes:
             lane.join()
     results = [result for lane in lanes for result in lane.results]
-    told = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
-    write(options.output, {**told, "summary": summary(results), "tasks": results})
+    machine = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
+    write(options.output, {**machine, "summary": summary(results), "tasks": results})
     print(table(results))
 
 

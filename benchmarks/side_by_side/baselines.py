@@ -84,9 +84,9 @@ def exhaustive(
     cache = ArtifactCache.of(settings)
     runs = {}
     for config, digest in digests.items():
-        found = load_cached(lowering, config, cache, digest)
-        if not isinstance(found, Failure):
-            runs[config] = found[1]
+        cached = load_cached(lowering, config, cache, digest)
+        if not isinstance(cached, Failure):
+            runs[config] = cached[1]
     result: dict[str, Any] = {"configs": len(configs), "compiled": len(digests)}
     for name, warmup, rep in (("coarse", 5, 20), ("fine", 25, 100))[: 1 + fine]:
         timing, times = _timed(runs, warmup, rep)

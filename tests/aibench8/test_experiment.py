@@ -95,8 +95,8 @@ def test_tuned(tuner: TaskTuner) -> None:
     """A run finds the best, and tells the time of every config that was tried."""
     found = tuner.tuned(Search(addition(), addition_space()), "full")
     assert found.winner == BEST
-    times = found.told["candidates_us"]
-    assert len(times) == found.timed == found.told["timed"]
+    times = found.summary["candidates_us"]
+    assert len(times) == found.timed == found.summary["timed"]
     assert next(iter(times)) == str(BEST)
     assert list(times.values()) == sorted(times.values())
 
@@ -112,7 +112,7 @@ def test_by_chance(tuner: TaskTuner, machine: HostMachine, monkeypatch: pytest.M
         machine.timed.clear()
         found = tuner.by_chance(Search(addition(), addition_space()), 6, seed)
         assert found.timed == len(set(machine.timed)) == 6
-        assert found.told["candidates_us"].keys() == {str(config) for config in machine.timed}
+        assert found.summary["candidates_us"].keys() == {str(config) for config in machine.timed}
         drawn.append(set(machine.timed))
     assert set(asked) == {"chance"}
     assert drawn[0] != drawn[1]

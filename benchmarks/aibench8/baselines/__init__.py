@@ -29,5 +29,5 @@ def exact(task: Task, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
         name: value.double() if torch.is_tensor(value) else value for name, value in inputs.items()
     }
     own = getattr(baseline_of(task.name), "reference", None)
-    wanted = own(doubled) if own is not None else task.module.baseline(**doubled)
-    return as_tuple(wanted)
+    expected = own(doubled) if own is not None else task.module.baseline(**doubled)
+    return as_tuple(expected)

@@ -14,8 +14,8 @@ def layer_norm(place: Place) -> Call:
     def call() -> Outputs:
         y, mean, rstd = flag_gems.layer_norm(x, (width,), weight, bias)
         mask = [True, True, True]
-        found = flag_gems.layer_norm_backward(upstream, x, (width,), mean, rstd, weight, bias, mask)
-        return {"y": y, **dict(zip(("dx", "dweight", "dbias"), found, strict=True))}
+        grads = flag_gems.layer_norm_backward(upstream, x, (width,), mean, rstd, weight, bias, mask)
+        return {"y": y, **dict(zip(("dx", "dweight", "dbias"), grads, strict=True))}
 
     return call
 

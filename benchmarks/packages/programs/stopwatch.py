@@ -61,8 +61,8 @@ def main(operations: Mapping[str, Callable[[Place], Call]]) -> None:
     options = _options()
     place = Place(options.device, options.small)
     names = options.operations.split(",") if options.operations else list(operations)
-    told: dict[str, Any] = {"operations": {}}
-    _write(options.folder, told)
+    results: dict[str, Any] = {"operations": {}}
+    _write(options.folder, results)
     for name in names:
         torch.manual_seed(0)
         call = operations[name](place)
@@ -72,8 +72,8 @@ def main(operations: Mapping[str, Callable[[Place], Call]]) -> None:
         print(f"operation {name}: first call {first_s:.2f} s", flush=True)
         steady, last = _steady(call) if place.device == "cuda" else ({}, call())
         torch.save({"first": first, "last": _kept(last)}, options.folder / f"{name}.pt")
-        told["operations"][name] = {"first_s": round(first_s, 4), "first_at": at, **steady}
-        _write(options.folder, told)
+        results["operations"][name] = {"first_s": round(first_s, 4), "first_at": at, **steady}
+        _write(options.folder, results)
 
 
 def _options() -> argparse.Namespace:
@@ -101,12 +101,12 @@ def _steady(call: Call) -> tuple[dict[str, float], Outputs]:
     for _ in range(ROUNDS):
         walls.append(_wall_us(call, calls))
         kernels.append(_gpu_us(call, calls))
-    told = {
+    times = {
         "call_us": round(statistics.median(walls), 2),
         "gpu_us": round(statistics.median(kernels), 2),
         "calls_a_round": calls,
     }
-    return told, call()
+    return times, call()
 
 
 def _enqueued_s(call: Call) -> float:
@@ -144,9 +144,9 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _write(folder: Path, told: Mapping[str, Any]) -> None:
+def _write(folder: Path, results: Mapping[str, Any]) -> None:
     part = folder / "times.part"
-    part.write_text(json.dumps(told))
+    part.write_text(json.dumps(results))
     part.replace(folder / "times.json")
 
 
@@ -155,5 +155,5 @@ def gradients(
 ) -> dict[str, torch.Tensor]:
     """Compute the gradient of each input, named `d` and the input's name."""
     names: Sequence[str] = list(inputs)
-    found = torch.autograd.grad(output, [inputs[name] for name in names], upstream)
-    return {f"d{name}": value for name, value in zip(names, found, strict=True)}
+    grads = torch.autograd.grad(output, [inputs[name] for name in names], upstream)
+    return {f"d{name}": value for name, value in zip(names, grads, strict=True)}
