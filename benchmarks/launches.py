@@ -28,9 +28,9 @@ class Launch:
 
     Attributes:
         config: the config.
-        compiled: read off its assembly.
-        sketched: read off its TTGIR.
-        work: of the launch.
+        compiled: profile of its assembly.
+        sketched: profile of its TTGIR.
+        work: work of the launch.
     """
 
     config: Config
@@ -45,7 +45,7 @@ class TimedTask:
 
     Attributes:
         task: the task.
-        milliseconds: of each launch.
+        milliseconds: time of each launch.
         launches: the configs, in the file's order.
     """
 

@@ -96,7 +96,7 @@ def counters(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """List the kernels that ours and the vendor's launch, in order, with their counters.
 
     Raises:
-        RuntimeError: Nsight Compute failed; its last words.
+        RuntimeError: Nsight Compute failed; the message has the end of its output.
     """
     place = json.dumps({name: row[name] for name in ("kernel", "shape", "dtype")})
     command = ["ncu", "--csv", "--page", "raw", "--clock-control", "none"]

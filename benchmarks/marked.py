@@ -11,7 +11,7 @@ def between(text: str, begin: str, end: str, content: str, name: str) -> str:
         begin: the mark before the part.
         end: the first mark after it.
         content: the part.
-        name: of the document.
+        name: name of the document.
 
     Raises:
         ValueError: a mark is missing.

@@ -58,7 +58,7 @@ class Attending:
     """Options of one call of attention besides its tensors; `attention` describes each.
 
     Attributes:
-        causal: whether query m sees keys up to m alone.
+        causal: query m sees keys up to m alone.
         window: keys that a query sees up to its own; None for all.
         padding: lengths (batch,) or a mask (batch, keys) of keys to see; None for all.
         dropout: the share of weights to drop.

@@ -34,7 +34,7 @@ class Layer:
         weight: (filters, taps_h, taps_w, depth), without gaps.
         bias: (filters,), or None.
         y: (batch, out_height, out_width, filters), without gaps, to be written.
-        window: over x.
+        window: stride, padding and dilation over x.
         size: channels, height and width of the layer, of which a copy in x may have more.
     """
 

@@ -22,8 +22,8 @@ def workspace(device: torch.device, size: int) -> tuple[torch.Tensor, torch.Tens
     so gets its own.
 
     Args:
-        device: of the launch.
-        size: of all parts, in bytes.
+        device: device of the launch.
+        size: bytes of all parts.
 
     Returns:
         size // 4 numbers of 32 bits, and MOST_COUNTS counts, which a launch leaves at 0.

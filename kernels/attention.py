@@ -203,19 +203,19 @@ def attention(
         causal: query m sees keys up to m, as `scaled_dot_product_attention` has it:
             counted from the first of each, whatever their numbers.
         window: query m sees keys from m - window + 1 on: itself and window - 1 before it.
-        padding: which keys exist: lengths (batch,) in int32 or int64, or a mask
+        padding: keys that exist: lengths (batch,) in int32 or int64, or a mask
             (batch, keys) of bool, True for keys to see. Lengths are faster: what is
             behind them is not read.
         dropout: the share of weights to drop, from 0 to below 1; the others are
             divided by what is left.
-        seed: of the dropped ones: score n of row r (of all batches', heads' and queries'
+        seed: draws the dropped weights: score n of row r (of all batches', heads' and queries'
             rows) takes word n % 4 of Philox 4x32-10 at counter r * ceil(keys / 4) + n // 4.
-        scale: of scores, above 0; 1 / sqrt(dim) if None.
+        scale: factor of the scores, above 0; 1 / sqrt(dim) if None.
 
     Returns:
-        Of q's shape and dtype. A query that sees no key gives 0, and has no gradient; one all
-        of whose scores are -inf counts as such. NaN or infinite values in keys that are
-        not seen may show.
+        A tensor of q's shape and dtype. A query that sees no key gives 0, and has no
+        gradient; so does one whose scores are all -inf. NaN or infinite values in keys
+        that are not seen may show.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, or an option is out of bounds.

@@ -136,7 +136,7 @@ def broadcast_relu(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         bias: (cols,), of the same dtype.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, or a gradient is asked for.

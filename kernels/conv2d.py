@@ -208,10 +208,10 @@ def conv2d(
             `torch.channels_last`; copied at each call where its channels have gaps.
         weight: (filters, channels, taps_h, taps_w), of the same dtype and memory format.
         bias: (filters,), of the same dtype.
-        stride: of the window, one number or (down, across).
+        stride: steps of the window, one number or (down, across).
         padding: rows and columns of zeros on each side of x, likewise.
-        dilation: from tap to tap, likewise.
-        relu: whether negative results become 0; NaN stays.
+        dilation: pixels from tap to tap, likewise.
+        relu: set negative results to 0; NaN stays.
 
     Returns:
         (batch, filters, out_height, out_width) in `torch.channels_last`.

@@ -235,8 +235,8 @@ def correlation(
 
     Args:
         src0: (channels, height, width), int8, on a GPU.
-        src1: of the same shape and dtype; what is moved right.
-        shifts: how many, 1 or more.
+        src1: map of the same shape and dtype, which is moved right.
+        shifts: number of shifts, 1 or more.
         out_shift: bits that sums lose, rounding down, 0 to 31; 8 bits of the rest are kept.
         out: (shifts, height, width), int8, contiguous, to be written; else zeros are taken.
 

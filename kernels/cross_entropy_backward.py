@@ -166,7 +166,7 @@ def cross_entropy_backward(
         ignore_index: rows of this target have gradient 0.
 
     Returns:
-        Of the shape and dtype of the logits.
+        A tensor of the shape and dtype of the logits.
 
     Raises:
         ValueError: shapes or devices differ, or a dtype is none of those.

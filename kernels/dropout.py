@@ -143,12 +143,12 @@ def dropout(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
     """Compute dropout by the tuned kernel, with its gradient.
 
     Args:
-        x: of a dtype of DTYPES, on a GPU, of any shape and layout.
+        x: tensor of a dtype of DTYPES, on a GPU, of any shape and layout.
         p: the share to drop, from 0 to 1; it is met to one part in 2**31.
-        seed: of the mask.
+        seed: seed of the mask.
 
     Returns:
-        Of x's shape and dtype. What is dropped is 0, be it NaN or infinite.
+        A tensor of x's shape and dtype. Dropped elements are 0, even NaN or infinite ones.
 
     Raises:
         ValueError: the dtype, p or the seed is none of those.

@@ -120,11 +120,11 @@ def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
     """Compute GELU by the tuned kernel.
 
     Args:
-        x: of a dtype of DTYPES, on a GPU, of any shape and layout.
+        x: tensor of a dtype of DTYPES, on a GPU, of any shape and layout.
         approximate: "none" for erf, "tanh" for that form.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: the dtype or the form is none of those, or a gradient is asked for.

@@ -197,7 +197,7 @@ def layernorm(
         eps: added to the variance.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, or rows are empty.

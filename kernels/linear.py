@@ -64,7 +64,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
     Args:
         shape: batch (rows are batch * M), M, N and K.
-        dtype: of x, the weights and the bias, one of DTYPES.
+        dtype: dtype of x, the weights and the bias, one of DTYPES.
         device: "cuda", or "meta" for tensors without memory.
     """
     given = inputs(shape, dtype, device)

@@ -156,7 +156,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
     Args:
         shape: batch, M, N and K.
-        dtype: of A and B, one of DTYPES.
+        dtype: dtype of A and B, one of DTYPES.
         device: "cuda", or "meta" for tensors without memory.
     """
     with torch.no_grad():

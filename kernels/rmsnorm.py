@@ -161,7 +161,7 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Te
         eps: added to the mean square.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, or rows are empty.

@@ -192,7 +192,7 @@ def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         sin: likewise.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, dim is odd, or a gradient of cos or sin is

@@ -124,10 +124,10 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     """Compute softmax over the last axis by the tuned kernel.
 
     Args:
-        x: of a dtype of DTYPES, on a GPU.
+        x: tensor of a dtype of DTYPES, on a GPU.
 
     Returns:
-        Of x's shape and dtype. A row with NaN or +inf, or of -inf alone, is NaN throughout.
+        A tensor of x's shape and dtype. A row with NaN or +inf, or of -inf alone, is all NaN.
 
     Raises:
         ValueError: the dtype is none of those, rows are empty, or a gradient is asked for.

@@ -91,11 +91,11 @@ def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Compute x + y by the tuned kernel.
 
     Args:
-        x: of a dtype of DTYPES, on a GPU, of any shape and layout.
-        y: of the same shape and dtype.
+        x: tensor of a dtype of DTYPES, on a GPU, of any shape and layout.
+        y: tensor of the same shape and dtype.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, or a gradient is asked for.

@@ -184,7 +184,7 @@ def warp(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
         offset: (height, width), int16: 256ths of a pixel; negative ones move left.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: dtypes or shapes are others, or the tensors are of two devices.

@@ -29,20 +29,20 @@ class Entrant:
     """A launch in the race.
 
     Attributes:
-        bar: what of the experiment it is.
-        config: what it is launched with.
-        launch: queues it once; or why it cannot be.
-        outputs: what it writes.
-        wanted: what they are to hold, in float64.
+        bar: name of its bar in the figure.
+        config: the config that it is launched with.
+        launch: queues it once; a failure if it cannot be launched.
+        outputs: the tensors that it writes.
+        expected: values that the outputs must hold, in float64.
         tolerances: rows of the table of tolerances by dtype, where not the dtype's own.
-        seed: of what chance drew; None for other bars.
+        seed: seed of the random draw; None for other bars.
     """
 
     bar: str
     config: Config
     launch: Callable[[], Any] | Failure
     outputs: Sequence[torch.Tensor]
-    wanted: Sequence[torch.Tensor]
+    expected: Sequence[torch.Tensor]
     tolerances: Mapping[str, str] = field(default_factory=dict)
     seed: int | None = None
 
@@ -98,7 +98,7 @@ def _checked(entrant: Entrant) -> dict[str, Any]:
         for output in entrant.outputs:
             output.zero_()
         launch()
-        pairs = zip(entrant.outputs, entrant.wanted, strict=True)
+        pairs = zip(entrant.outputs, entrant.expected, strict=True)
         return max(excess(got, want, entrant.tolerances) for got, want in pairs)
 
     worst = guarded("launch", error)

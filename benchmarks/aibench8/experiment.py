@@ -27,11 +27,11 @@ class Plan:
     """Settings by which each kernel is measured.
 
     Attributes:
-        tuner: tunes.
+        tuner: tunes the problems.
         target: the GPU, to compile for.
-        policy: of the last race.
-        seeds: draws by chance, the first of which is always made.
-        device: where tensors are made.
+        policy: timing policy of the final race.
+        seeds: number of draws by chance, of which the first always runs.
+        device: device of the tensors.
     """
 
     tuner: TaskTuner
@@ -45,7 +45,7 @@ class Plan:
 
         Args:
             task: the kernel.
-            ends_s: by `time.monotonic`; no further draw by chance begins after it.
+            ends_s: time by `time.monotonic` after which no further draw by chance begins.
 
         Raises:
             AsmtuneError: it cannot be tuned.
@@ -92,7 +92,7 @@ class _Ours:
 
     plan: Plan
     task: Task
-    wanted: Sequence[torch.Tensor]
+    expected: Sequence[torch.Tensor]
 
     def entrant(
         self, bar: str, problem: Problem, config: Config, seed: int | None = None
@@ -102,7 +102,7 @@ class _Ours:
             config=config,
             launch=compiled(problem, config, self.plan.target, self.plan.tuner.settings),
             outputs=[problem.arguments[name] for name in self.task.module.OUTPUTS],
-            wanted=self.wanted,
+            expected=self.expected,
             tolerances=case_of(self.task.name).on_gpu,
             seed=seed,
         )
@@ -118,7 +118,7 @@ def untuned(task: Task, device: str) -> list[Entrant]:
             config=config,
             launch=plain(problem, config),
             outputs=[problem.arguments[name] for name in module.OUTPUTS],
-            wanted=expected,
+            expected=expected,
             tolerances=case_of(task.name).on_gpu,
         )
         for config in module.CONFIGS

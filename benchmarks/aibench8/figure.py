@@ -32,7 +32,7 @@ def draw(content: Mapping[str, Any], stem: Path) -> list[Path]:
         stem: path of both files, without a suffix.
 
     Returns:
-        What was written.
+        The files written.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure

@@ -23,10 +23,10 @@ def speedups(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     the range is from the least to the greatest.
 
     Args:
-        rows: of one kernel's race.
+        rows: the rows of one kernel's race.
 
     Returns:
-        Nothing where no launch of the baseline was timed.
+        An empty mapping if no launch of the baseline was timed.
     """
     timed = [row for row in rows if "p50_us" in row]
     untuned = [row for row in timed if row["bar"] == BASELINE]

@@ -21,9 +21,9 @@ class Task:
     """A kernel at its shape.
 
     Attributes:
-        name: of the kernel's module, and of its baseline's.
+        name: name of the kernel's module, and of its baseline's.
         shape: sizes by the module's names.
-        dtype: of the inputs.
+        dtype: dtype of the inputs.
     """
 
     name: str

@@ -27,7 +27,7 @@ class Tuning:
     """A finished run.
 
     Attributes:
-        winner: what it would launch.
+        winner: the config that it would launch.
         timed: configs tried on the GPU.
         summary: the run for the results, every config's time among it.
     """
@@ -44,7 +44,7 @@ class Search:
     Attributes:
         problem: a launch.
         space: its configs.
-        choices: of how to tune, as the kernel's own decorator has them.
+        choices: tuning options, as the kernel's own decorator has them.
     """
 
     problem: Problem
@@ -69,8 +69,8 @@ class TaskTuner:
 
     Attributes:
         device: the GPU's name.
-        effort: with the clock that also times the final race.
-        settings: of the folder where compiled configs lie, which all runs share.
+        effort: effort, with the clock that also times the final race.
+        settings: settings with the folder of compiled configs, which all runs share.
         opener: opens what checks and times; this GPU where it is None.
     """
 
@@ -83,7 +83,7 @@ class TaskTuner:
         """Tune as `asmtune.tune` does, without other runs' records.
 
         Args:
-            search: what is tuned.
+            search: the request to tune.
             run: names the run's own store.
 
         Raises:

@@ -43,7 +43,7 @@ def fastest(prepare: Callable[[], Launch], device: torch.device) -> Launch:
     Args:
         prepare: makes the launch; what it does before, such as a forward pass, takes the
             backend that is on as well.
-        device: of the inputs; on a CPU there is nothing to choose.
+        device: device of the inputs; on a CPU there is nothing to choose.
     """
     if device.type != "cuda":
         return prepare()

@@ -15,14 +15,14 @@ class Entry:
     """A kernel's line in the table.
 
     Attributes:
-        vendor_name: what the vendor calls it.
-        vendor: from the public function's inputs to a launch of the vendor's; what happens
+        vendor_name: the vendor's name of the function.
+        vendor: makes a launch of the vendor's from the public function's inputs; what happens
             before the launch, such as a forward pass, is not timed.
-        group: what its speedup is averaged with.
+        group: name of the group that its speedup is averaged in.
         apart: tells rows, by shape and dtype, that are averaged apart from the group.
-        flops: of a shape, where arithmetic limits it and not memory.
+        flops: counts operations of a shape, if arithmetic limits the kernel and not memory.
         rates: the target's name of the rate of each dtype, where `flops` is given.
-        dtypes: those that the vendor has a function for; all where empty.
+        dtypes: dtypes that the vendor has a function for; all if empty.
         others: further launches to time beside, by name, made as the vendor's; a row has
             `over_NAME` for each.
     """

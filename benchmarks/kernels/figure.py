@@ -20,8 +20,8 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     The two kernels of attention's backward pass share one bar.
 
     Args:
-        rows: of the table.
-        path: of the SVG.
+        rows: the table's rows.
+        path: path of the SVG.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure

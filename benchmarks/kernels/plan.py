@@ -17,8 +17,8 @@ class Place:
     """A row of the table.
 
     Attributes:
-        kernel: its name.
-        shape: of its module's SHAPES.
+        kernel: the kernel's name.
+        shape: a shape of its module's SHAPES.
         dtype: canonical name.
     """
 
@@ -45,8 +45,8 @@ class Plan:
     Attributes:
         name: "full" for every shape with every dtype, "quick" for every shape with a kernel's
             first dtype, and its first shape with the others.
-        dtypes: only these, where any are given.
-        shapes: of each kernel at most so many; all where it is None.
+        dtypes: dtypes to measure; all if empty.
+        shapes: most shapes of each kernel; all if None.
     """
 
     name: str = "full"

@@ -33,9 +33,9 @@ class Timer:
     """Settings by which rows are timed.
 
     Attributes:
-        policy: of asmtune's clock.
-        target: the machine's limits; None where no descriptor is of this GPU.
-        device: where the inputs are made.
+        policy: timing policy of asmtune's clock.
+        target: the machine's limits; None if this GPU has no descriptor.
+        device: device of the inputs.
     """
 
     policy: TimingPolicy

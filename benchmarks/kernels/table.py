@@ -23,8 +23,8 @@ class Table:
     """Rows of the file, in order of the kernels' names and of their places.
 
     Attributes:
-        mode: of asmtune's clock, the same for all rows.
-        rows: by the names of their places.
+        mode: mode of asmtune's clock, the same for all rows.
+        rows: rows by the names of their places.
         runs: where the rows come from; a row's `run` is the place of its own among them.
     """
 

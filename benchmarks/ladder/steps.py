@@ -37,7 +37,7 @@ class Step:
     Attributes:
         kernel: the Triton function, undecorated.
         grid: its grid.
-        config: what it is launched with; None where asmtune finds it.
+        config: the config of its launch; None if asmtune tunes it.
         tuned: the function as asmtune tunes it, if it does.
     """
 

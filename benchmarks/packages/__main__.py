@@ -35,9 +35,9 @@ def measured(program: Program, folder: Path, options: argparse.Namespace) -> dic
     """Run a program in all ways, and summarise the runs.
 
     Args:
-        program: to run.
-        folder: empty; for its caches and outputs.
-        options: of the command line, with `models` and `end`.
+        program: program to run.
+        folder: empty folder for its caches and outputs.
+        options: options of the command line, with `models` and `end`.
     """
     by_way, outputs = {}, {}
     for way in (*WAYS, AGAIN) if options.again else WAYS:

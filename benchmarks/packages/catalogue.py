@@ -14,9 +14,9 @@ class Program:
     """A program that uses one package.
 
     Attributes:
-        name: of its file in `programs/`, which knows nothing of asmtune.
+        name: name of its file in `programs/`, which knows nothing of asmtune.
         distribution: the package's name on PyPI.
-        operations: what it runs, in this order.
+        operations: operations that it runs, in this order.
     """
 
     name: str
@@ -34,8 +34,8 @@ class Way:
     """A way of running a program, in a process of its own.
 
     Attributes:
-        name: in the results.
-        command: what stands between the interpreter and the program's file.
+        name: name in the results.
+        command: arguments between the interpreter and the program's file.
         caches: ways of one name share all their caches; the first of them finds them empty.
     """
 

@@ -33,10 +33,10 @@ class Place:
     """The folders in which a program runs in one way.
 
     Attributes:
-        caches: folder of all that is kept for the next process.
+        caches: folder of the caches that the next process reads.
         outputs: folder into which the program writes.
         limit_s: seconds after which a process is killed.
-        end: when all must have ended, by `time.monotonic`; no process starts or lives after it.
+        end: time by `time.monotonic` after which no process starts or lives.
     """
 
     caches: Path

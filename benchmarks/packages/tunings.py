@@ -54,7 +54,7 @@ def by_asmtune(
     """List what asmtune tuned, by the operation in whose first call the run's trace ended.
 
     Args:
-        folder: of traces.
+        folder: folder of traces.
         known: names of traces that were there before.
         spans: Unix times at which the first call of each operation began and ended.
 

@@ -12,7 +12,7 @@ class Task:
 
     Attributes:
         kernel: name of its file.
-        shape: as the file has it.
+        shape: the shape, as the file has it.
     """
 
     kernel: str

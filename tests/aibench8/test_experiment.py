@@ -147,9 +147,11 @@ def entrant(bar: str, number: int, **changed: Any) -> Entrant:
     """Writes ones, as is wanted."""
     out = torch.ones(4)  # right before: what a launch does not write must not pass
     launch = changed.pop("launch", lambda: out.fill_(1.0))
-    wanted = (torch.ones(4, dtype=torch.float64),)
+    expected = (torch.ones(4, dtype=torch.float64),)
     config = Config({"number": number})
-    return Entrant(bar=bar, config=config, launch=launch, outputs=(out,), wanted=wanted, **changed)
+    return Entrant(
+        bar=bar, config=config, launch=launch, outputs=(out,), expected=expected, **changed
+    )
 
 
 def raced(entrants: Sequence[Entrant], times_us: Sequence[float]) -> list[dict[str, Any]]:

@@ -56,7 +56,8 @@ def main(operations: Mapping[str, Callable[[Place], Call]]) -> None:
     """Run the operations that the command line names.
 
     Args:
-        operations: by name; each makes its inputs, seeded alike, and returns the call to time.
+        operations: functions by name; each makes its inputs, seeded alike, and returns the call to
+            time.
     """
     options = _options()
     place = Place(options.device, options.small)
