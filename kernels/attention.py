@@ -214,7 +214,7 @@ def attention(
 
     Returns:
         A tensor of q's shape and dtype. A query that sees no key gives 0, and has no
-        gradient; so does one whose scores are all -inf. NaN or infinite values in keys
+        gradient; the same holds for one whose scores are all -inf. NaN or infinite values in keys
         that are not seen may show.
 
     Raises:

@@ -115,8 +115,8 @@ class TaskTuner:
         # A store of its own: a run must not begin with what another one timed.
         store = self.settings.cache_dir / f"{problem.name}-{run}.sqlite"
         settings = replace(self.settings, store_url=str(store))
-        workshop = replace(Tuner.open(self.device, options, settings), opener=self.opener)
-        result = workshop.resolve(TuneJob(problem, key_of(problem, self.device)), search.space)
+        tuner = replace(Tuner.open(self.device, options, settings), opener=self.opener)
+        result = tuner.resolve(TuneJob(problem, key_of(problem, self.device)), search.space)
         assert result.record is not None  # nobody else tunes it
         return Tuning(result.record.winner, result.timed, _summary(result, result.record))
 

@@ -129,7 +129,7 @@ def test_tiles(name: str, tiles: bool, tuner: TaskTuner, monkeypatch: pytest.Mon
         seen.append(options.tiles)
         raise MeasureError("enough")
 
-    monkeypatch.setattr("benchmarks.aibench8.tuning.Workshop.open", opened)
+    monkeypatch.setattr("benchmarks.aibench8.tuning.Tuner.open", opened)
     task = Task(name, {"rows": 8, "cols": 64})
     search = Search.of(task, task.problem("meta"))
     for run in (lambda: tuner.tuned(search, "full"), lambda: tuner.by_chance(search, 3, 0)):
