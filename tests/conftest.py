@@ -26,7 +26,7 @@ hypothesis.settings.load_profile("same")
 
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One folder of artifacts for the session, so that nothing is compiled twice.
+    """Keep a folder of artifacts for the session, so that nothing is compiled twice.
 
     The processes of one session (pytest-xdist's workers) share it.
     """

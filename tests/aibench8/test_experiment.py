@@ -144,7 +144,7 @@ POLICY = TimingPolicy(fine_rounds=5)
 
 
 def entrant(bar: str, number: int, **changed: Any) -> Entrant:
-    """Writes ones, as is wanted."""
+    """Make an entrant that writes ones, as expected."""
     out = torch.ones(4)  # right before: what a launch does not write must not pass
     launch = changed.pop("launch", lambda: out.fill_(1.0))
     expected = (torch.ones(4, dtype=torch.float64),)
@@ -205,7 +205,7 @@ WARPS = [Config({"ROWS": 1, "BLOCK": 1024, "STAGES": 1}, num_warps=n) for n in (
 
 
 def write_reference(arguments: Mapping[str, Any]) -> None:
-    """What softmax would write."""
+    """Compute what softmax should write."""
     arguments["y_ptr"].copy_(module_of("softmax").reference(arguments))
 
 

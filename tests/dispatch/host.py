@@ -67,5 +67,5 @@ def miss(n: int = 4096, space: Space | None = None, problem: Problem | None = No
 
 
 def described(choice: Choice) -> tuple[str, bool, Config]:
-    """How a config was chosen, whether that is final, and which it is."""
+    """Say how a config was chosen, if that is final, and which config it is."""
     return choice.how, choice.final, choice.config

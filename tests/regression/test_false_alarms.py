@@ -18,7 +18,7 @@ MADE = {"device": "NVIDIA H200", "driver": "1", "triton": "3", "torch": "2", "da
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What is counted of simulated processes that drift: the second half is 1% slower."""
+    """Count over simulated processes that drift: the second half is 1% slower."""
     pool = simulated(0, processes=32, **rows_of(3))
     document = run_to_json(pool)
     for row in document["rows"]:

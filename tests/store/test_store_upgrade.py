@@ -86,7 +86,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def version(where: str) -> str:
-    """What a store says that it is."""
+    """Read the version that a store states."""
     with Store.open(where) as store:
         query = tables.meta.select()
         return str(store.transact(lambda connection: connection.execute(query).one().value))
