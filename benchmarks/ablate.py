@@ -1,4 +1,4 @@
-"""Worth of the assembly: the learned scorer without groups of its features.
+"""Worth of the assembly: the learned scorer with groups of its features taken away.
 
     python -m benchmarks.ablate ORACLE --kernels DIR [--recording FILE --kernels DIR]...
         [--output FILE]
@@ -58,7 +58,7 @@ Columns = Callable[[Sequence[Launch], Target], NDArray[np.float32]]
 
 
 def _weighed(profile: Callable[[Launch, Target], Profile]) -> Columns:
-    """The learned scorer's columns, from what is left of each launch's profile."""
+    """Compute the learned scorer's columns from what is left of each launch's profile."""
     return lambda launches, target: base_columns(
         [launch_features(profile(launch, target), launch.work, target) for launch in launches],
         target,
@@ -66,19 +66,19 @@ def _weighed(profile: Callable[[Launch, Target], Profile]) -> Columns:
 
 
 def _at_zero(profile: Profile, groups: frozenset[str]) -> Profile:
-    """Without the features of some headings."""
+    """Set the features of some headings to zero."""
     taken = {name: 0.0 for name in profile.static if FEATURES[name].group in groups}
     return replace(profile, static={**profile.static, **taken})
 
 
 def without_instructions(profile: Profile) -> Profile:
-    """Keep config, registers, spills, shared memory and occupancy."""
+    """Keep config, registers, spills, shared memory and occupancy; drop the instructions."""
     # Loops go with the branches they are made of, and trips with the loops.
     return replace(_at_zero(profile, INSTRUCTIONS), segments=(NOTHING,))
 
 
 def without_resources(profile: Profile, target: Target) -> Profile:
-    """Keep config and instructions; an SM holds what its warp and block slots allow."""
+    """Keep config and instructions; an SM then holds what its warp and block slots allow."""
     # One program an SM, which is mostly wrong, would mislead the roofline's share, and so
     # take away more than the group: top 1 kept less with it than with the slots (measured).
     bare = _at_zero(profile, RESOURCES)
@@ -88,7 +88,7 @@ def without_resources(profile: Profile, target: Target) -> Profile:
 
 
 def tile_columns(launches: Sequence[Launch], target: Target) -> NDArray[np.float32]:  # noqa: ARG001
-    """A row a launch: its config's numbers, whatever their names, and the programs."""
+    """Give a row a launch: its config's numbers, whatever their names, and the programs."""
     # The scorer takes the first column for the roofline's time: here nothing is known of it.
     rows = [(0.0, *_sizes(launch.config), math.log(launch.work.programs)) for launch in launches]
     return np.array(rows, dtype=np.float32)
@@ -111,23 +111,23 @@ ABLATIONS: Final[Mapping[str, Columns]] = {
     "tile sizes only": tile_columns,
     "before compiling": _weighed(lambda launch, _: launch.sketched),
 }
-"""The columns left to learn from, by name of the ablation."""
+"""The data left to learn from, by name of the ablation."""
 
 
 def ablated(tasks: Iterable[TimedTask], columns: Columns, target: Target) -> list[TaskRows]:
-    """Tasks as the learned scorer sees them through some columns."""
-    made = []
+    """Make the tasks as the learned scorer sees them through some columns."""
+    rows = []
     for timed in tasks:
         times = np.asarray(timed.milliseconds, dtype=np.float64)
         base = columns(timed.launches, target)
         slowdown = np.log(times / times.min()).astype(np.float32)
         about = (timed.task.kernel, timed.task.shape, timed.task.dtype)
-        made.append(TaskRows(*about, base, Scale.of(base), slowdown))
-    return made
+        rows.append(TaskRows(*about, base, Scale.of(base), slowdown))
+    return rows
 
 
 def unseen(name: str, own: Sequence[TaskRows], more: Sequence[TaskRows], jobs: int) -> ScorerResult:
-    """Return the speed kept of each kernel of `own` by a model of all others and of `more`."""
+    """Score each kernel of `own` by a model fitted on all other kernels, those of `more` too."""
     ranked = []
     for kernel in dict.fromkeys(task.kernel for task in own):
         seen = [task.thinned() for task in (*own, *more) if task.kernel != kernel]
@@ -156,7 +156,7 @@ def _options() -> argparse.Namespace:
 def report(
     own: Sequence[TimedTask], more: Sequence[TimedTask], target: Target, jobs: int
 ) -> dict[str, Any]:
-    """Return the speed that each ablation keeps, over all kernels of `own` and by kernel."""
+    """Report the share kept by each ablation, over all kernels of `own` and by kernel; log it."""
     print(f"{'':42}" + "".join(f"{cut:>13}" for cut in (*CUTS, "worst_top10")))
     scorers = {}
     for name, columns in ABLATIONS.items():
@@ -175,7 +175,7 @@ def report(
 
 
 def main() -> None:
-    """Ablates and writes."""
+    """Run the ablations and write the result."""
     options = _options()
     start = time.perf_counter()
     oracles = [load_oracle(path) for path in (options.oracle, *options.recording)]

@@ -1,4 +1,4 @@
-"""Bench processes on one GPU, one after another: the noise that `asmtune check` has to bear.
+"""Bench processes on one GPU, one after another: the noise that `asmtune check` meets.
 
     python -m benchmarks.bench_samples [--seconds 240] [--least 16] [--output FILE]
 
@@ -44,17 +44,17 @@ A_KERNEL = 2
 
 
 def rows(device: str) -> list[BenchRow]:
-    """Return the rows to time: two of each kernel, as far as the device's configs are shipped."""
-    found = []
+    """List the rows to time: two of each kernel, as far as configs of the device are shipped."""
+    chosen = []
     for kernel, (dtype, shapes) in ROWS.items():
-        asked = BenchRequest([kernel], shapes, None, dtype, device)
-        stored = [r for r in asked.rows(Settings.from_environment()) if isinstance(r, BenchRow)]
-        found += stored[:A_KERNEL]
-    return found
+        request = BenchRequest([kernel], shapes, None, dtype, device)
+        stored = [r for r in request.rows(Settings.from_environment()) if isinstance(r, BenchRow)]
+        chosen += stored[:A_KERNEL]
+    return chosen
 
 
 def measured(seconds: float, least: int) -> dict[str, Any]:
-    """A run of as many processes as fit, as JSON values, with when each of them ended."""
+    """Run as many processes as fit; return the run as JSON values, with when each process ended."""
     collected, ended = Collected.of(rows(device_name())), list[float]()
     began = time.monotonic()
     with Processes(collected) as processes:
@@ -68,7 +68,7 @@ def measured(seconds: float, least: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures and writes."""
+    """Measure and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=240.0)
     parser.add_argument("--least", type=int, default=16, help="processes, however long they take")
@@ -76,8 +76,8 @@ def main() -> None:
     options = parser.parse_args()
     if not torch.cuda.is_available():
         parser.error("there is no CUDA GPU on this machine")
-    found = {"provenance": provenance(), **measured(options.seconds, options.least)}
-    options.output.write_bytes(gzip.compress(json.dumps(found).encode(), mtime=0))
+    document = {"provenance": provenance(), **measured(options.seconds, options.least)}
+    options.output.write_bytes(gzip.compress(json.dumps(document).encode(), mtime=0))
     print(f"{options.output.name}: {options.output.stat().st_size} bytes")
 
 

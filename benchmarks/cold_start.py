@@ -1,4 +1,4 @@
-"""Cost of a tuner in a new process that finds its key in the store.
+"""Cost of a tuner to a new process that finds its key in the store.
 
     python -m benchmarks.cold_start [--rounds N] [--output FILE]
 
@@ -35,7 +35,7 @@ LIMIT = 1.2
 
 
 def launched(variant: str, config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Times of one process.
+    """Run one process; return the times that it prints.
 
     Raises:
         SystemExit: it failed; shows what it said.
@@ -50,31 +50,31 @@ def launched(variant: str, config: dict[str, Any], folder: Path) -> dict[str, An
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{variant}: exit code {done.returncode}\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    if not found["right"]:
+    times: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if not times["right"]:
         raise SystemExit(f"{variant}: the product is wrong")
-    found["whole_s"] = sum(found[phase] for phase in PHASES)
-    return found
+    times["whole_s"] = sum(times[phase] for phase in PHASES)
+    return times
 
 
 def measured(rounds: int, folder: Path) -> dict[str, Any]:
-    """All processes' times, after the store and Triton's cache were filled."""
+    """Run all processes, after the store and Triton's cache were filled."""
     tuning = launched("tune", {}, folder)
     config = tuning["config"]
     for variant in VARIANTS:  # the file cache of all that is loaded, and the launcher's C part
         launched(variant, config, folder)
-    found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in VARIANTS}
+    by_variant: dict[str, list[dict[str, Any]]] = {variant: [] for variant in VARIANTS}
     for number in range(rounds):
         for variant in VARIANTS if number % 2 == 0 else VARIANTS[::-1]:
             one = launched(variant, config, folder)
             if one["config"] != config:
                 raise SystemExit(f"{variant}: launched {one['config']}, not {config}")
-            found[variant].append(one)
-    return {"tuning_first_s": tuning["first_s"], "config": config, "processes": found}
+            by_variant[variant].append(one)
+    return {"tuning_first_s": tuning["first_s"], "config": config, "processes": by_variant}
 
 
 def summary(processes: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Medians in seconds by kind and phase, and their ratios."""
+    """Compute medians in seconds by kind and phase, and their ratios."""
     phases = (*PHASES, "whole_s")
     medians = {
         variant: {
@@ -94,16 +94,16 @@ def summary(processes: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Writes the file, and prints the medians."""
+    """Write the file, and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--output", type=Path, default=RESULTS / "cold_start.json")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = measured(arguments.rounds, Path(folder))
-    told = summary(found["processes"])
-    write(arguments.output, {"summary": told, "rounds": arguments.rounds, **found})
-    print(json.dumps(told, indent=1))
+        results = measured(arguments.rounds, Path(folder))
+    medians = summary(results["processes"])
+    write(arguments.output, {"summary": medians, "rounds": arguments.rounds, **results})
+    print(json.dumps(medians, indent=1))
 
 
 if __name__ == "__main__":

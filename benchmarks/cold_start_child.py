@@ -1,4 +1,4 @@
-"""One process of `benchmarks.cold_start`: imports, a first launch, and when each was done.
+"""Child of `benchmarks.cold_start`: imports, a first launch, and when each was done.
 
     python -m benchmarks.cold_start_child plain|tuned|tune CONFIG
 
@@ -66,20 +66,20 @@ def product(
 
 
 def grid(values: dict[str, Any]) -> tuple[int, int]:
-    """Tiles of C."""
+    """Give the grid: the tiles of C."""
     return SIZE // values["BLOCK_M"], SIZE // values["BLOCK_N"]
 
 
 def tensors() -> list[torch.Tensor]:
-    """A, B and C."""
-    made = [torch.ones(SIZE, SIZE, dtype=torch.float16, device="cuda") for _ in range(3)]
+    """Make A, B and C."""
+    matrices = [torch.ones(SIZE, SIZE, dtype=torch.float16, device="cuda") for _ in range(3)]
     torch.cuda.synchronize()
-    return made
+    return matrices
 
 
-def first(variant: str, config: dict[str, Any], made: list[torch.Tensor]) -> dict[str, Any]:
-    """Decorates and launches; the config that was launched, and how it was chosen."""
-    a, b, c = made
+def first(variant: str, config: dict[str, Any], matrices: list[torch.Tensor]) -> dict[str, Any]:
+    """Decorate and launch; return the config that was launched."""
+    a, b, c = matrices
     strides = (*a.stride(), *b.stride(), *c.stride())
     arguments = (a, b, c, SIZE, SIZE, SIZE, *strides)
     if variant == "plain":
@@ -96,22 +96,22 @@ def first(variant: str, config: dict[str, Any], made: list[torch.Tensor]) -> dic
 
 
 def main() -> None:
-    """Times the phases and prints them."""
+    """Time the phases and print them."""
     variant, config = sys.argv[1], json.loads(sys.argv[2])
-    made = tensors()
+    matrices = tensors()
     ready = time.perf_counter()
-    launched = first(variant, config, made)
+    launched = first(variant, config, matrices)
     done = time.perf_counter()
     heavy = sorted({"sklearn", "scipy", "joblib", "sqlalchemy"} & sys.modules.keys())
-    found = {
+    times = {
         "import_s": IMPORTED - START,
         "context_s": ready - IMPORTED,
         "first_s": done - ready,
-        "right": bool((made[2] == SIZE).all()),
+        "right": bool((matrices[2] == SIZE).all()),
         "config": launched,
         "heavy": heavy,
     }
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(times) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Size of a page of more than 1,000 configs, and the time until it shows.
+"""Size of a page of more than 1,000 configs, and seconds until it shows.
 
     python -m benchmarks.explorer [--repeats N] [--output FILE]
 
@@ -45,7 +45,7 @@ FRAMES = """async () => {
 
 
 def measured(browser: Browser, path: Path, repeats: int) -> dict[str, Any]:
-    """Seconds to the table and to a config's code, each in fresh windows."""
+    """Time, each in fresh windows, how soon the table and a config's code show."""
     table, code = [], []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -65,7 +65,7 @@ def measured(browser: Browser, path: Path, repeats: int) -> dict[str, Any]:
 
 
 def repeated(report: PruneReport) -> PruneReport:
-    """A report of `ROWS` configs: those of a real one again and again, told apart by an axis."""
+    """Make a report of `ROWS` configs: a real one's again and again, told apart by an axis."""
     real = report.verdicts
     verdicts = tuple(
         replace(
@@ -78,7 +78,7 @@ def repeated(report: PruneReport) -> PruneReport:
 
 
 def scrolled(browser: Browser, path: Path) -> dict[str, Any]:
-    """Milliseconds between frames while the table scrolls from end to end in 120 steps."""
+    """Measure milliseconds between frames while the table scrolls from end to end in 120 steps."""
     page = opened(browser, path)
     frames = sorted(page.evaluate(FRAMES))
     page.context.close()
@@ -90,7 +90,7 @@ def scrolled(browser: Browser, path: Path) -> dict[str, Any]:
 
 
 def cpu() -> str:
-    """The processor's name, as the system has it."""
+    """Read the processor's name."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -98,14 +98,14 @@ def cpu() -> str:
 
 
 def main() -> None:
-    """Makes the page, opens it and writes the result."""
+    """Make the page, open it and write the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--output", type=Path, default=RESULTS / "explorer.json")
     options = parser.parse_args()
     shapes = [{"M": size, "N": size, "K": size} for size in SIZES]
-    made = [report_of("tiled_matmul", shape, "fp16") for shape in shapes]
-    reports, code = [report for report, _ in made], joined([code for _, code in made])
+    pages = [report_of("tiled_matmul", shape, "fp16") for shape in shapes]
+    reports, code = [report for report, _ in pages], joined([code for _, code in pages])
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         path, many = Path(folder) / "report.html", Path(folder) / "many.html"
         path.write_text(report_html(reports, code), encoding="utf-8")

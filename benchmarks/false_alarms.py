@@ -1,4 +1,4 @@
-"""Rate at which `asmtune check` finds a slowdown, without one and with one planted.
+"""Rates at which `asmtune check` reports a slowdown: where there is none, and a planted one.
 
     python -m benchmarks.false_alarms [--draws 2000]
 
@@ -44,15 +44,15 @@ Pair = tuple[BenchRun, BenchRun]
 
 
 def recorded() -> tuple[BenchRun, dict[str, Any]]:
-    """All processes as one run; where they were recorded, and how many seconds each took."""
+    """Read all processes as one run, with their provenance and the seconds that each took."""
     document: Any = json.loads(gzip.decompress(RECORDED.read_bytes()))
     seconds = round(document["ended_s"][-1] / len(document["ended_s"]), 2)
-    made = {**document["provenance"], "seconds_a_process": seconds}
-    return run_from_json(document["run"], RECORDED.name), made
+    origin = {**document["provenance"], "seconds_a_process": seconds}
+    return run_from_json(document["run"], RECORDED.name), origin
 
 
 def part(pool: BenchRun, places: Sequence[int], *, medians: bool = True) -> BenchRun:
-    """A run of some processes, each with its median as its sample, or with all of them."""
+    """Make a run of some processes, each with its median as its sample, or with all samples."""
     rows = []
     for row in pool.rows:
         samples = ((us,) for us in row.medians_us) if medians else iter(row.samples)
@@ -62,7 +62,7 @@ def part(pool: BenchRun, places: Sequence[int], *, medians: bool = True) -> Benc
 
 
 def drawn(pool: BenchRun, count: int, **options: bool) -> Iterable[Pair]:
-    """Pairs of runs of processes of one distribution."""
+    """Draw pairs of runs from processes of one distribution."""
     source = random.Random(0)
     for _ in range(count):
         places = source.sample(range(len(pool.processes)), 2 * PROCESSES)
@@ -71,28 +71,28 @@ def drawn(pool: BenchRun, count: int, **options: bool) -> Iterable[Pair]:
 
 
 def consecutive(pool: BenchRun, **options: bool) -> Iterable[Pair]:
-    """Each run of consecutive processes against each other one, both ways."""
+    """Pair each run of consecutive processes with each other one, both ways."""
     starts = range(0, len(pool.processes) - PROCESSES + 1, PROCESSES)
     runs = [part(pool, range(start, start + PROCESSES), **options) for start in starts]
     return [(base, run) for base in runs for run in runs if base is not run]
 
 
 def alarms(pairs: Iterable[Pair]) -> dict[str, Any]:
-    """Share of checks that find a slowdown, by threshold."""
-    found: dict[str, list[bool]] = {name: [] for name in THRESHOLDS}
+    """Compute the share of checks that report a slowdown, by threshold."""
+    slower: dict[str, list[bool]] = {name: [] for name in THRESHOLDS}
     for base, run in pairs:
         for name, threshold in THRESHOLDS.items():
             check = compare(base, run, Terms(threshold, LEVEL))
-            found[name].append(check.outcome == "slower")
+            slower[name].append(check.outcome == "slower")
     return {
-        "checks": len(found["none"]),
-        "slower": {name: round(fmean(those), 5) for name, those in found.items()},
+        "checks": len(slower["none"]),
+        "slower": {name: round(fmean(those), 5) for name, those in slower.items()},
     }
 
 
 def alarms_by_samples(pairs: Iterable[Pair]) -> dict[str, Any]:
-    """The same where every sample counts as one of its own, whatever its process."""
-    found: dict[str, list[bool]] = {name: [] for name in THRESHOLDS}
+    """Compute the same share where every sample counts on its own, whatever its process."""
+    slower: dict[str, list[bool]] = {name: [] for name in THRESHOLDS}
     for base, run in pairs:
         flat = [
             ([s for one in new.samples for s in one], [s for one in old.samples for s in one])
@@ -103,15 +103,15 @@ def alarms_by_samples(pairs: Iterable[Pair]) -> dict[str, Any]:
         ratios = [median(new) / median(old) for new, old in flat]
         for name, threshold in THRESHOLDS.items():
             beyond = (ratio > 1 + threshold for ratio in ratios)
-            found[name].append(any(a and b for a, b in zip(significant, beyond, strict=True)))
+            slower[name].append(any(a and b for a, b in zip(significant, beyond, strict=True)))
     return {
-        "checks": len(found["none"]),
-        "slower": {name: round(fmean(those), 5) for name, those in found.items()},
+        "checks": len(slower["none"]),
+        "slower": {name: round(fmean(those), 5) for name, those in slower.items()},
     }
 
 
 def planted(pool: BenchRun, count: int) -> dict[str, float]:
-    """Share found of slowdowns of one row, by their factor, at the usual threshold."""
+    """Compute the share of slowdowns of one row that are reported, by factor; usual threshold."""
     shares = {}
     for factor in PLANTED:
         hits = []
@@ -129,11 +129,11 @@ def planted(pool: BenchRun, count: int) -> dict[str, float]:
 
 
 def noise(pool: BenchRun) -> list[dict[str, Any]]:
-    """Return the spread of a process's samples, and of processes, relative to the median."""
-    found = []
+    """Compute how far samples of a process, and processes, lie apart, relative to the median."""
+    rows = []
     for row in pool.rows:
         inner = (stdev(one) / median(one) for one in row.samples if len(one) > 1)
-        found.append(
+        rows.append(
             {
                 "kernel": row.subject.kernel,
                 "shape": dict(row.subject.shape),
@@ -142,14 +142,14 @@ def noise(pool: BenchRun) -> list[dict[str, Any]]:
                 "sd_of_processes": round(stdev(row.medians_us) / row.median_us, 5),
             }
         )
-    return found
+    return rows
 
 
 def results(draws: int) -> dict[str, Any]:
-    """All of it."""
-    pool, made = recorded()
+    """Compute all results."""
+    pool, origin = recorded()
     return {
-        "recorded": made,
+        "recorded": origin,
         "processes": len(pool.processes),
         "rows": len(pool.rows),
         "a_run": PROCESSES,
@@ -163,9 +163,9 @@ def results(draws: int) -> dict[str, Any]:
     }
 
 
-def table(found: dict[str, Any]) -> str:
-    """Render the document."""
-    made, spread = found["recorded"], [row["sd_of_processes"] for row in found["noise"]]
+def table(content: dict[str, Any]) -> str:
+    """Write the document's table."""
+    origin, spread = content["recorded"], [row["sd_of_processes"] for row in content["noise"]]
     kinds = {
         "drawn": "processes drawn at random, medians of processes",
         "consecutive": "runs one after another, medians of processes",
@@ -173,11 +173,12 @@ def table(found: dict[str, Any]) -> str:
         "consecutive_by_samples": "runs one after another, every sample by itself",
     }
     lines = [
-        f"{found['processes']} processes one after another on one {made['device']} "
-        f"(driver {made['driver']}, triton {made['triton']}, torch {made['torch']}, "
-        f"{made['date'][:10]}), {found['rows']} rows, {made['seconds_a_process']:.1f} s a process; "
-        f"runs of {found['a_run']} processes; level "
-        f"{found['level']:.0%}. Medians of processes of one row differ by "
+        f"{content['processes']} processes one after another on one {origin['device']} "
+        f"(driver {origin['driver']}, triton {origin['triton']}, torch {origin['torch']}, "
+        f"{origin['date'][:10]}), {content['rows']} rows, "
+        f"{origin['seconds_a_process']:.1f} s a process; "
+        f"runs of {content['a_run']} processes; level "
+        f"{content['level']:.0%}. Medians of processes of one row differ by "
         f"{min(spread):.2%} to {max(spread):.2%} (standard deviation). Checks of unchanged kernels "
         "that find one slower, by threshold:",
         "",
@@ -185,35 +186,35 @@ def table(found: dict[str, Any]) -> str:
         "|---|---|" + "---|" * len(THRESHOLDS),
     ]
     for kind, words in kinds.items():
-        shares = (f"{share:.2%}" for share in found[kind]["slower"].values())
-        lines.append(f"| {words} | {found[kind]['checks']} | {' | '.join(shares)} |")
+        shares = (f"{share:.2%}" for share in content[kind]["slower"].values())
+        lines.append(f"| {words} | {content[kind]['checks']} | {' | '.join(shares)} |")
     lines += [
         "",
         "Of a slowdown planted in one row, at the threshold of 3%, a check finds:",
         "",
-        "| " + " | ".join(["planted", *found["planted"]]) + " |",
-        "|---|" + "---|" * len(found["planted"]),
-        "| " + " | ".join(["found", *(f"{s:.1%}" for s in found["planted"].values())]) + " |",
+        "| " + " | ".join(["planted", *content["planted"]]) + " |",
+        "|---|" + "---|" * len(content["planted"]),
+        "| " + " | ".join(["found", *(f"{s:.1%}" for s in content["planted"].values())]) + " |",
     ]
     return "\n".join(lines) + "\n"
 
 
-def rewritten(text: str, found: dict[str, Any]) -> str:
-    """The document with the table of these results."""
-    return between(text, BEGIN, END, f"\n{table(found)}\n", DOCUMENT.name)
+def rewritten(text: str, content: dict[str, Any]) -> str:
+    """Return the document with the table of these results."""
+    return between(text, BEGIN, END, f"\n{table(content)}\n", DOCUMENT.name)
 
 
 def main() -> None:
-    """Counts, writes the results, and puts the table into the document."""
+    """Count, write the results, and put the table into the document."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=2000)
     options = parser.parse_args()
     if not RECORDED.is_file():
         parser.error(f"no {RECORDED.name}: on an H200, python -m benchmarks.bench_samples")
-    found = results(options.draws)
-    write(FILE, found)
-    DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), found))
-    print(table(found))
+    content = results(options.draws)
+    write(FILE, content)
+    DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), content))
+    print(table(content))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A space of 10,368 GEMM configs: how long asmtune takes, and how good its choice is.
+"""Tuning of a space of 10,368 GEMM configs: how long it takes, and how good the choice is.
 
     python -m benchmarks.large_space [--shape M,N,K] [--random N] [--output FILE]
 
@@ -35,7 +35,7 @@ SHAPE = (4096, 4096, 4096)
 
 
 def space() -> Space:
-    """4 x 4 x 3 tiles, 4 heights of a group, 3 numbers of warps, 6 of stages, 3 caps: 10,368."""
+    """Build 4 x 4 x 3 tiles, 4 group heights, 3 warp counts, 6 stages, 3 caps: 10,368 configs."""
     axes: dict[str, Any] = {
         "BLOCK_M": (32, 64, 128, 256),
         "BLOCK_N": (32, 64, 128, 256),
@@ -50,7 +50,7 @@ def space() -> Space:
 
 
 def measured(sizes: tuple[int, int, int], sample: int, folder: Path) -> dict[str, Any]:
-    """Tunes the space, times a sample of it, and compares."""
+    """Tune the space, time a sample of it, and compare."""
     import torch
 
     from asmtune import tune
@@ -89,7 +89,7 @@ def measured(sizes: tuple[int, int, int], sample: int, folder: Path) -> dict[str
 
 
 def main() -> None:
-    """Runs it and writes the result."""
+    """Run the benchmark and write the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--shape", default=",".join(map(str, SHAPE)))
     parser.add_argument("--random", type=int, default=1500)

@@ -54,21 +54,21 @@ Ways = dict[str, Callable[[], Any]]
 
 
 def arguments() -> tuple[Any, ...]:
-    """As a GEMM of 4096 x 4096 x 512 has them."""
+    """Make the arguments of a GEMM of 4096 x 4096 x 512."""
     tensors = [torch.zeros(4096, dtype=torch.float16, device="cuda") for _ in range(5)]
     return (*tensors, 4096, 4096, 512, 512, 1, 4096, 1, 4096, 1, 4096, 1, 1.0, 0.5, "relu")
 
 
 def ours(function: Any, key: list[str], how: Any) -> Any:
-    """A decorated kernel over one of the launchers."""
+    """Decorate a kernel over one of the launchers."""
     configs = [Config(values) for values in CONFIGS]
-    made = asm_autotune(configs, key, effort="quick")(triton.jit(function))
-    vars(made)["_part"] = how
-    return made
+    kernel = asm_autotune(configs, key, effort="quick")(triton.jit(function))
+    vars(kernel)["_part"] = how
+    return kernel
 
 
 def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
-    """Return the ways to launch one kernel, each tuned and compiled."""
+    """List the ways to launch a kernel, each tuned and compiled."""
     plain_jit, grid = triton.jit(function), (1,)
     tuner = triton.autotune([triton.Config(values) for values in CONFIGS], key)(
         triton.jit(function)
@@ -96,11 +96,11 @@ def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
 
 
 def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
-    """Return the parts of a planned launch."""
-    made = ours(function, key, backend())
-    made[(1,)](*args)
-    made[(1,)](*args)
-    plan, layout = made._launcher.last, made._layout()
+    """List the parts of a planned launch."""
+    kernel = ours(function, key, backend())
+    kernel[(1,)](*args)
+    kernel[(1,)](*args)
+    plan, layout = kernel._launcher.last, kernel._layout()
     part = backend()
     taken: list[Any] = []
     silent = part.Launcher(
@@ -124,11 +124,11 @@ def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
 
 
 def _nothing(*_: Any) -> None:
-    """Takes what it gets."""
+    """Accept and drop any arguments."""
 
 
 def round_us(way: Callable[[], Any]) -> float:
-    """Host time of a launch, microseconds."""
+    """Measure the host time of a launch, in microseconds."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(LAUNCHES):
@@ -137,7 +137,7 @@ def round_us(way: Callable[[], Any]) -> float:
 
 
 def measured(all_ways: Ways, rounds: int) -> dict[str, dict[str, float]]:
-    """Median, 20th and 80th percentile of each way, in interleaved rounds."""
+    """Measure median, 20th and 80th percentile of each way, in interleaved rounds."""
     for way in all_ways.values():
         round_us(way)
     taken: dict[str, list[float]] = {name: [] for name in all_ways}
@@ -145,36 +145,36 @@ def measured(all_ways: Ways, rounds: int) -> dict[str, dict[str, float]]:
         for name, way in all_ways.items():
             taken[name].append(round_us(way))
     torch.cuda.synchronize()
-    found = {}
+    by_way = {}
     for name, samples in taken.items():
         fifths = statistics.quantiles(samples, n=5)
-        found[name] = {
+        by_way[name] = {
             "median_us": round(statistics.median(samples), 3),
             "p20_us": round(fifths[0], 3),
             "p80_us": round(fifths[3], 3),
         }
-    return found
+    return by_way
 
 
 def results(rounds: int) -> dict[str, Any]:
-    """Both kernels, all ways, and the ratios that count."""
+    """Measure both kernels in all ways; add the ratios that count."""
     many, nothing = arguments(), ()
-    found = {
+    by_case = {
         "19 arguments": measured(ways(nineteen, many, ["M", "N", "K"]), rounds),
         "no arguments": measured(ways(none, nothing, []), rounds),
         "pieces, 19 arguments": measured(pieces(nineteen, many, ["M", "N", "K"]), rounds),
     }
     ratios = {}
     for case in ("19 arguments", "no arguments"):
-        mine = found[case]["asm_autotune"]["median_us"]
+        mine = by_case[case]["asm_autotune"]["median_us"]
         for other in ("triton.autotune", "triton.jit", "compiled.run"):
-            ratios[f"{case}, to {other}"] = round(mine / found[case][other]["median_us"], 3)
+            ratios[f"{case}, to {other}"] = round(mine / by_case[case][other]["median_us"], 3)
     native = getattr(backend(), "__name__", "") == "asmtune_launch"
-    return {"rounds": rounds, "launches": LAUNCHES, "native": native, "ratios": ratios, **found}
+    return {"rounds": rounds, "launches": LAUNCHES, "native": native, "ratios": ratios, **by_case}
 
 
 def main() -> None:
-    """Measures, writes and shows."""
+    """Measure, write and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--output", type=Path, default=RESULTS / "launch_cost.json")
@@ -183,13 +183,13 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         mock.patch.dict("os.environ", ASMTUNE_CACHE_DIR=folder),
     ):
-        found = results(chosen.rounds)
-    write(chosen.output, found)
+        measurements = results(chosen.rounds)
+    write(chosen.output, measurements)
     for case in ("19 arguments", "no arguments", "pieces, 19 arguments"):
         print(case)
-        for name, times in found[case].items():
+        for name, times in measurements[case].items():
             print(f"  {name:38} {times['median_us']:7.2f} us")
-    for name, ratio in found["ratios"].items():
+    for name, ratio in measurements["ratios"].items():
         print(f"{name:34} {ratio:.3f}")
 
 

@@ -1,4 +1,4 @@
-"""Recorded timings with what the features of each config are weighed from."""
+"""Recorded timings, with the data from which each config's features are computed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from asmtune.studies.replay.judging import judged
 
 @dataclass(frozen=True)
 class Launch:
-    """One compiled config in one launch.
+    """A compiled config in one launch.
 
     Attributes:
         config: the config.
-        compiled: read off its assembly.
-        sketched: read off its TTGIR.
-        work: of the launch.
+        compiled: profile of its assembly.
+        sketched: profile of its TTGIR.
+        work: work of the launch.
     """
 
     config: Config
@@ -44,7 +44,7 @@ class TimedTask:
 
     Attributes:
         task: the task.
-        milliseconds: of each launch.
+        milliseconds: time of each launch.
         launches: the configs, in the file's order.
     """
 
@@ -55,7 +55,7 @@ class TimedTask:
 
 @dataclass(frozen=True)
 class Reader(Funnel):
-    """A funnel that knows which problem it judged last.
+    """A funnel that remembers which problem it judged last.
 
     Attributes:
         fronts: the last problem's front end.
@@ -64,13 +64,13 @@ class Reader(Funnel):
     fronts: list[Front] = field(default_factory=list)
 
     def front(self, problem: Problem) -> Front:
-        """The front end of a problem, which is kept until the next."""
+        """Give the front end of a problem; kept until the next problem."""
         self.fronts[:] = [super().front(problem)]
         return self.fronts[0]
 
 
 def read(oracle: Oracle, kernels: Path, reader: Reader) -> Iterator[TimedTask]:
-    """The tasks of a file that the learned scorer ranks, with their launches.
+    """Read the tasks of a file that the learned scorer ranks, with their launches.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -96,6 +96,6 @@ def read(oracle: Oracle, kernels: Path, reader: Reader) -> Iterator[TimedTask]:
 
 
 def _profile(verdict: Verdict, known: Outcomes) -> Profile | None:
-    """Return the profile that the features of a verdict were computed from."""
+    """Give the profile from which the features of a verdict were computed."""
     outcome = known.get(verdict.artifact or "")
     return outcome.reading if isinstance(outcome, CompiledConfig) else None

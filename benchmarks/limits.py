@@ -1,4 +1,4 @@
-"""Limits of kernels that are slower than the vendor's, by asmtune's model and by counters.
+"""Limits of kernels that are slower than the vendor's: by asmtune's model, and by counters.
 
     python -m benchmarks.limits [--below 0.9] [--counters] [--table FILE] [--output FILE]
 
@@ -52,7 +52,7 @@ _LIMIT_S = 120
 
 
 def foreseen(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Predict the limits of a row's config, compiled for an H200.
+    """Describe what the model predicts of a row's config, compiled for an H200.
 
     Raises:
         RuntimeError: it does not compile.
@@ -70,7 +70,7 @@ def foreseen(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def child(place: str) -> None:
-    """Launches ours, then the vendor's, between the marks of the profiler."""
+    """Launch ours, then the vendor's, between the marks of the profiler."""
     import torch
 
     from benchmarks.kernels.entry import entry_of
@@ -93,10 +93,10 @@ def child(place: str) -> None:
 
 
 def counters(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each kernel that ours and the vendor's launch, in order, with its counters.
+    """List the kernels that ours and the vendor's launch, in order, with their counters.
 
     Raises:
-        RuntimeError: Nsight Compute failed; its last words.
+        RuntimeError: Nsight Compute failed; the message has the end of its output.
     """
     place = json.dumps({name: row[name] for name in ("kernel", "shape", "dtype")})
     command = ["ncu", "--csv", "--page", "raw", "--clock-control", "none"]
@@ -113,7 +113,7 @@ def counters(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def counted(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The counters, or why there are none: one row's trouble is not the others'."""
+    """Read the counters, or say why there are none, so that other rows still run."""
     try:
         return {"kernels": counters(row)}
     except subprocess.TimeoutExpired:
@@ -123,19 +123,19 @@ def counted(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _counted(line: Mapping[str, str]) -> dict[str, Any]:
-    """A kernel's counters by our names; what this GPU does not count is left out."""
-    found: dict[str, Any] = {"name": line["Kernel Name"], "block": line["Block Size"]}
+    """Give a kernel's counters by our names; those that this GPU does not count are left out."""
+    counters: dict[str, Any] = {"name": line["Kernel Name"], "block": line["Block Size"]}
     for name, metric in METRICS.items():
         text = line.get(metric, "").replace(",", "")
         if text.replace(".", "", 1).isdigit():
-            found[name] = round(float(text), 2)
-    if "l2_read_bytes" in found:
-        found["l2_read_bytes"] = int(found["l2_read_bytes"] * _SECTOR)
-    return found
+            counters[name] = round(float(text), 2)
+    if "l2_read_bytes" in counters:
+        counters["l2_read_bytes"] = int(counters["l2_read_bytes"] * _SECTOR)
+    return counters
 
 
 def main() -> None:
-    """Looks at the rows that are below, one process of Nsight Compute each."""
+    """Profile the rows that are slower, in one process of Nsight Compute each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--below", type=float, default=0.9, help="speedup over the vendor")
     parser.add_argument("--table", type=Path, default=RESULTS / "kernels.json")
@@ -147,18 +147,18 @@ def main() -> None:
         child(options.child)
         return
     rows = json.loads(options.table.read_text())["rows"]
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for row in rows:
         if row.get("over_vendor", 1.0) >= options.below:
             continue
         names = ("kernel", "shape", "dtype", "over_vendor", "config")
-        made = {name: row[name] for name in names} | {"ours_us": row["ours"]["p50_us"]}
-        made["foreseen"] = foreseen(row)
+        result = {name: row[name] for name in names} | {"ours_us": row["ours"]["p50_us"]}
+        result["foreseen"] = foreseen(row)
         if options.counters:
-            made |= counted(row)
-        found.append(made)
-        print(row["kernel"], row["dtype"], row["shape"], json.dumps(made["foreseen"]), flush=True)
-        write(options.output, {"metrics": METRICS, "rows": found})
+            result |= counted(row)
+        results.append(result)
+        print(row["kernel"], row["dtype"], row["shape"], json.dumps(result["foreseen"]), flush=True)
+        write(options.output, {"metrics": METRICS, "rows": results})
 
 
 if __name__ == "__main__":

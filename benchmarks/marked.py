@@ -4,14 +4,14 @@ from __future__ import annotations
 
 
 def between(text: str, begin: str, end: str, content: str, name: str) -> str:
-    """A document with a part replaced: from the end of one mark to the beginning of the other.
+    """Replace a part of a document: from the end of one mark to the beginning of the other.
 
     Args:
         text: the document.
         begin: the mark before the part.
         end: the first mark after it.
         content: the part.
-        name: of the document.
+        name: name of the document.
 
     Raises:
         ValueError: a mark is missing.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def report_of(kernel: str, shape: Mapping[str, Any], dtype: str) -> tuple[PruneReport, CarriedCode]:
-    """Make the prune report of a kernel for an H200, and the code of its page."""
+    """Report what `asmtune prune-report` finds for a kernel on an H200; add its page's code."""
     module, settings, target = (
         load_kernel_module(kernel),
         Settings.from_environment(),
@@ -40,7 +40,7 @@ def report_of(kernel: str, shape: Mapping[str, Any], dtype: str) -> tuple[PruneR
 
 
 def joined(codes: Sequence[CarriedCode]) -> CarriedCode:
-    """The code of several reports of one kernel, whose sources are the same, as one page's."""
+    """Join the code of several reports of one kernel, with the same sources, into one page's."""
     if any(code.sources != codes[0].sources for code in codes):
         raise SystemExit("the reports' code comes from different sources")
     packed, index = [], []
@@ -54,20 +54,20 @@ def joined(codes: Sequence[CarriedCode]) -> CarriedCode:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Chromium without a window; ends the program where there is none."""
+    """Start Chromium without a window; end the program where there is none."""
     from playwright.sync_api import sync_playwright
 
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
         raise SystemExit("no Chromium: apt-get install chromium fonts-dejavu-core")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield browser
         browser.close()
 
 
 def opened(browser: Browser, path: Path, view: str = "", **options: Any) -> Page:
-    """A page in a window of its own, once it shows its report."""
+    """Open a page in a window of its own; return it once it shows its report."""
     page = browser.new_context(**options).new_page()
     page.goto(path.as_uri() + view)
     page.wait_for_selector("html[data-ready]", state="attached")

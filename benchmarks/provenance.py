@@ -1,4 +1,4 @@
-"""Where a result comes from, and how it is written down."""
+"""Provenance of a result, and how results are written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def provenance() -> dict[str, Any]:
-    """Versions, machine, date and command of this process."""
+    """Give versions, machine, date and command of this process."""
     return {
         # Files by their names: where they lay on the machine says nothing.
         "command": " ".join(["python -m", _module(), *(Path(a).name for a in sys.argv[1:])]),
@@ -32,7 +32,7 @@ def provenance() -> dict[str, Any]:
 
 
 def write(path: Path, results: Mapping[str, Any]) -> None:
-    """Writes results with their provenance as JSON, whole or not at all."""
+    """Write results with their provenance as JSON, atomically."""
     part = path.with_suffix(".part")
     part.write_text(json.dumps({"provenance": provenance(), **results}, indent=1) + "\n")
     part.replace(path)

@@ -36,13 +36,13 @@ SCORERS = ("roofline",)
 
 
 class Stopwatch:
-    """CPU seconds that functions took in the threads that called them."""
+    """Stopwatch of the CPU seconds of functions, in the threads that called them."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def watch(self, owner: type, name: str) -> None:
-        """Counts a method's time from now on."""
+        """Count a method's time from now on."""
         original: Callable[..., Any] = getattr(owner, name)
 
         def timed(*args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,7 @@ class Stopwatch:
 
 
 def judged(scorer: str) -> dict[str, Any]:
-    """Make a report in this process, and return where its time went."""
+    """Make a report in this process, and say where its time went."""
     from asmtune.base.settings import Settings
     from asmtune.compile.toolchain import Toolchain
     from asmtune.core.hardware.shipped import load_target
@@ -90,19 +90,19 @@ def judged(scorer: str) -> dict[str, Any]:
 
 
 def stage_seconds(folder: Path) -> Iterator[dict[str, float]]:
-    """The stages of each artifact; those that shared another's PTX tell only of their own."""
+    """Add up the stages of each artifact; those that share another's PTX count only their own."""
     from asmtune.compile.artifacts import ArtifactCache
     from asmtune.core.records.artifacts import Artifact
 
     cache = ArtifactCache(folder, 1 << 40)
     for path in folder.glob("*/*.json.gz"):
-        found = cache.get(path.name.removesuffix(".json.gz"))
-        if isinstance(found, Artifact):
-            yield dict(found.seconds)
+        artifact = cache.get(path.name.removesuffix(".json.gz"))
+        if isinstance(artifact, Artifact):
+            yield dict(artifact.seconds)
 
 
 def cpu_seconds() -> dict[str, float]:
-    """CPU time so far: of this process, of the workers, and of the compilers that they run."""
+    """Read the CPU time so far: of this process, its workers, and the compilers that they run."""
     own = time.process_time()
     living = processes()
     workers = {number for number, (parent, _) in living.items() if parent == os.getpid()}
@@ -114,18 +114,18 @@ def cpu_seconds() -> dict[str, float]:
 
 
 def processes() -> dict[int, tuple[int, float]]:
-    """Parent, and seconds of CPU with those of its children that have ended, of each process."""
-    tick, found = os.sysconf("SC_CLK_TCK"), {}
+    """List each process's parent and CPU seconds, those of its ended children included."""
+    tick, by_pid = os.sysconf("SC_CLK_TCK"), {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             fields = path.read_text().rpartition(")")[2].split()
             used = sum(map(int, fields[11:15])) / tick
-            found[int(path.parent.name)] = (int(fields[1]), used)
-    return found
+            by_pid[int(path.parent.name)] = (int(fields[1]), used)
+    return by_pid
 
 
 def measured(scorer: str) -> dict[str, Any]:
-    """Make a report in a fresh process with empty caches."""
+    """Run one report in a fresh process with empty caches."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             **os.environ,
@@ -135,16 +135,16 @@ def measured(scorer: str) -> dict[str, Any]:
         command = [sys.executable, "-m", "benchmarks.prune_overhead", "--judge", scorer]
         start = time.monotonic()
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    told = json.loads(done.stdout)
-    wall = told.pop("end") - start
-    inside = sum(told["stages_s"].values()) + sum(told["front_end_s"].values())
-    cpu = told["cpu_s"]
-    compiling = cpu["compilers"] + sum(told["front_end_s"].values())
+    report = json.loads(done.stdout)
+    wall = report.pop("end") - start
+    inside = sum(report["stages_s"].values()) + sum(report["front_end_s"].values())
+    cpu = report["cpu_s"]
+    compiling = cpu["compilers"] + sum(report["front_end_s"].values())
     result = {
-        **told,
+        **report,
         "wall_s": wall,
         "inside_s": inside,
-        "outside": 1 - inside / (wall * told["workers"]),
+        "outside": 1 - inside / (wall * report["workers"]),
         "cpu_outside_the_compilers": 1 - compiling / sum(cpu.values()),
     }
     return {"scorer": scorer, **_rounded(result)}
@@ -157,7 +157,7 @@ def _rounded(value: Any) -> Any:
 
 
 def main() -> None:
-    """Measures a report by each scorer and writes the result."""
+    """Measure a report by each scorer and write the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--scorer", action="append", help="roofline by default; repeatable")
     parser.add_argument("--output", type=Path, default=RESULTS / "prune_overhead.json")

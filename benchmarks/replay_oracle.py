@@ -1,4 +1,4 @@
-"""Replays scorers over a file of recorded timings and writes their regret.
+"""Replay of scorers over a file of recorded timings, and their regret.
 
     python -m benchmarks.replay_oracle ORACLE --kernels DIR [--scorer NAME ...] [--output FILE]
 
@@ -26,7 +26,7 @@ from benchmarks.provenance import RESULTS, write
 
 
 def main() -> None:
-    """Replays and writes."""
+    """Replay and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("oracle", type=Path)
     parser.add_argument("--kernels", type=Path, required=True)

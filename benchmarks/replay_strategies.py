@@ -1,4 +1,4 @@
-"""Replays search strategies over a file of recorded timings: a JSON of results and a figure.
+"""Replay of search strategies over a file of recorded timings: a JSON of results and a figure.
 
     python -m benchmarks.replay_strategies ORACLE --kernels DIR [--output FILE]
 
@@ -31,17 +31,17 @@ from asmtune.tuning.search.strategies import strategy_names
 from benchmarks.provenance import RESULTS, write
 
 FINE = BatchSizes(first=32, batch=16, trial=16, gain=0.001)
-"""Of the curves: a mark every 16 compiles, and an end where less than 0.1% is expected."""
+"""Curves have a mark every 16 compiles, and end where less than 0.1% is expected."""
 
 ALL = replace(FINE, trial=FINE.first)
-"""Of the strategies that do not choose what to time: all that is compiled, at once."""
+"""For strategies that do not choose what to time: all that is compiled is timed, at once."""
 
 SEEDS = 3
-"""Of what is random: the order of `random`, and the noise of all timings."""
+"""Random draws: the order of `random`, and the noise of all timings."""
 
 
 def main() -> None:
-    """Replays, writes, and draws."""
+    """Replay, write, and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("oracle", type=Path)
     parser.add_argument("--kernels", type=Path, required=True)
@@ -55,7 +55,7 @@ def main() -> None:
         scorer = make_scorer(options.scorer)
         funnel = Funnel(target, scorer, Settings.from_environment(), progress=progress)
         results = replay_strategies(oracle, options.kernels, funnel, plans())
-    found = {result.plan.name: result.to_json() for result in results}
+    plans_json = {result.plan.name: result.to_json() for result in results}
     about = {
         "device": oracle.device,
         "scorer": f"{options.scorer}, which never saw the task's kernel",
@@ -64,12 +64,12 @@ def main() -> None:
         "efforts": {name: asdict(effort_plan(effort).pace) for name, effort in efforts().items()},
         "seconds": round(time.perf_counter() - start, 1),
     }
-    write(options.output, {**about, "plans": found})
-    draw(found, options.output.with_suffix(".svg"))
+    write(options.output, {**about, "plans": plans_json})
+    draw(plans_json, options.output.with_suffix(".svg"))
 
 
 def plans() -> list[ReplayPlan]:
-    """A curve of each strategy, and each effort as it is."""
+    """List the plans: a curve of each strategy, and each effort as it is."""
     most = Limits(compiles=max(BUDGETS))
     curves = [
         ReplayPlan(name, name, FINE if name == "model" else ALL, most, SEEDS)
@@ -79,17 +79,17 @@ def plans() -> list[ReplayPlan]:
 
 
 def efforts() -> Mapping[str, Effort]:
-    """Those that end by themselves."""
+    """List the efforts that end by themselves."""
     return {name: effort for name, effort in EFFORTS.items() if effort.strategy == "model"}
 
 
 def effort_plan(effort: Effort) -> ReplayPlan:
-    """The search that an effort is."""
+    """Make the plan of the search that an effort runs."""
     return ReplayPlan(f"effort {effort.name}", effort.strategy, effort.pace, effort.limits, SEEDS)
 
 
-def draw(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Regret against compiles and against timings: a curve a strategy, a point an effort."""
+def draw(results: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Draw regret against compiles and against timings: a curve a strategy, a point an effort."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -98,7 +98,7 @@ def draw(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
         figure = Figure(figsize=(9.0, 3.8), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
         for axis, spent in zip(axes, ("compiles", "timings"), strict=True):
-            draw_on(axis, found, spent)
+            draw_on(axis, results, spent)
             axis.set(xscale="log", yscale="log", xlabel=f"{spent} a task")
             axis.set_xticks(BUDGETS[::2], [str(budget) for budget in BUDGETS[::2]])
             axis.set_yticks((0.01, 0.1, 1, 10), ("0.01", "0.1", "1", "10"))
@@ -109,9 +109,9 @@ def draw(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
         figure.savefig(path, metadata={"Date": None})
 
 
-def draw_on(axis: Any, found: Mapping[str, Mapping[str, Any]], spent: str) -> None:
-    """Return the loss by "compiles" or by "timings"."""
-    for name, result in found.items():
+def draw_on(axis: Any, results: Mapping[str, Mapping[str, Any]], spent: str) -> None:
+    """Draw regret by "compiles" or by "timings"."""
+    for name, result in results.items():
         if name.startswith("effort "):
             end = result["all"]
             point = (end[spent], *regret([end["kept"]]))
@@ -124,9 +124,9 @@ def draw_on(axis: Any, found: Mapping[str, Mapping[str, Any]], spent: str) -> No
             axis.plot(list(curve), lost, marker=".", label=name)
 
 
-def regret(kept: Sequence[float]) -> list[float]:
-    """Percent lost; what is lost in no digit is drawn at a hundredth."""
-    return [max(100.0 * (1.0 - share), 0.01) for share in kept]
+def regret(shares: Sequence[float]) -> list[float]:
+    """Give percent lost; a loss too small to show is drawn at a hundredth."""
+    return [max(100.0 * (1.0 - share), 0.01) for share in shares]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Kernels with the configs that ship on an H200's roofline.
+"""Roofline of an H200 with the kernels' shipped configs.
 
     python -m benchmarks.roofline [--measure]
 
@@ -43,7 +43,7 @@ FIGURE = Path(__file__).parents[1] / "docs" / "images" / "roofline.svg"
 
 
 def main() -> None:
-    """Writes the document and the picture."""
+    """Write the document and the picture."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--measure", action="store_true")
     measure = parser.parse_args().measure

@@ -1,4 +1,4 @@
-"""The explorer's pictures in docs/images, from a real report with recorded timings.
+"""Pictures of the explorer in docs/images, from a real report with recorded timings.
 
     python -m benchmarks.screenshots [--folder docs/images]
 
@@ -30,7 +30,7 @@ MOST_BYTES = 400_000
 
 
 def page_text() -> str:
-    """The report as a page."""
+    """Render the report as a page."""
     report, code = report_of(str(KERNEL), SHAPE, "i8")
     timings = read_timings(str(TIMINGS), RESULTS)
     timings.check([LaunchKey(report.kernel, report.shape, report.dtypes, report.target)])
@@ -38,7 +38,7 @@ def page_text() -> str:
 
 
 def table(page: Page) -> None:
-    """The table with the third row in focus, where it is in sight."""
+    """Show the table with the third row in focus, where it is in sight."""
     if (page.viewport_size or {"width": 0})["width"] > 900:
         page.focus("#grid")
         page.keyboard.press("ArrowDown")
@@ -46,7 +46,7 @@ def table(page: Page) -> None:
 
 
 def code(page: Page) -> None:
-    """The code of the first config, with a product's source line selected."""
+    """Show the code of the first config, with a product's source line selected."""
     page.wait_for_selector(".pane-sass .line")
     page.locator(".pane-source .line.hot", has_text="tl.dot").first.click(
         position={"x": 120, "y": 8}
@@ -55,7 +55,7 @@ def code(page: Page) -> None:
 
 
 def compare(page: Page) -> None:
-    """The first two configs beside each other, at their first difference."""
+    """Show the first two configs beside each other, at their first difference."""
     page.wait_for_selector("#diff .pair")
     page.mouse.move(0, 0)
 
@@ -68,7 +68,7 @@ VIEWS = {
 
 
 def shoot(browser: Browser, path: Path, folder: Path) -> None:
-    """Every view in both themes and sizes, as `explorer-VIEW-THEME-SIZE.png`."""
+    """Capture every view in both themes and sizes, as `explorer-VIEW-THEME-SIZE.png`."""
     for name, (view, arrange) in VIEWS.items():
         for theme in ("light", "dark"):
             for size, viewport in SIZES.items():
@@ -86,7 +86,7 @@ def shoot(browser: Browser, path: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Makes the report and its pictures."""
+    """Make the report and its pictures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "images")
     options = parser.parse_args()

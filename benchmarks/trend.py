@@ -30,9 +30,9 @@ BEGIN, END = "<!-- pull request -->\n", "<!-- end of the pull request -->\n"
 
 
 def runs(pool: BenchRun) -> list[BenchRun]:
-    """Runs of consecutive processes; the last one's rows of a kernel are slower."""
+    """Make runs of consecutive processes; the last one's rows of a kernel are slower."""
     starts = range(0, len(pool.processes) - PROCESSES + 1, PROCESSES)
-    made = [
+    runs_ = [
         replace(
             part(pool, range(start, start + PROCESSES)),
             date=pool.processes[start + PROCESSES - 1].date,
@@ -40,8 +40,8 @@ def runs(pool: BenchRun) -> list[BenchRun]:
         )
         for number, start in enumerate(starts, 1)
     ]
-    rows = tuple(map(_slower, made[-1].rows))
-    return [*made[:-1], replace(made[-1], rows=rows)]
+    rows = tuple(map(_slower, runs_[-1].rows))
+    return [*runs_[:-1], replace(runs_[-1], rows=rows)]
 
 
 def _slower(row: TimedSubject) -> TimedSubject:
@@ -51,13 +51,13 @@ def _slower(row: TimedSubject) -> TimedSubject:
 
 
 def rewritten(text: str, markdown: str) -> str:
-    """The document with this Markdown, as it is written."""
+    """Return the document with this Markdown."""
     shown = f"In the pull request:\n\n```text\n{markdown}\n```\n"
     return between(text, BEGIN, END, f"\n{shown}\n", DOCUMENT.name)
 
 
 def main() -> None:
-    """Writes the figure and the Markdown."""
+    """Write the figure and the Markdown."""
     pool, _ = recorded()
     every = runs(pool)
     check = compare(every[-2], every[-1], Terms())

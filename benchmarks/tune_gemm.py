@@ -1,4 +1,4 @@
-"""Tunes the GEMM with the decorator, then launches it from a second process.
+"""Tuning of the GEMM with the decorator, then launches from a second process.
 
     python -m benchmarks.tune_gemm [--output FILE]
 
@@ -24,7 +24,7 @@ SHAPES = ((512, 512, 512), (1024, 16384, 1024), (4096, 4096, 4096))
 
 
 def first_process() -> list[dict[str, Any]]:
-    """Tunes each shape; times the winner against cuBLAS in one interleaved round."""
+    """Tune each shape; time the winner against cuBLAS in one interleaved round."""
     import torch
 
     from asmtune.kernels import tiled_matmul as matmul
@@ -66,7 +66,7 @@ def first_process() -> list[dict[str, Any]]:
 
 
 def second_process() -> dict[str, Any]:
-    """Launches each shape from the store; counts compiles, and forbids tuning."""
+    """Launch each shape from the store; count compiles, and forbid tuning."""
     start = time.perf_counter()
     import torch
     import triton
@@ -107,7 +107,7 @@ def second_process() -> dict[str, Any]:
 
 
 def records() -> list[dict[str, Any]]:
-    """Summarise the store."""
+    """Summarise the records in the store."""
     from asmtune.base.settings import Settings
     from asmtune.store.database import Store
 
@@ -124,7 +124,7 @@ def records() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Runs both processes and writes the result."""
+    """Run both processes and write the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path, default=RESULTS / "tune_gemm.json")
     parser.add_argument("--second", action="store_true", help=argparse.SUPPRESS)

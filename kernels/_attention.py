@@ -1,4 +1,4 @@
-"""Device code of the attention kernels: loads, masks, dropout, and the walk over keys.
+"""Device functions of the attention kernels: loads, masks, dropout, and the walk over keys.
 
 A block of queries meets its keys in up to three loops: those that a window cuts off on the
 left, those that need no mask at all, and those on the causal diagonal or at the end.

@@ -1,4 +1,4 @@
-"""Host code of the attention kernels: options, checks and arguments."""
+"""Host side of the attention kernels: options, checks and arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = (
     *("D", "CAUSAL", "WINDOWED", "PADDING", "DROPOUT", "MULTIPLE", "DENSE"),
     *(pow2("heads"), pow2("M"), pow2("N")),
 )
-"""Parameters that a config is chosen by."""
+"""The tuning key: a config is chosen for each combination of these."""
 
 
 def _shape(B: int, H: int, KV: int, N: int, D: int, causal: int) -> dict[str, int]:
@@ -58,12 +58,12 @@ class Attending:
     """Options of one call of attention besides its tensors; `attention` describes each.
 
     Attributes:
-        causal: whether query m sees keys up to m alone.
+        causal: query m sees keys up to m alone.
         window: keys that a query sees up to its own; None for all.
         padding: lengths (batch,) or a mask (batch, keys) of keys to see; None for all.
         dropout: the share of weights to drop.
-        seed: of the dropped ones.
-        scale: of scores; 0 for 1 / sqrt(dim).
+        seed: seed that draws the dropped weights.
+        scale: factor of the scores; None for 1 / sqrt(dim).
     """
 
     causal: bool = False
@@ -74,7 +74,7 @@ class Attending:
     scale: float | None = None
 
     def checked(self, what: str, q: torch.Tensor, k: torch.Tensor) -> Attending:
-        """The same with a scale, for tensors that are checked.
+        """Return these options with the scale filled in, checked against the tensors.
 
         Raises:
             ValueError: an option is out of bounds, or the padding does not fit the keys.
@@ -107,10 +107,10 @@ def _check_padding(what: str, padding: torch.Tensor, k: torch.Tensor) -> None:
 
 
 def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Refuses queries, keys and values that do not fit each other or the kernels.
+    """Refuse queries, keys and values that do not fit each other or the kernels.
 
     Raises:
-        ValueError: which one, what it is, and what it must be.
+        ValueError: a tensor does not fit; the message names it, what it is and what it must be.
     """
     check_tensors(what, {"q": q, "k": k, "v": v}, DTYPES)
     # Tiles of 256 elements of 4 bytes do not fit shared memory.
@@ -130,7 +130,7 @@ def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
 
 
 def laid(x: torch.Tensor) -> torch.Tensor:
-    """The tensor if its rows lie at multiples of 16 bytes without gaps; else a copy."""
+    """Return the tensor if its rows are dense and at multiples of 16 bytes; else a copy."""
     per = _ROW_BYTES // x.element_size()
     steps = [s for s, size in zip(x.stride()[:-1], x.shape[:-1], strict=True) if size > 1]
     # Tensors without memory have no address.
@@ -141,21 +141,21 @@ def laid(x: torch.Tensor) -> torch.Tensor:
 
 
 def strides(**tensors: torch.Tensor) -> dict[str, Any]:
-    """Strides of batches, heads and rows by the kernels' names, and whether rows have no gaps.
+    """Give the strides of batches, heads and rows by kernel parameter, and whether rows are dense.
 
     Along axes of extent 1 strides are 0, whatever the tensor's are.
     """
-    found: dict[str, Any] = {
+    strides: dict[str, Any] = {
         f"stride_{name}{axis}": x.stride(place) if x.shape[place] > 1 else 0
         for name, x in tensors.items()
         for place, axis in enumerate("bhr")
     }
     dense = all(x.shape[2] <= 1 or x.stride(2) == x.shape[3] for x in tensors.values())
-    return {**found, "DENSE": dense}
+    return {**strides, "DENSE": dense}
 
 
 def sizes(q: torch.Tensor, k: torch.Tensor, how: Attending) -> dict[str, Any]:
-    """Extents, options and contracts by the kernels' names."""
+    """Give extents, options and contracts by kernel parameter."""
     (batches, heads, M, D), N = q.shape, k.shape[2]
     narrow = how.window is not None and how.window < M
     return {
@@ -183,7 +183,7 @@ def _padding(padding: torch.Tensor | None) -> int:
 
 
 def padding_ptr(how: Attending, other: torch.Tensor) -> torch.Tensor:
-    """Lengths, or a mask in bytes; where there is none, another tensor, which is not read."""
+    """Give the lengths or the mask in bytes; without padding, `other`, which is not read."""
     if how.padding is None:
         return other
     padding = how.padding.contiguous()
@@ -191,7 +191,7 @@ def padding_ptr(how: Attending, other: torch.Tensor) -> torch.Tensor:
 
 
 def room_for_heads(q: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """An empty gradient of keys or values for each head of the queries."""
+    """Allocate a gradient of keys or values for each head of the queries."""
     if q.shape[1] == x.shape[1]:
         return torch.empty_like(x)
     extents = (*q.shape[:2], *x.shape[2:])
@@ -199,7 +199,7 @@ def room_for_heads(q: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def summed(grads: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Sums, in x's dtype, of the gradients of the heads that share keys or values."""
+    """Sum, in x's dtype, the gradients of the heads that share keys or values."""
     if grads.shape == x.shape:
         return grads
     return grads.view(*x.shape[:2], -1, *x.shape[2:]).sum(2).to(x.dtype)

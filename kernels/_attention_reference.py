@@ -16,7 +16,7 @@ _LOG2E = 1.4426950408889634
 
 
 def visible(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
-    """Return the keys each query sees: booleans that broadcast to (batch, heads, queries, keys)."""
+    """Mark the keys that each query sees; broadcasts to (batch, heads, queries, keys)."""
     M, N = q.shape[2], k.shape[2]
     m = torch.arange(M, device=q.device)[:, None]
     n = torch.arange(N, device=q.device)[None, :]
@@ -33,7 +33,7 @@ def visible(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
 
 
 def dropped(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
-    """Return the factor of each weight: 0, or 1 / (1 - dropout)."""
+    """Compute the factor of each weight: 0 where it is dropped, else 1 / (1 - dropout)."""
     (batches, heads, M, _), N = q.shape, k.shape[2]
     quads = triton.cdiv(N, 4)
     counts = torch.arange(batches * heads * M * quads, device=q.device)
@@ -43,12 +43,12 @@ def dropped(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
 
 
 def widened(x: torch.Tensor, heads: int) -> torch.Tensor:
-    """Keys or values once for each head of the queries."""
+    """Repeat keys or values for each head of the queries that shares them."""
     return x.repeat_interleave(heads // x.shape[1], 1)
 
 
 def scores(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
-    """Scaled scores, -inf where a query does not see a key."""
+    """Compute scaled scores, -inf where a query does not see a key."""
     assert how.scale is not None
     s = q @ widened(k, q.shape[1]).mT * how.scale
     return s.masked_fill(~visible(q, k, how), -math.inf)
@@ -57,7 +57,7 @@ def scores(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
 def attend(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The result of attention, and the logarithms to base 2 of its sums; inf where none is seen."""
+    """Compute attention, and log2 of its sums; inf for a query that sees no key."""
     s = scores(q, k, how)
     blind = ~visible(q, k, how).any(-1).expand(s.shape[:-1])
     p = s.masked_fill(blind[..., None], 0.0).softmax(-1)
@@ -76,7 +76,7 @@ def differentiate(
     delta: torch.Tensor,
     how: Attending,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of q, and of k and v for each head of queries, from what forward keeps.
+    """Compute gradients of q, and of k and v for each head of queries, from what forward saved.
 
     `delta` is the sums of dy * y.
     """
@@ -92,7 +92,7 @@ def differentiate(
 def random_heads(
     shape: Mapping[str, int], dtype: str, device: str, *names: str
 ) -> dict[str, torch.Tensor]:
-    """Random tensors of queries (q, y, dy) or keys (k, v) by name."""
+    """Make random tensors of queries (q, y, dy) or keys (k, v) by name."""
     queries = (shape["B"], shape["H"], shape["M"], shape["D"])
     keys = (shape["B"], shape["KV"], shape["N"], shape["D"])
     return {
@@ -102,7 +102,7 @@ def random_heads(
 
 
 def forward_of(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, torch.Tensor]:
-    """Return what forward keeps for backward: y and lse."""
+    """Compute y and lse, which forward saves for backward."""
     q, k, v = (given[name].float() for name in "qkv")
     y, lse = attend(q, k, v, how.checked("attention", q, k))
     return {"y": y.to(given["q"].dtype), "lse": lse}

@@ -8,15 +8,15 @@ from asmtune.core.space.space import Space
 _SHARED = 227 * 1024
 _RESERVED = 1024  # of each program, by the driver
 _CAP = 128
-"""Registers of a thread where two programs of eight warps are to share a processor."""
+"""Registers of a thread where two programs of eight warps share an SM."""
 
 
 def of_queries(default: Config, held: int) -> Space:
-    """For programs that keep a block of queries and walk over keys.
+    """Build the space of programs that hold a block of queries and loop over keys.
 
     Args:
         default: the config to fall back to.
-        held: tensors whose blocks of queries lie in shared memory.
+        held: how many tensors have their block of queries in shared memory.
     """
     axes = {
         "BLOCK_M": (64, 16, 32, 128),
@@ -48,7 +48,7 @@ def of_queries(default: Config, held: int) -> Space:
 
 
 def of_keys(default: Config) -> Space:
-    """For programs that keep a block of keys and walk over queries, with two sums."""
+    """Build the space of programs that hold a block of keys and loop over queries, two sums."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128),
         "BLOCK_N": (32, 64, 128),

@@ -1,4 +1,4 @@
-"""Shared parts of the kernels: checks of arguments, views of them, and contracts.
+"""Helpers of several kernels: checks of arguments, views of them, and contracts.
 
 A contract is what the caller vouches for by a constexpr: here `MULTIPLE`, a power of two
 that divides the width of a row and the strides between rows. Triton itself only knows
@@ -27,15 +27,15 @@ _OTHER_SMS = {"meta": 132, "cpu": 2}
 
 
 def multiple(*numbers: int) -> int:
-    """The largest power of two that divides all, at most 32768."""
+    """Give the largest power of two that divides all the numbers, at most 32768."""
     return math.gcd(_MOST, *numbers)
 
 
 def row_sizes(**matrices: torch.Tensor) -> dict[str, int]:
-    """Sizes, strides and contract of kernels over rows, by the kernels' names.
+    """Give sizes, strides and contract of kernels over rows, by kernel parameter.
 
     Args:
-        matrices: by their names in the kernel, of one shape, without gaps in their rows.
+        matrices: matrices of one shape by kernel parameter, without gaps in their rows.
     """
     rows, cols = next(iter(matrices.values())).shape
     strides = {f"stride_{name}": matrix.stride(0) for name, matrix in matrices.items()}
@@ -91,7 +91,7 @@ def store_columns(ptr, column, width, values, FULL: tl.constexpr, EVICT: tl.cons
 def check_tensors(
     what: str, tensors: Mapping[str, torch.Tensor], dtypes: Sequence[str] = FLOATS
 ) -> None:
-    """Refuses tensors of several devices, or of other than one of the dtypes.
+    """Refuse tensors on several devices, or of a dtype that is not in `dtypes`.
 
     Args:
         what: the public function's name.
@@ -99,7 +99,7 @@ def check_tensors(
         dtypes: canonical names.
 
     Raises:
-        ValueError: which tensor, what it is, and what it must be.
+        ValueError: a tensor does not fit; the message names it, what it is and what it must be.
     """
     first_name, first = next(iter(tensors.items()))
     if dtype_of(first) not in dtypes:
@@ -115,27 +115,27 @@ def check_tensors(
 
 
 def check_shape(what: str, name: str, tensor: torch.Tensor, wanted: Sequence[int]) -> None:
-    """Refuses a tensor of another shape.
+    """Refuse a tensor of another shape.
 
     Raises:
-        ValueError: what it is, and what it must be.
+        ValueError: it does not fit; the message says what it is and what it must be.
     """
     if tuple(tensor.shape) != tuple(wanted):
         raise ValueError(f"{what}: {name} is {tuple(tensor.shape)}; it must be {tuple(wanted)}")
 
 
 def check_rows(what: str, x: torch.Tensor) -> None:
-    """Refuses a tensor without a last axis, or with an empty one.
+    """Refuse a tensor without a last axis, or with an empty one.
 
     Raises:
-        ValueError: what it is, and what it must be.
+        ValueError: it does not fit; the message says what it is and what it must be.
     """
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"{what}: x is {tuple(x.shape)}; it must have one element or more a row")
 
 
 def forward_only(what: str, *tensors: torch.Tensor) -> None:
-    """Refuses to compute what autograd would later miss.
+    """Refuse tensors that require a gradient, which autograd would miss.
 
     Raises:
         ValueError: a gradient is asked for.
@@ -147,26 +147,26 @@ def forward_only(what: str, *tensors: torch.Tensor) -> None:
 
 
 def dense(*tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """An empty result and tensors of its layout, without gaps; copies where they have others.
+    """Allocate a result laid out as the tensors, and return them without gaps.
 
-    Kernels that treat all elements alike take such tensors as they lie in memory, transposed
-    ones as well.
+    Tensors that differ in layout or have gaps are copied. Kernels that treat all elements alike
+    take the others as they lie in memory, transposed ones as well.
     """
     out = torch.empty_like(tensors[0])
     if all(tensor.stride() == out.stride() for tensor in tensors):
         return out, tensors
-    made = tuple(tensor.contiguous() for tensor in tensors)
-    return torch.empty_like(made[0]), made
+    copies = tuple(tensor.contiguous() for tensor in tensors)
+    return torch.empty_like(copies[0]), copies
 
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:
-    """A matrix of the rows along the last axis, each without gaps; a copy where they have some."""
+    """View x as a matrix of the rows along its last axis; copy it where rows have gaps."""
     rows = x.reshape(-1, x.shape[-1])
     return rows if rows.stride(1) == 1 or rows.shape[1] == 1 else rows.contiguous()
 
 
 def walkers(x: torch.Tensor) -> int:
-    """Programs that walk the rows of a matrix and leave sums over them: one to eight an SM.
+    """Give how many programs walk the rows of a matrix and leave sums: one to eight an SM.
 
     More of them wait for memory in turn. Each writes sums in fp32 that are read again, which
     costs as much as two or three rows do, so that it is given 24 rows or more.
@@ -176,7 +176,7 @@ def walkers(x: torch.Tensor) -> int:
 
 
 def processors(device: torch.device) -> int:
-    """Streaming multiprocessors; an H200's for meta tensors, two for the interpreter."""
+    """Count streaming multiprocessors; an H200's for meta tensors, two for the interpreter."""
     if device.type in _OTHER_SMS:
         return _OTHER_SMS[device.type]
     return int(torch.cuda.get_device_properties(device).multi_processor_count)

@@ -1,4 +1,4 @@
-"""Pieces of the convolution: a tile's pixels, their sums over taps and channels, the result.
+"""Device functions of the convolution: pixels of a tile, sums over taps and channels, the result.
 
 `window` is (taps_h, taps_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w), `x` a
 pointer and the strides of images, rows and columns, `sizes` (batch, height, width, depth,

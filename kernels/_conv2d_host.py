@@ -1,4 +1,4 @@
-"""Host code of the convolution: layouts, sizes, memory and copies."""
+"""Host side of the convolution: layouts, sizes, memory and copies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from asmtune.kernels._conv2d_window import Window
 from asmtune.kernels._split import SUMS_BYTES, workspace
 
 FEWEST = 32
-"""Channels from which on those of one tap fill a step."""
+"""Least number of channels at which those of one tap fill a step."""
 
 MOST_PARTS = 4
-"""Programs that may share a tile."""
+"""Most programs that share a tile."""
 
 _LARGEST_BLOCK = 256
 _FRAME_BLOCK = 1024
@@ -27,14 +27,14 @@ _FRAME_BLOCK = 1024
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution as the kernel takes it.
+    """A convolution in the kernel's layout.
 
     Attributes:
         x: (batch, depth, rows, cols), dense along depth; pixels may overlap.
         weight: (filters, taps_h, taps_w, depth), without gaps.
         bias: (filters,), or None.
         y: (batch, out_height, out_width, filters), without gaps, to be written.
-        window: over x.
+        window: stride, padding and dilation over x.
         size: channels, height and width of the layer, of which a copy in x may have more.
     """
 
@@ -46,7 +46,7 @@ class Layer:
     size: tuple[int, int, int]
 
     def arguments(self, *, relu: bool) -> dict[str, Any]:
-        """A launch's, by parameter name, without what is tuned."""
+        """Give a launch's arguments by parameter name, without the tuned ones."""
         (batch, depth, _, _), (out_height, out_width) = self.x.shape, self.y.shape[1:3]
         filters = self.weight.shape[0]
         # A stride that is never taken need not be divisible.
@@ -76,7 +76,7 @@ class Layer:
         }
 
     def _is_in_place(self, strides: Sequence[int]) -> bool:
-        """Return whether the result's pixels are those of x, one after another at one distance."""
+        """Say if the result's pixels are those of x, in order and evenly spaced."""
         batch, _, rows, cols = self.x.shape
         wanted = (rows * cols * strides[2], cols * strides[2], strides[2])
         apart = zip((batch, rows, cols), strides, wanted, strict=True)
@@ -85,7 +85,7 @@ class Layer:
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int, int]:
-    """Programs: one a tile, and along the second axis those that share one."""
+    """Give the grid: a program a tile, and along the second axis those that share one."""
     pixels = values["batch"] * values["out_height"] * values["out_width"]
     tiles = triton.cdiv(pixels, values["BLOCK_M"])
     tiles *= triton.cdiv(values["filters"], values["BLOCK_N"])
@@ -95,7 +95,7 @@ def grid(values: Mapping[str, Any]) -> tuple[int, int]:
 def layer(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, window: Window
 ) -> Layer:
-    """The kernel's form of a convolution; copies where tensors lie otherwise.
+    """Bring a convolution into the kernel's layout; tensors laid out otherwise are copied.
 
     Raises:
         ValueError: the window is larger than the padded image.
@@ -117,7 +117,7 @@ def layer(
 def _rows_of_taps(
     x: torch.Tensor, weight: torch.Tensor, window: Window, out_width: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Few channels and the taps across as one axis: a row of a window lies together in memory.
+    """Join channels and taps across in one axis, for few channels: a window's row is contiguous.
 
     In a padded copy, whose pixels are 4 channels apart or a multiple of 8, such rows begin at
     multiples of 8 bytes, and need no masks at the image's edges. They overlap: nothing is kept
@@ -134,7 +134,7 @@ def _rows_of_taps(
 
 
 def _framed(x: torch.Tensor, size: tuple[int, int, int], at: tuple[int, int]) -> torch.Tensor:
-    """(batch, *size) of zeros, and x of (batch, channels, height, width) from `at` on."""
+    """Copy x of (batch, channels, height, width) into zeros of (batch, *size), from `at` on."""
     framed = torch.empty((x.shape[0], *size), device=x.device, dtype=x.dtype)
     if framed.numel() and not framed.is_meta:
         programs = x.shape[0] * triton.cdiv(math.prod(size), _FRAME_BLOCK)
@@ -145,7 +145,7 @@ def _framed(x: torch.Tensor, size: tuple[int, int, int], at: tuple[int, int]) ->
 
 
 def sums_bytes(batch: int, height: int, width: int, filters: int) -> int:
-    """Memory for parts of the sums of a result of this size; 0 where that has tiles enough.
+    """Give the bytes for partial sums of such a result; 0 where it has tiles enough.
 
     Whole blocks of the largest hold as many of any other; all launches of a key agree.
     """

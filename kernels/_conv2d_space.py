@@ -15,7 +15,7 @@ _LEAST_DEPTH = 4 * FEWEST
 
 
 def space() -> Space:
-    """Some 30 to 400 configs a layer."""
+    """Build the space: some 30 to 400 configs a layer."""
     axes = {
         "BLOCK_M": (64, 128, 256),
         "BLOCK_N": (32, 64, 128, 256),

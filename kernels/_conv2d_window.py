@@ -1,4 +1,4 @@
-"""Arguments of a convolution: the windows in the image, and the tensors that fit."""
+"""Options of the convolution: windows in the image, and checks of the tensors' shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asmtune.kernels._common import check_shape
 
 @dataclass(frozen=True)
 class Window:
-    """Position of windows in the image: pairs of (down, across)."""
+    """Stride, padding and dilation of the windows, as pairs of (down, across)."""
 
     stride: tuple[int, int]
     padding: tuple[int, int]
@@ -21,10 +21,10 @@ class Window:
 
     @classmethod
     def of(cls, stride: Any, padding: Any, dilation: Any = 1) -> Window:
-        """Pairs of what may be one number.
+        """Make a window from pairs or single numbers.
 
         Raises:
-            ValueError: which is no pair of whole numbers within its range.
+            ValueError: an option is no pair of whole numbers within its range.
         """
         return cls(
             stride=_pair("stride", stride, 1),
@@ -34,11 +34,11 @@ class Window:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether a single tap sees every pixel once, and nothing else."""
+        """Say if there is a single tap that sees every pixel once, and nothing else."""
         return self.stride == (1, 1) and self.padding == (0, 0)
 
     def out_size(self, sizes: Sequence[int], taps: Sequence[int]) -> tuple[int, int]:
-        """Height and width of the result.
+        """Compute height and width of the result.
 
         Raises:
             ValueError: the window is larger than the padded image.
@@ -68,10 +68,10 @@ def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
 
 
 def check_shapes(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-    """Refuses what is no image, no weight for it, or no bias for that.
+    """Refuse an x that is no image, a weight that does not fit it, or a bias that fits neither.
 
     Raises:
-        ValueError: what it is, and what it must be.
+        ValueError: it does not fit; the message says what it is and what it must be.
     """
     if x.ndim != 4 or not x.shape[1]:
         raise ValueError(

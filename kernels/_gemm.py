@@ -1,4 +1,4 @@
-"""Pieces of the matrix product: the order of tiles, sums of products, what is done to a sum.
+"""Device functions of the matrix product: order of tiles, sums of products, activations.
 
 A contract is in bytes here, 16 at most: vectors are of bytes, whatever the dtype.
 """

@@ -1,4 +1,4 @@
-"""Host code of the matrix product: layouts, contracts, copies, memory for split sums."""
+"""Host side of the matrix product: layouts, contracts, copies, memory for split sums."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ DTYPES = ("fp16", "bf16", "fp32", "fp8e4nv", "i8")
 ACTIVATIONS = ("none", "relu", "silu", "gelu")
 
 MOST_PARTS = 32
-"""Of one tile's sum."""
+"""Most parts that the sum of one tile is split into."""
 
 LEAST_OF_A_PART = 128
-"""Along K."""
+"""Least extent along K of one part."""
 
 _LEAST_ROWS, _MOST_COLS = 64, 256
 _VECTOR = 16
@@ -33,7 +33,7 @@ _WORTH_A_COPY = 1 << 26
 
 @dataclass(frozen=True)
 class Product:
-    """C = activation(A B + bias), as the kernel takes it.
+    """C = activation(A B + bias), in the kernel's layout.
 
     Attributes:
         a: (batch, M, K).
@@ -48,7 +48,7 @@ class Product:
     activation: str
 
     def arguments(self, c: torch.Tensor) -> dict[str, Any]:
-        """A launch's, by parameter name, without what is tuned; `c` is (batch, M, N)."""
+        """Give a launch's arguments without the tuned ones; `c` is (batch, M, N)."""
         (batch, M, K), N, device = self.a.shape, self.b.shape[2], self.a.device
         sums, counts = workspace(device, sums_bytes(batch, M, N, K))
         return {
@@ -77,12 +77,12 @@ def _place(matrices: torch.Tensor) -> Place:
 # Launches repeat their sizes, and this takes longer than all else on the way to them.
 @functools.lru_cache(maxsize=4096)
 def _numbers(a: Place, b: Place, size: int) -> dict[str, Any]:
-    """Sizes, strides, the dense axes, and the bytes that divide strides, addresses, extents.
+    """Give sizes, strides, dense axes, and the bytes that divide strides, addresses and extents.
 
     Args:
         a: (batch, M, K).
         b: (batch, K, N).
-        size: of an element, in bytes.
+        size: bytes of an element.
     """
     (batch, M, K), N = a[0], b[0][2]
     strides = {f"stride_a{axis}": stride for axis, stride in zip("zmk", a[1], strict=True)}
@@ -110,7 +110,7 @@ def _numbers(a: Place, b: Place, size: int) -> dict[str, Any]:
 def product(
     what: str, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str
 ) -> Product:
-    """Checks what `matmul` and `linear` are given, and brings it into the kernel's form.
+    """Check the arguments of `matmul` or `linear`, and bring them into the kernel's layout.
 
     Args:
         what: the public function's name.
@@ -120,7 +120,7 @@ def product(
         activation: one of ACTIVATIONS.
 
     Raises:
-        ValueError: something does not fit; says what it is and what it must be.
+        ValueError: an argument does not fit; the message says what it is and what it must be.
     """
     given = {"a": a, "b": b} | ({} if bias is None else {"bias": bias})
     operands = f"{what}: a is {tuple(a.shape)}, b is {tuple(b.shape)}"
@@ -157,21 +157,21 @@ def product(
     )
 
 
-def launch(tuned: Any, made: Product, grid: Any) -> torch.Tensor:
-    """The product by a tuned kernel: (batch, M, N)."""
-    batch, M, K = made.a.shape
-    shape = (batch, M, made.b.shape[2])
-    c = torch.empty(shape, device=made.a.device, dtype=result_dtype(made.a.dtype))
+def launch(tuned: Any, operands: Product, grid: Any) -> torch.Tensor:
+    """Launch a tuned kernel; return the product, (batch, M, N)."""
+    batch, M, K = operands.a.shape
+    shape = (batch, M, operands.b.shape[2])
+    c = torch.empty(shape, device=operands.a.device, dtype=result_dtype(operands.a.dtype))
     if c.numel() and K:
         with allocating():
-            tuned[grid](**made.arguments(c))
+            tuned[grid](**operands.arguments(c))
     elif c.numel():
-        raise ValueError(f"matmul: a is {tuple(made.a.shape)}; K must be 1 or more")
+        raise ValueError(f"matmul: a is {tuple(operands.a.shape)}; K must be 1 or more")
     return c
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int, int]:
-    """Programs along the tiles and their parts, and along the batch."""
+    """Give the grid: programs along the tiles and their parts, and along the batch."""
     tiles = triton.cdiv(values["M"], values["BLOCK_M"])
     tiles *= triton.cdiv(values["N"], values["BLOCK_N"])
     if values["PERSISTENT"]:
@@ -180,7 +180,7 @@ def grid(values: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def result_dtype(dtype: torch.dtype) -> torch.dtype:
-    """C's dtype of the operands'."""
+    """Give C's dtype for operands of this one."""
     return {torch.float8_e4m3fn: torch.float16, torch.int8: torch.int32}.get(dtype, dtype)
 
 
@@ -189,7 +189,7 @@ def _batched(x: torch.Tensor, batch: int) -> torch.Tensor:
 
 
 def _laid_out(x: torch.Tensor, dense: int | None) -> torch.Tensor:
-    """The same matrices, rows at multiples of 16 bytes; a copy where they are not.
+    """Return the matrices with rows at multiples of 16 bytes; a copy where they are not.
 
     Args:
         x: (batch, rows, columns).
@@ -212,9 +212,9 @@ def _laid_out(x: torch.Tensor, dense: int | None) -> torch.Tensor:
 
 @functools.lru_cache(maxsize=4096)
 def sums_bytes(batch: int, M: int, N: int, K: int) -> int:
-    """Memory that the parts of split sums may take, as far as the space splits any.
+    """Give the bytes that partial sums may take, as far as the space splits any.
 
-    No more than is of use: whoever tunes keeps its contents around every launch.
+    It is kept small, since tuning saves and restores this memory around every launch.
     """
     rows = max(_LEAST_ROWS, triton.next_power_of_2(M))
     part = batch * rows * triton.cdiv(N, _MOST_COLS) * _MOST_COLS * 4

@@ -26,7 +26,7 @@ DEFAULT = Config(
 
 
 def space() -> Space:
-    """Variants, tiles, group height, warps and stages.
+    """Build the space: variants, tiles, group height, warps and stages.
 
     Left out is what was slower wherever it was tried on an H200: tiles of 256 rows, walks by
     pointers, and many warps over a small tile.
@@ -112,5 +112,5 @@ def _can_split(
 
 
 def _tiles(M: int, N: int, BLOCK_M: int, BLOCK_N: int) -> int:
-    """Of the largest product that a config of this one may be used for."""
+    """Count the tiles of the largest product that shares a config with this one."""
     return triton.cdiv(triton.next_power_of_2(M), BLOCK_M) * triton.cdiv(N, BLOCK_N)

@@ -1,4 +1,4 @@
-"""Device code of the GRU kernels: the cell, and products whose parts warps share out."""
+"""Device functions of the GRU kernels: the cell, and products whose parts warps share out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Host code of the GRU kernels: checks, random arguments, the layer in PyTorch."""
+"""Host side of the GRU kernels: checks, random arguments, the layer in PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asmtune.kernels._common import FLOATS, check_shape, check_tensors, forward_
 def recurrence(
     gates: torch.Tensor, h0: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
 ) -> torch.Tensor:
-    """All states in plain PyTorch, from the gates' parts of the inputs."""
+    """Compute all states in plain PyTorch, from the inputs' parts of the gates."""
     states, state = [], h0
     for x in gates.unbind():
         of_x, of_h = x.chunk(3, -1), (state @ weight.t() + bias).chunk(3, -1)
@@ -33,14 +33,14 @@ def baseline(
     bias_ih: torch.Tensor,
     bias_hh: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A GRU layer in plain PyTorch: its output, and its last state."""
+    """Compute a GRU layer in plain PyTorch: its output, and its last state."""
     gates = torch.nn.functional.linear(x, weight_ih, bias_ih)
     output = recurrence(gates, h0, weight_hh, bias_hh)
     return output, (output[-1] if len(output) else h0)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments by name; weights and biases as PyTorch initialises them."""
+    """Make random arguments by name; weights and biases as PyTorch initialises them."""
     seq, batch, wide, hidden = (shape[name] for name in ("seq", "batch", "input", "hidden"))
 
     def normal(*extents: int) -> torch.Tensor:
@@ -62,7 +62,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def check(what: str, given: Mapping[str, torch.Tensor]) -> None:
-    """Refuses arguments that are no GRU layer's.
+    """Refuse arguments that are not those of a GRU layer.
 
     Raises:
         ValueError: a dtype, device or shape does not fit, or a gradient is asked for.

@@ -25,12 +25,12 @@ _MOST_ROW_BYTES = 2048
 
 
 def fits(hidden: int, size: int) -> bool:
-    """Return whether registers hold the weights, of `size` bytes each, in the default config."""
+    """Say if registers hold the weights, of `size` bytes each, in the default config."""
     return _width(hidden) * size <= _MOST_ROW_BYTES
 
 
 def space() -> Space:
-    """Units and lanes of a program, and how its warps share a product: 3 to 36 a shape."""
+    """Build the space: units and lanes of a program, how warps share a product; 3 to 36 a shape."""
     axes = {
         "UNITS": (4, 8, 16, 32, 64, 128),
         "LANES": (1, 8, 16, 32),
@@ -81,7 +81,7 @@ def _width(hidden: int) -> int:
 
 
 def grid(values: Mapping[str, Any]) -> tuple[int, int]:
-    """Programs of one tile, and tiles at once: no more in all than run at once."""
+    """Give the grid: programs of one tile, and tiles at once, no more than run together."""
     hidden, units = values["hidden"], values["UNITS"]
     most = values["RESIDENT"]
     programs = triton.cdiv(hidden, units)
@@ -96,7 +96,7 @@ def grid(values: Mapping[str, Any]) -> tuple[int, int]:
 def arguments_of(
     gates: torch.Tensor, h0: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
 ) -> dict[str, Any]:
-    """By name, with room for the states, and for words, of which none bears an epoch yet."""
+    """Give arguments by name, with room for states and words; no word bears an epoch yet."""
     seq, batch, hidden = len(gates), *h0.shape
     lanes = triton.cdiv(batch, _LANES_ROUND) * _LANES_ROUND
     words = torch.zeros(lanes * (1 + 2 * _width(hidden)), dtype=torch.int64, device=h0.device)

@@ -1,4 +1,4 @@
-"""Shared parts of kernels over rows: their space, their grid, and sums in one pass."""
+"""Helpers of kernels over rows: their space, their grid, and sums in one pass."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def store_tile(ptr, column, width, inside, values, FULL: tl.constexpr, ROWS: tl.
 
 
 def row_axes(default: Config) -> Space:
-    """Rows a program, the widest row that is held whole, stages of longer ones, and warps."""
+    """Give the axes: rows a program, the widest row held whole, stages of longer ones, warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16),
         "BLOCK": (_NARROWEST, 2048, 4096, 8192, 16384, 32768),
@@ -97,7 +97,7 @@ def row_axes(default: Config) -> Space:
 
 
 def walk_axes(default: Config) -> Space:
-    """Rows at once, the widest row that is held whole, and warps, of programs that walk rows."""
+    """Give the axes of programs that walk rows: rows at once, the widest row held whole, warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16),
         "BLOCK": (_NARROWEST, 2048, 4096, 8192, 16384),
@@ -130,11 +130,11 @@ def _fits_walkers(ROWS: int, BLOCK: int, num_warps: int, cols: int) -> bool:
 
 
 def whole_row_sizes(**matrices: torch.Tensor) -> dict[str, int]:
-    """As `row_sizes`, with the width of a block that holds a whole row."""
+    """Extend `row_sizes` by the width of a block that holds a whole row."""
     sizes = row_sizes(**matrices)
     return {**sizes, "WIDTH": triton.next_power_of_2(sizes["cols"])}
 
 
 def row_grid(values: Mapping[str, Any]) -> tuple[int]:
-    """Programs of ROWS rows each."""
+    """Give the grid: programs of ROWS rows each."""
     return (triton.cdiv(values["rows"], values["ROWS"]),)

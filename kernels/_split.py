@@ -1,4 +1,4 @@
-"""Sums that several programs share: memory for their parts, and how the last adds them up."""
+"""Sums that several programs share: memory for their parts, and their addition by the last."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import triton
 import triton.language as tl
 
 SUMS_BYTES = 32 << 20
-"""Memory for the parts of split sums: what cuBLAS takes for itself on Hopper."""
+"""Bytes for the parts of split sums: as much as cuBLAS takes for itself on Hopper."""
 
 MOST_COUNTS = 1 << 14
-"""Tiles whose sums may be split."""
+"""Most tiles whose sums are split."""
 
 _spaces: dict[tuple[torch.device, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
 
 def workspace(device: torch.device, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Memory for parts of sums, and counts at 0, of the current stream.
+    """Allocate memory for parts of sums, and counts at 0, for the current stream.
 
     Two launches at a time must not share them. A captured graph may run beside anything, and
     so gets its own.
 
     Args:
-        device: of the launch.
-        size: of all parts, in bytes.
+        device: device of the launch.
+        size: bytes of all parts.
 
     Returns:
         size // 4 numbers of 32 bits, and MOST_COUNTS counts, which a launch leaves at 0.

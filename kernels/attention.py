@@ -111,7 +111,7 @@ It does not fit where dim is 256, nor in fp32 where it is 128 and weights are dr
 
 
 def space() -> Space:
-    """Blocks, warps and stages."""
+    """Build the space: blocks, warps and stages."""
     return of_queries(DEFAULT, 1)
 
 
@@ -120,13 +120,13 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `attention` by name."""
+    """Make random arguments of `attention` by name."""
     heads = exact.random_heads(shape, dtype, device, "q", "k", "v")
     return {**heads, "causal": bool(shape["causal"])}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on random heads."""
+    """Make a launch on random heads."""
     given = inputs(shape, dtype, device)
     q, k, v = (given[name] for name in "qkv")
     how = Attending(causal=given["causal"]).checked("attention", q, k)
@@ -145,13 +145,13 @@ def baseline(
     seed: int = 0,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     how = Attending(causal, window, padding, dropout, seed, scale).checked("attention", q, k)
     return exact.attend(q, k, v, how)[0]
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """The result and the logarithms of the sums in float64 from a problem's arguments."""
+    """Compute the result and the logarithms of the sums in float64 from a problem's arguments."""
     q, k, v = (arguments[f"{name}_ptr"].double() for name in "qkv")
     how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
     return exact.attend(q, k, v, how)
@@ -194,7 +194,7 @@ def attention(
     seed: int = 0,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """Attention by the tuned kernels, with its gradients; each result repeats bit by bit.
+    """Compute attention by the tuned kernels, with its gradients; results repeat bit by bit.
 
     Args:
         q: (batch, heads, queries, dim), of a dtype of DTYPES, on a GPU.
@@ -203,19 +203,19 @@ def attention(
         causal: query m sees keys up to m, as `scaled_dot_product_attention` has it:
             counted from the first of each, whatever their numbers.
         window: query m sees keys from m - window + 1 on: itself and window - 1 before it.
-        padding: which keys exist: lengths (batch,) in int32 or int64, or a mask
+        padding: keys that exist: lengths (batch,) in int32 or int64, or a mask
             (batch, keys) of bool, True for keys to see. Lengths are faster: what is
             behind them is not read.
         dropout: the share of weights to drop, from 0 to below 1; the others are
             divided by what is left.
-        seed: of the dropped ones: score n of row r (of all batches', heads' and queries'
+        seed: draws the dropped weights: score n of row r (of all batches', heads' and queries'
             rows) takes word n % 4 of Philox 4x32-10 at counter r * ceil(keys / 4) + n // 4.
-        scale: of scores, above 0; 1 / sqrt(dim) if None.
+        scale: factor of the scores, above 0; 1 / sqrt(dim) if None.
 
     Returns:
-        Of q's shape and dtype. A query that sees no key gives 0, and has no gradient; one all
-        of whose scores are -inf counts as such. NaN or infinite values in keys that are
-        not seen may show.
+        A tensor of q's shape and dtype. A query that sees no key gives 0, and has no
+        gradient; the same holds for one whose scores are all -inf. NaN or infinite values in keys
+        that are not seen may show.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, or an option is out of bounds.
@@ -227,7 +227,7 @@ def attention(
 
 
 def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending) -> dict[str, Any]:
-    """By name, with room for the results."""
+    """Give the launch's arguments by name, with room for the results."""
     y = torch.empty_like(q)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     tensors = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "padding_ptr": host.padding_ptr(how, lse)}

@@ -108,11 +108,11 @@ DTYPES = host.DTYPES
 SHAPES = host.BACKWARD_SHAPES
 
 DEFAULT = Config({"BLOCK_M": 32, "BLOCK_N": 64}, num_warps=4, num_stages=3)
-"""Of all that ran at three shapes on an H200 the fastest by geometric mean: 0.90 of the best."""
+"""Fastest by geometric mean of all that ran at three shapes on an H200: 0.90 of the best."""
 
 
 def space() -> Space:
-    """Blocks, warps and stages."""
+    """Build the space: blocks, warps and stages."""
     return of_keys(DEFAULT)
 
 
@@ -121,16 +121,16 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `attention_backward_kv` by name."""
+    """Make random arguments of `attention_backward_kv` by name."""
     how = Attending(causal=bool(shape["causal"]))
-    made = exact.random_heads(shape, dtype, device, "dy", "q", "k", "v")
-    found = exact.forward_of(made, how)
-    delta = (made["dy"].float() * found["y"].float()).sum(-1)
-    return {**made, "lse": found["lse"], "delta": delta, "how": how}
+    tensors = exact.random_heads(shape, dtype, device, "dy", "q", "k", "v")
+    saved = exact.forward_of(tensors, how)
+    delta = (tensors["dy"].float() * saved["y"].float()).sum(-1)
+    return {**tensors, "lse": saved["lse"], "delta": delta, "how": how}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on random heads."""
+    """Make a launch on random heads."""
     given = inputs(shape, dtype, device)
     how = given.pop("how").checked("attention_backward_kv", given["q"], given["k"])
     return Problem(kernel, _arguments(given, how), _grid, shape, "attention_backward_kv")
@@ -145,14 +145,14 @@ def baseline(
     delta: torch.Tensor,
     how: Attending,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     how = how.checked("attention_backward_kv", q, k)
     dk, dv = exact.differentiate(dy, q, k, v, lse, delta, how)[1:]
     return host.summed(dk, k), host.summed(dv, v)
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradients of each head of queries in float64 from a problem's arguments."""
+    """Compute the gradients of each head of queries in float64 from a problem's arguments."""
     names = ("dy", "q", "k", "v", "lse", "delta")
     dy, q, k, v, lse, delta = (arguments[f"{name}_ptr"].double() for name in names)
     how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
@@ -168,7 +168,7 @@ def attention_backward_kv(
     delta: torch.Tensor,
     how: Attending,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradients of `attention`'s keys and values by the tuned kernel.
+    """Compute the gradients of `attention`'s keys and values by the tuned kernel.
 
     Args:
         dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
@@ -204,7 +204,7 @@ def attention_backward_kv(
 
 
 def _arguments(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, Any]:
-    """By name, with room for the results."""
+    """Give the launch's arguments by name, with room for the results."""
     tensors = {f"{name}_ptr": tensor for name, tensor in given.items()}
     dk, dv = (host.room_for_heads(given["q"], given[name]) for name in "kv")
     tensors["padding_ptr"] = host.padding_ptr(how, given["lse"])

@@ -106,7 +106,7 @@ DEFAULT = Config({"BLOCK_M": 64, "BLOCK_N": 32}, num_warps=4, num_stages=3)
 
 
 def space() -> Space:
-    """Blocks, warps and stages."""
+    """Build the space: blocks, warps and stages."""
     return of_queries(DEFAULT, 2)
 
 
@@ -115,14 +115,14 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `attention_backward_q` by name."""
+    """Make random arguments of `attention_backward_q` by name."""
     how = Attending(causal=bool(shape["causal"]))
-    made = exact.random_heads(shape, dtype, device, "dy", "q", "k", "v")
-    return {**made, **exact.forward_of(made, how), "how": how}
+    tensors = exact.random_heads(shape, dtype, device, "dy", "q", "k", "v")
+    return {**tensors, **exact.forward_of(tensors, how), "how": how}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on random heads."""
+    """Make a launch on random heads."""
     given = inputs(shape, dtype, device)
     how = given.pop("how").checked("attention_backward_q", given["q"], given["k"])
     return Problem(kernel, _arguments(given, how), _grid, shape, "attention_backward_q")
@@ -137,14 +137,14 @@ def baseline(
     lse: torch.Tensor,
     how: Attending,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     how = how.checked("attention_backward_q", q, k)
     delta = (dy * y).sum(-1)
     return exact.differentiate(dy, q, k, v, lse, delta, how)[0], delta
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradient and the sums in float64 from a problem's arguments."""
+    """Compute the gradient and the sums in float64 from a problem's arguments."""
     names = ("dy", "q", "k", "v", "y", "lse")
     dy, q, k, v, y, lse = (arguments[f"{name}_ptr"].double() for name in names)
     how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
@@ -160,7 +160,7 @@ def attention_backward_q(
     lse: torch.Tensor,
     how: Attending,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradient of `attention`'s queries by the tuned kernel.
+    """Compute the gradient of `attention`'s queries by the tuned kernel.
 
     Args:
         dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
@@ -197,7 +197,7 @@ def attention_backward_q(
 
 
 def _arguments(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, Any]:
-    """By name, with room for the results."""
+    """Give the launch's arguments by name, with room for the results."""
     tensors = {f"{name}_ptr": tensor for name, tensor in given.items()}
     dq, delta = torch.empty_like(given["q"]), torch.empty_like(given["lse"])
     results = {"dq_ptr": dq, "delta_ptr": delta}

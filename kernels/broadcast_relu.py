@@ -79,7 +79,7 @@ DEFAULT = Config({"BLOCK_M": 4, "BLOCK_N": 256}, num_warps=4)
 
 
 def space() -> Space:
-    """Tiles and warps."""
+    """Build the space: tiles and warps."""
     axes = {
         "BLOCK_M": (1, 2, 4, 8, 16, 32),
         "BLOCK_N": (64, 128, 256, 512, 1024, 2048),
@@ -105,38 +105,38 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `broadcast_relu` by name."""
+    """Make random arguments of `broadcast_relu` by name."""
     kind = torch_dtype(dtype)
     x = torch.randn(shape["rows"], shape["cols"], device=device).to(kind)
     return {"x": x, "bias": torch.randn(shape["cols"], device=device).to(kind)}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on a random matrix of rows x cols."""
+    """Make a launch on a random matrix of rows x cols."""
     given = inputs(shape, dtype, device)
     arguments = _arguments(given["x"], given["bias"], torch.empty_like(given["x"]))
     return Problem(kernel, arguments, _grid, shape, "broadcast_relu")
 
 
 def baseline(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     return torch.relu(x + bias)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The result in float64 from a problem's arguments."""
+    """Compute the result in float64 from a problem's arguments."""
     return baseline(arguments["x_ptr"].double(), arguments["bias_ptr"].double())
 
 
 def broadcast_relu(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """max(x + bias, 0) by the tuned kernel.
+    """Compute max(x + bias, 0) by the tuned kernel.
 
     Args:
         x: (..., cols), of a dtype of DTYPES, on a GPU.
         bias: (cols,), of the same dtype.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, or a gradient is asked for.

@@ -146,7 +146,7 @@ SHAPES = (
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `conv2d` by name, padded so that stride 1 keeps an image's size."""
+    """Make random arguments of `conv2d` by name, padded so that stride 1 keeps an image's size."""
     kind, taps, channels = torch_dtype(dtype), shape["taps"], shape["channels"]
     x = torch.randn(shape["batch"], channels, shape["height"], shape["width"], device=device)
     weight = torch.randn(shape["filters"], channels, taps, taps, device=device)
@@ -158,11 +158,11 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on random images and filters."""
+    """Make a launch on random images and filters."""
     given = inputs(shape, dtype, device)
     window = Window.of(given["stride"], given["padding"])
-    made = layer(given["x"], given["weight"], given["bias"], window)
-    return Problem(kernel, made.arguments(relu=True), grid, shape, "conv2d")
+    conv = layer(given["x"], given["weight"], given["bias"], window)
+    return Problem(kernel, conv.arguments(relu=True), grid, shape, "conv2d")
 
 
 def baseline(
@@ -175,13 +175,13 @@ def baseline(
     dilation: int | tuple[int, int] = 1,
     relu: bool = False,
 ) -> torch.Tensor:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     y = torch.nn.functional.conv2d(x, weight, bias, stride, padding, dilation)
     return torch.relu(y) if relu else y
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The result in float64 from a problem's arguments."""
+    """Compute the result in float64 from a problem's arguments."""
     x, weight, bias = (arguments[f"{name}_ptr"].double() for name in ("x", "weight", "bias"))
     window = {
         what: (arguments[f"{name}_H"], arguments[f"{name}_W"])
@@ -201,17 +201,17 @@ def conv2d(
     dilation: int | tuple[int, int] = 1,
     relu: bool = False,
 ) -> torch.Tensor:
-    """Convolution with bias and ReLU by the tuned kernel, forward only.
+    """Compute convolution with bias and ReLU by the tuned kernel, forward only.
 
     Args:
         x: (batch, channels, height, width), of a dtype of DTYPES, on a GPU, in
             `torch.channels_last`; copied at each call where its channels have gaps.
         weight: (filters, channels, taps_h, taps_w), of the same dtype and memory format.
         bias: (filters,), of the same dtype.
-        stride: of the window, one number or (down, across).
+        stride: steps of the window, one number or (down, across).
         padding: rows and columns of zeros on each side of x, likewise.
-        dilation: from tap to tap, likewise.
-        relu: whether negative results become 0; NaN stays.
+        dilation: pixels from tap to tap, likewise.
+        relu: set negative results to 0; NaN stays.
 
     Returns:
         (batch, filters, out_height, out_width) in `torch.channels_last`.
@@ -224,10 +224,10 @@ def conv2d(
     check_tensors("conv2d", tensors, DTYPES)
     check_shapes(x, weight, bias)
     window = Window.of(stride, padding, dilation)
-    made = layer(x, weight, bias, window)
-    if made.y.numel():
-        _tuned[grid](**made.arguments(relu=relu))
-    return made.y.permute(0, 3, 1, 2)
+    conv = layer(x, weight, bias, window)
+    if conv.y.numel():
+        _tuned[grid](**conv.arguments(relu=relu))
+    return conv.y.permute(0, 3, 1, 2)
 
 
 _tuned = asm_autotune(

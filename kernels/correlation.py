@@ -150,11 +150,11 @@ MOST_CHANNELS = (1 << 17) - 1
 """Products reach 2**14, and sums are to stay under 2**31."""
 
 DEFAULT = Config({"SHIFTS": 1, "CHANNELS": 64, "BLOCK": 32}, num_warps=1)
-"""16 words of either map a thread, and 1540 programs at AI-Bench8's shape."""
+"""16 words of either map a thread, which makes 1540 programs at AI-Bench8's shape."""
 
 
 def space() -> Space:
-    """Shifts, channels at once and pixels a program, and warps."""
+    """Build the space: shifts, channels at once and pixels a program, and warps."""
     axes = {
         "SHIFTS": (1, 2, 4),
         "CHANNELS": (16, 32, 64, 128, 256),
@@ -186,7 +186,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random maps of all int8 values."""
+    """Make random maps of all int8 values."""
     sizes = (shape["channels"], shape["height"], shape["width"])
     maps = (torch.randint(-128, 128, sizes, device=device).to(torch_dtype(dtype)) for _ in "01")
     settings = {"shifts": shape["shifts"], "out_shift": shape["out_shift"]}
@@ -194,7 +194,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on random maps; what is not written is 0."""
+    """Make a launch on random maps; elements that it does not write are 0."""
     given = inputs(shape, dtype, device)
     out = _result(given["src0"], shape["shifts"])
     arguments = _arguments(given["src0"], given["src1"], out, shape["out_shift"])
@@ -208,7 +208,7 @@ def baseline(
     out_shift: int = 0,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Compute the result in PyTorch; maps may hold their whole numbers in any dtype."""
+    """Compute the kernel's result in PyTorch; maps may hold their whole numbers in any dtype."""
     wide = src0.shape[2]
     result = _result(src0, shifts) if out is None else out
     src0, src1 = src0.to(torch.int32), src1.to(torch.int32)
@@ -219,7 +219,7 @@ def baseline(
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The result from a problem's arguments."""
+    """Compute the result from a problem's arguments."""
     src0, src1 = arguments["src0_ptr"], arguments["src1_ptr"]
     return baseline(src0, src1, arguments["shifts"], arguments["out_shift"])
 
@@ -231,12 +231,12 @@ def correlation(
     out_shift: int = 0,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Correlation over the shifts 0 to shifts - 1 by the tuned kernel.
+    """Correlate two maps over the shifts 0 to shifts - 1 by the tuned kernel.
 
     Args:
         src0: (channels, height, width), int8, on a GPU.
-        src1: of the same shape and dtype; what is moved right.
-        shifts: how many, 1 or more.
+        src1: map of the same shape and dtype, which is moved right.
+        shifts: number of shifts, 1 or more.
         out_shift: bits that sums lose, rounding down, 0 to 31; 8 bits of the rest are kept.
         out: (shifts, height, width), int8, contiguous, to be written; else zeros are taken.
 
@@ -273,7 +273,7 @@ def _check_sizes(src0: torch.Tensor, src1: torch.Tensor, shifts: int, out_shift:
 
 
 def _planes(x: torch.Tensor) -> torch.Tensor:
-    """Planes without gaps; a copy where they have some."""
+    """Return planes without gaps; a copy where they have some."""
     return x if x[0].is_contiguous() else x.contiguous()
 
 

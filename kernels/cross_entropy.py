@@ -97,19 +97,19 @@ DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
 
 
 def space() -> Space:
-    """Rows a program, the widest row that is held whole, stages of longer ones, and warps."""
+    """Build the space of `row_axes`."""
     return row_axes(DEFAULT)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `cross_entropy` by name."""
+    """Make random arguments of `cross_entropy` by name."""
     rows, cols = shape["rows"], shape["cols"]
     logits = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     return {"logits": logits, "target": torch.randint(0, cols, (rows,), device=device)}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on random logits and targets."""
+    """Make a launch on random logits and targets."""
     given = inputs(shape, dtype, device)
     arguments = _arguments(given["logits"], given["target"], IGNORED)
     return Problem(kernel, arguments, row_grid, shape, "cross_entropy")
@@ -121,16 +121,16 @@ def baseline(
     ignore_index: int = IGNORED,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """Compute the result in PyTorch, for targets that are classes or ignored."""
+    """Compute the kernel's result in PyTorch, for targets that are classes or ignored."""
     wide = logits if logits.dtype == torch.float64 else logits.float()
-    kept = target != ignore_index
-    chosen = torch.log_softmax(wide, 1).gather(1, torch.where(kept, target, 0)[:, None])[:, 0]
-    losses = torch.where(kept, -chosen, 0.0)
-    return _reduced(losses, kept, reduction)
+    counted = target != ignore_index
+    chosen = torch.log_softmax(wide, 1).gather(1, torch.where(counted, target, 0)[:, None])[:, 0]
+    losses = torch.where(counted, -chosen, 0.0)
+    return _reduced(losses, counted, reduction)
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """Losses and logarithms of the sums in float64 from a problem's arguments."""
+    """Compute losses and logarithms of the sums in float64 from a problem's arguments."""
     x, target = arguments["x_ptr"].double(), arguments["target_ptr"]
     return baseline(x, target, arguments["ignored"], "none"), torch.logsumexp(x, 1)
 
@@ -158,7 +158,7 @@ def cross_entropy(
     ignore_index: int = IGNORED,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """Cross entropy by the tuned kernel, with its gradient.
+    """Compute cross entropy by the tuned kernel, with its gradient.
 
     Args:
         logits: (rows, cols), of a dtype of DTYPES, on a GPU.
@@ -196,7 +196,7 @@ def _reduced(losses: torch.Tensor, kept: torch.Tensor, reduction: str) -> torch.
 
 
 def _arguments(x: torch.Tensor, target: torch.Tensor, ignored: int) -> dict[str, Any]:
-    """By name, with room for the results."""
+    """Give the launch's arguments by name, with room for the results."""
     loss, lse = torch.empty((2, x.shape[0]), dtype=torch.float32, device=x.device)
     tensors = {"x_ptr": x, "target_ptr": target, "loss_ptr": loss, "lse_ptr": lse}
     return {**tensors, "ignored": ignored, **whole_row_sizes(x=x)}

@@ -90,7 +90,7 @@ DEFAULT = Config({"ROWS": 1, "BLOCK": 1024}, num_warps=4)
 
 
 def space() -> Space:
-    """Tiles and warps."""
+    """Build the space: tiles and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16),
         "BLOCK": (128, 256, 512, 1024, 2048, 4096),
@@ -115,7 +115,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `cross_entropy_backward` by name."""
+    """Make random arguments of `cross_entropy_backward` by name."""
     rows, cols = shape["rows"], shape["cols"]
     logits = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     target = torch.randint(0, cols, (rows,), device=device)
@@ -124,7 +124,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on random logits and targets."""
+    """Make a launch on random logits and targets."""
     arguments = _arguments(**inputs(shape, dtype, device), ignored=IGNORED)
     return Problem(kernel, arguments, _grid, shape, "cross_entropy_backward")
 
@@ -136,15 +136,15 @@ def baseline(
     lse: torch.Tensor,
     ignore_index: int = IGNORED,
 ) -> torch.Tensor:
-    """Compute the result in PyTorch, for targets that are classes or ignored."""
-    kept = (target != ignore_index)[:, None]
+    """Compute the kernel's result in PyTorch, for targets that are classes or ignored."""
+    counted = (target != ignore_index)[:, None]
     hit = torch.arange(logits.shape[1], device=logits.device)[None, :] == target[:, None]
     share = torch.exp(logits - lse[:, None]) - hit.to(lse.dtype)
-    return torch.where(kept, share * grad[:, None], 0.0).to(logits.dtype)
+    return torch.where(counted, share * grad[:, None], 0.0).to(logits.dtype)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The gradient in float64 from a problem's arguments."""
+    """Compute the gradient in float64 from a problem's arguments."""
     grad, x, lse = (arguments[name].double() for name in ("grad_ptr", "x_ptr", "lse_ptr"))
     return baseline(grad, x, arguments["target_ptr"], lse, arguments["ignored"])
 
@@ -156,7 +156,7 @@ def cross_entropy_backward(
     lse: torch.Tensor,
     ignore_index: int = IGNORED,
 ) -> torch.Tensor:
-    """Gradient of the logits of `cross_entropy` by the tuned kernel.
+    """Compute the gradient of the logits of `cross_entropy` by the tuned kernel.
 
     Args:
         grad: (rows,), the gradient of each row's loss, in fp32, on a GPU.
@@ -166,7 +166,7 @@ def cross_entropy_backward(
         ignore_index: rows of this target have gradient 0.
 
     Returns:
-        Of the shape and dtype of the logits.
+        A tensor of the shape and dtype of the logits.
 
     Raises:
         ValueError: shapes or devices differ, or a dtype is none of those.
@@ -179,8 +179,8 @@ def cross_entropy_backward(
         check_shape(what, name, tensor, logits.shape[:1])
     if not logits.numel():
         return torch.empty_like(logits)
-    kept = (as_rows(logits), target.contiguous(), lse.contiguous())
-    arguments = _arguments(grad, *kept, ignored=ignore_index)
+    saved = (as_rows(logits), target.contiguous(), lse.contiguous())
+    arguments = _arguments(grad, *saved, ignored=ignore_index)
     _tuned[_grid](**arguments)
     dx: torch.Tensor = arguments["dx_ptr"]
     return dx
@@ -189,7 +189,7 @@ def cross_entropy_backward(
 def _arguments(
     grad: torch.Tensor, logits: torch.Tensor, target: torch.Tensor, lse: torch.Tensor, ignored: int
 ) -> dict[str, Any]:
-    """By name, with room for the result."""
+    """Give the launch's arguments by name, with room for the result."""
     dx = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     tensors = {"grad_ptr": grad, "x_ptr": logits, "target_ptr": target, "lse_ptr": lse}
     sizes = {"stride_grad": grad.stride(0), **row_sizes(x=logits, dx=dx)}

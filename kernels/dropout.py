@@ -67,7 +67,7 @@ DEFAULT = Config({"BLOCK": 1024}, num_warps=4)
 
 
 def space() -> Space:
-    """Elements a program, and warps."""
+    """Build the space: elements a program, and warps."""
     axes = {"BLOCK": (128, 256, 512, 1024, 2048, 4096), "num_warps": (1, 2, 4, 8, 16)}
     return Space(axes, default=DEFAULT).where(
         "a thread has 4 to 32 elements",
@@ -80,20 +80,20 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `dropout` by name."""
+    """Make random arguments of `dropout` by name."""
     x = torch.randn(shape["n"], device=device).to(torch_dtype(dtype))
     return {"x": x, "p": DROP, "seed": SEED}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on n random elements, half of which are dropped."""
+    """Make a launch on n random elements, half of which are dropped."""
     x = inputs(shape, dtype, device)["x"]
     arguments = _arguments(x, torch.empty_like(x), DROP, SEED)
     return Problem(kernel, arguments, _grid, shape, "dropout")
 
 
 def baseline(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
-    """Compute the result in PyTorch, for x without gaps."""
+    """Compute the kernel's result in PyTorch, for x without gaps."""
     counts = torch.arange(triton.cdiv(x.numel(), 4), device=x.device)
     words = torch.stack(philox(counts, seed), 1).reshape(-1)[: x.numel()]
     keep = (words >> 1 >= _threshold(p)).view(x.shape)
@@ -101,7 +101,7 @@ def baseline(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
 
 
 def philox(counter: torch.Tensor, seed: int) -> list[torch.Tensor]:
-    """The four words of each counter after ten rounds, as whole numbers below 2**32."""
+    """Compute the four words of each counter after ten rounds, as integers below 2**32."""
     low32 = 0xFFFFFFFF
     words = [counter & low32, counter >> 32, *[torch.zeros_like(counter)] * 2]
     keys = [seed & low32, seed >> 32]
@@ -113,14 +113,14 @@ def philox(counter: torch.Tensor, seed: int) -> list[torch.Tensor]:
 
 
 def _product(words: torch.Tensor, factor: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """High and low 32 bits of a product of 32-bit numbers, which int64 cannot hold at once."""
+    """Split a product of 32-bit numbers into its high and low 32 bits; int64 cannot hold it."""
     low, high = words * (factor & 0xFFFF), words * (factor >> 16)
     middle = (low >> 16) + high
     return middle >> 16, ((middle & 0xFFFF) << 16) | (low & 0xFFFF)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The result in float64 from a problem's arguments."""
+    """Compute the result in float64 from a problem's arguments."""
     p = 1.0 - 1.0 / arguments["scale"]
     return baseline(arguments["x_ptr"].double(), p, arguments["seed"])
 
@@ -140,15 +140,15 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
-    """Dropout by the tuned kernel, with its gradient.
+    """Compute dropout by the tuned kernel, with its gradient.
 
     Args:
-        x: of a dtype of DTYPES, on a GPU, of any shape and layout.
+        x: tensor of a dtype of DTYPES, on a GPU, of any shape and layout.
         p: the share to drop, from 0 to 1; it is met to one part in 2**31.
-        seed: of the mask.
+        seed: seed of the mask.
 
     Returns:
-        Of x's shape and dtype. What is dropped is 0, be it NaN or infinite.
+        A tensor of x's shape and dtype. Dropped elements are 0, even NaN or infinite ones.
 
     Raises:
         ValueError: the dtype, p or the seed is none of those.

@@ -71,14 +71,14 @@ SHAPES = (
 )
 
 FORMS = ("none", "tanh")
-"""As `torch.nn.functional.gelu` has them: by erf, and by tanh."""
+"""The names of `torch.nn.functional.gelu`: by erf, and by tanh."""
 
 DEFAULT = Config({"BLOCK": 1024}, num_warps=4)
 """Eight elements a thread."""
 
 
 def space() -> Space:
-    """Elements a program, and warps."""
+    """Build the space: elements a program, and warps."""
     axes = {"BLOCK": (256, 512, 1024, 2048, 4096, 8192), "num_warps": (1, 2, 4, 8, 16)}
     return Space(axes, default=DEFAULT).where(
         "a thread has 4 to 32 elements",
@@ -91,20 +91,20 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `gelu` by name."""
+    """Make random arguments of `gelu` by name."""
     x = torch.randn(shape["n"], device=device).to(torch_dtype(dtype))
     return {"x": x, "approximate": FORMS[shape["tanh"]]}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on n random elements; tanh: 1 for that form, 0 for erf."""
+    """Make a launch on n random elements; tanh: 1 for that form, 0 for erf."""
     x = inputs(shape, dtype, device)["x"]
     arguments = _arguments(x, torch.empty_like(x), FORMS[shape["tanh"]])
     return Problem(kernel, arguments, _grid, shape, "gelu")
 
 
 def baseline(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     if approximate == "tanh":
         cubic = 0.7978845608028654 * (x + 0.044715 * x**3)
         return 0.5 * x * (1.0 + torch.tanh(cubic))
@@ -112,19 +112,19 @@ def baseline(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The result in float64 from a problem's arguments."""
+    """Compute the result in float64 from a problem's arguments."""
     return baseline(arguments["x_ptr"].double(), FORMS[bool(arguments["TANH"])])
 
 
 def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
-    """GELU by the tuned kernel.
+    """Compute GELU by the tuned kernel.
 
     Args:
-        x: of a dtype of DTYPES, on a GPU, of any shape and layout.
+        x: tensor of a dtype of DTYPES, on a GPU, of any shape and layout.
         approximate: "none" for erf, "tanh" for that form.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: the dtype or the form is none of those, or a gradient is asked for.

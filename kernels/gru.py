@@ -151,7 +151,7 @@ SHAPES = (
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """All steps of a layer, from random inputs' parts of the gates.
+    """Make a launch of all steps of a layer, from random inputs' parts of the gates.
 
     Args:
         shape: seq, batch, input and hidden.
@@ -168,7 +168,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """All states in float64 from a problem's arguments."""
+    """Compute all states in float64 from a problem's arguments."""
     names = ("gates_ptr", "h0_ptr", "weight_ptr", "bias_ptr")
     return recurrence(*(arguments[name].double() for name in names))
 
@@ -181,7 +181,7 @@ def gru(
     bias_ih: torch.Tensor,
     bias_hh: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A GRU layer by the tuned kernel, as `torch.nn.GRU` with its weights.
+    """Compute a GRU layer by the tuned kernel, as `torch.nn.GRU` with its weights.
 
     Args:
         x: (seq, batch, input), of a dtype of DTYPES, on a GPU, any strides.
@@ -212,7 +212,7 @@ def gru(
 
 
 def _expected(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Return the expected output of a tuned launch: its words differ from config to config."""
+    """Give the outputs to compare after a tuned launch; its words differ from config to config."""
     return {"out_ptr": reference(arguments).to(arguments["out_ptr"].dtype)}
 
 

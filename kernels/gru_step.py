@@ -106,7 +106,7 @@ DEFAULT = Config({"UNITS": 16, "LANES": 8, "BLOCK": 128}, num_warps=4, num_stage
 
 
 def space() -> Space:
-    """Units, lanes and terms of a program, warps and stages."""
+    """Build the space: units, lanes and terms of a program, warps and stages."""
     axes = {
         "UNITS": (2, 4, 8, 16, 32, 64),
         "LANES": (1, 8, 16, 32, 64),
@@ -135,7 +135,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a step of a layer, from random inputs' parts of the gates; seq and input do not count.
+    """Make a launch of one step, from random inputs' parts of the gates; seq and input are unused.
 
     Args:
         shape: seq, batch, input and hidden.
@@ -150,7 +150,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The states after the step in float64 from a problem's arguments."""
+    """Compute the states after the step in float64 from a problem's arguments."""
     names = ("gates_ptr", "before_ptr", "weight_ptr", "bias_ptr")
     gates, before, weight, bias = (arguments[name].double() for name in names)
     return recurrence(gates[None], before, weight, bias)[0]
@@ -164,7 +164,7 @@ def gru_step(
     bias_ih: torch.Tensor,
     bias_hh: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A GRU layer by the tuned kernel, a launch a step.
+    """Compute a GRU layer by the tuned kernel, with a launch for each step.
 
     Args:
         x: (seq, batch, input), of a dtype of DTYPES, on a GPU, any strides.

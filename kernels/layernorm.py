@@ -133,12 +133,12 @@ DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
 
 
 def space() -> Space:
-    """Rows a program, the widest row that is held whole, stages of longer ones, and warps."""
+    """Build the space of `row_axes`."""
     return row_axes(DEFAULT)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `layernorm` by name."""
+    """Make random arguments of `layernorm` by name."""
     extents = {"x": (shape["rows"], shape["cols"]), "weight": (shape["cols"],)}
     extents["bias"] = extents["weight"]
     kind = torch_dtype(dtype)
@@ -146,7 +146,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on a random matrix of rows x cols."""
+    """Make a launch on a random matrix of rows x cols."""
     arguments = _arguments(**inputs(shape, dtype, device), eps=EPS)
     return Problem(kernel, arguments, row_grid, shape, "layernorm")
 
@@ -154,13 +154,13 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 def baseline(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS
 ) -> torch.Tensor:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     off = x - x.mean(-1, keepdim=True)
     return off * torch.rsqrt(off.square().mean(-1, keepdim=True) + eps) * weight + bias
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """The result, mean and rstd in float64 from a problem's arguments."""
+    """Compute the result, mean and rstd in float64 from a problem's arguments."""
     x, weight, bias = (arguments[name].double() for name in ("x_ptr", "weight_ptr", "bias_ptr"))
     rstd = torch.rsqrt(x.var(-1, correction=0) + arguments["eps"])
     return baseline(x, weight, bias, arguments["eps"]), x.mean(-1), rstd
@@ -188,7 +188,7 @@ class _LayerNorm(torch.autograd.Function):
 def layernorm(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS
 ) -> torch.Tensor:
-    """LayerNorm over the last axis by the tuned kernel, with its gradients.
+    """Compute LayerNorm over the last axis by the tuned kernel, with its gradients.
 
     Args:
         x: (..., cols), of a dtype of DTYPES, on a GPU.
@@ -197,7 +197,7 @@ def layernorm(
         eps: added to the variance.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, or rows are empty.
@@ -213,7 +213,7 @@ def layernorm(
 def _arguments(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
 ) -> dict[str, Any]:
-    """By name, with room for the results."""
+    """Give the launch's arguments by name, with room for the results."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     mean, rstd = torch.empty((2, x.shape[0]), dtype=torch.float32, device=x.device)
     tensors = {"x_ptr": x, "weight_ptr": weight, "bias_ptr": bias, "y_ptr": y}

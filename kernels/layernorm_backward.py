@@ -161,7 +161,7 @@ DEFAULT = Config({"ROWS": 1, "BLOCK": 4096}, num_warps=8)
 
 
 def space() -> Space:
-    """Rows at once, the widest row that is held whole, and warps."""
+    """Build the space of `walk_axes`: rows at once, the widest row held whole, and warps."""
     return walk_axes(DEFAULT)
 
 
@@ -170,7 +170,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `layernorm_backward` by name."""
+    """Make random arguments of `layernorm_backward` by name."""
     rows, cols, kind = shape["rows"], shape["cols"], torch_dtype(dtype)
     dy, x = (torch.randn(rows, cols, device=device).to(kind) for _ in range(2))
     weight, wide = torch.randn(cols, device=device).to(kind), x.float()
@@ -179,7 +179,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on random matrices of rows x cols."""
+    """Make a launch on random matrices of rows x cols."""
     arguments = _arguments(**inputs(shape, dtype, device))
     return Problem(kernel, arguments, _grid, shape, "layernorm_backward")
 
@@ -191,14 +191,14 @@ def baseline(
     mean: torch.Tensor,
     rstd: torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     hat, g = (x - mean[:, None]) * rstd[:, None], dy * weight
     both, alone = (g * hat).mean(1, keepdim=True), g.mean(1, keepdim=True)
     return (g - hat * both - alone) * rstd[:, None], (dy * hat).sum(0), dy.sum(0)
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """The gradient of x and the parts in float64 from a problem's arguments."""
+    """Compute the gradient of x and the parts in float64 from a problem's arguments."""
     names = ("dy_ptr", "x_ptr", "weight_ptr", "mean_ptr", "rstd_ptr")
     dy, x, weight, mean, rstd = (arguments[name].double() for name in names)
     hat = (x - mean[:, None]) * rstd[:, None]
@@ -215,7 +215,7 @@ def layernorm_backward(
     mean: torch.Tensor,
     rstd: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of `layernorm` by the tuned kernel.
+    """Compute the gradients of `layernorm` by the tuned kernel.
 
     Args:
         dy: (rows, cols), the gradient of the result, of a dtype of DTYPES, on a GPU.
@@ -233,9 +233,9 @@ def layernorm_backward(
     what = "layernorm_backward"
     check_tensors(what, {"x": x, "dy": dy, "weight": weight}, DTYPES)
     check_tensors(what, {"mean": mean, "rstd": rstd}, ("fp32",))
-    wanted = {"dy": (dy, x.shape), "weight": (weight, x.shape[-1:])}
-    wanted |= {"mean": (mean, x.shape[:1]), "rstd": (rstd, x.shape[:1])}
-    for name, (tensor, shape) in wanted.items():
+    expected = {"dy": (dy, x.shape), "weight": (weight, x.shape[-1:])}
+    expected |= {"mean": (mean, x.shape[:1]), "rstd": (rstd, x.shape[:1])}
+    for name, (tensor, shape) in expected.items():
         check_shape(what, name, tensor, shape)
     if not x.numel():
         return torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(weight)
@@ -253,7 +253,7 @@ def _arguments(
     mean: torch.Tensor,
     rstd: torch.Tensor,
 ) -> dict[str, Any]:
-    """By name, with room for the results."""
+    """Give the launch's arguments by name, with room for the results."""
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     programs = walkers(x)
     parts = torch.empty((2, programs, x.shape[1]), dtype=torch.float32, device=x.device)

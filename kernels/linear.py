@@ -51,7 +51,7 @@ SHAPES = tuple({"batch": 1, "M": M, "N": N, "K": K} for M, N, K in _EXTENTS)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `linear` by name, with a bias and GELU."""
+    """Make random arguments of `linear` by name, with a bias and GELU."""
     K, N = shape["K"], shape["N"]
     x = random_matrices((shape["batch"] * shape["M"], K), dtype, device)
     weight = random_matrices((N, K), dtype, device) * K**-0.5
@@ -60,16 +60,16 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a layer with random weights, a bias and GELU.
+    """Make a launch of one layer with random weights, a bias and GELU.
 
     Args:
         shape: batch (rows are batch * M), M, N and K.
-        dtype: of x, the weights and the bias, one of DTYPES.
+        dtype: dtype of x, the weights and the bias, one of DTYPES.
         device: "cuda", or "meta" for tensors without memory.
     """
     given = inputs(shape, dtype, device)
-    made = product("linear", given["x"], given["weight"].mT, given["bias"], given["activation"])
-    return problem_of(made, shape, "linear")
+    operands = product("linear", given["x"], given["weight"].mT, given["bias"], given["activation"])
+    return problem_of(operands, shape, "linear")
 
 
 def baseline(
@@ -78,7 +78,7 @@ def baseline(
     bias: torch.Tensor | None = None,
     activation: str = "none",
 ) -> torch.Tensor:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     return activate(torch.nn.functional.linear(x, weight, bias), activation)
 
 
@@ -88,7 +88,7 @@ def linear(
     bias: torch.Tensor | None = None,
     activation: str = "none",
 ) -> torch.Tensor:
-    """activation(x @ weight.T + bias) by the tuned kernel.
+    """Compute activation(x @ weight.T + bias) by the tuned kernel.
 
     Args:
         x: (.., in), of a dtype of DTYPES, on a GPU.
@@ -108,8 +108,8 @@ def linear(
             f"linear: weight is {tuple(weight.shape)}, x is {tuple(x.shape)}; "
             "they must be (out, in) and (.., in)"
         )
-    made = product("linear", x.reshape(-1, x.shape[-1]), weight.mT, bias, activation)
-    return launch(_tuned, made, grid)[0].reshape(*x.shape[:-1], weight.shape[0])
+    operands = product("linear", x.reshape(-1, x.shape[-1]), weight.mT, bias, activation)
+    return launch(_tuned, operands, grid)[0].reshape(*x.shape[:-1], weight.shape[0])
 
 
 _tuned = matmul._tuned

@@ -123,7 +123,7 @@ _EXTENTS = (
     (200, 5000, 3000),
 )
 MAIN_SHAPES = tuple({"batch": 1, "M": M, "N": N, "K": K} for M, N, K in _EXTENTS)
-"""Large and small, wide and high, few rows, a long sum, and no multiples of 16."""
+"""Large and small, wide and high, few rows, a long sum, and extents not divisible by 16."""
 
 SHAPES = (
     *MAIN_SHAPES,
@@ -134,7 +134,7 @@ SHAPES = (
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `matmul` by name; B of 8 bits is kept transposed, as vendors want it."""
+    """Make random arguments of `matmul`; 8-bit B is kept transposed, as vendors want it."""
     batch, M, N, K = shape["batch"], shape["M"], shape["N"], shape["K"]
     a = random_matrices((batch, M, K), dtype, device)
     if dtype in ("fp8e4nv", "i8"):
@@ -145,18 +145,18 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def random_matrices(extents: tuple[int, ...], dtype: str, device: str) -> torch.Tensor:
-    """Normal values, or whole numbers from -8 to 7 of int8."""
+    """Draw normal values, or integers from -8 to 7 for int8."""
     if dtype == "i8":
         return torch.randint(-8, 8, extents, device=device, dtype=torch.int8)
     return torch.randn(extents, device=device).to(torch_dtype(dtype))
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a product of random matrices.
+    """Make a launch of one product of random matrices.
 
     Args:
         shape: batch, M, N and K.
-        dtype: of A and B, one of DTYPES.
+        dtype: dtype of A and B, one of DTYPES.
         device: "cuda", or "meta" for tensors without memory.
     """
     with torch.no_grad():
@@ -167,11 +167,11 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         )
 
 
-def problem_of(made: Product, shape: Mapping[str, int], name: str) -> Problem:
-    """A product's launch; its shape holds what constraints of the space name."""
-    extents = (made.a.shape[0], made.a.shape[1], made.b.shape[2])
-    c = torch.empty(extents, device=made.a.device, dtype=result_dtype(made.a.dtype))
-    arguments = made.arguments(c)
+def problem_of(operands: Product, shape: Mapping[str, int], name: str) -> Problem:
+    """Make the problem of a product; its shape holds the names that the space's constraints use."""
+    extents = (operands.a.shape[0], operands.a.shape[1], operands.b.shape[2])
+    c = torch.empty(extents, device=operands.a.device, dtype=result_dtype(operands.a.dtype))
+    arguments = operands.arguments(c)
     known_too = {name: arguments[name] for name in ("MULTIPLE_STRIDES", "SMS", "SIZE")}
     return Problem(kernel, arguments, grid, {**shape, **known_too}, name)
 
@@ -186,12 +186,12 @@ def baseline(
 
 
 def activate(x: torch.Tensor, activation: str) -> torch.Tensor:
-    """An activation in PyTorch, by name."""
+    """Apply an activation in PyTorch, by name."""
     return x if activation == "none" else getattr(torch.nn.functional, activation)(x)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """C in float64 from a problem's arguments; exact for int8."""
+    """Compute C in float64 from a problem's arguments; exact for int8."""
     c = arguments["a_ptr"].double() @ arguments["b_ptr"].double()
     bias = arguments["bias_ptr"]
     return activate(c if bias is None else c + bias.double(), arguments["ACTIVATION"])
@@ -200,7 +200,7 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
 def matmul(
     a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "none"
 ) -> torch.Tensor:
-    """activation(A @ B + bias) by the tuned kernel.
+    """Compute activation(A @ B + bias) by the tuned kernel.
 
     Args:
         a: (M, K) or (batch, M, K), of a dtype of DTYPES, on a GPU, any strides.
@@ -215,8 +215,8 @@ def matmul(
     Raises:
         ValueError: shapes, dtypes or devices do not fit, a gradient is asked for, or K is 0.
     """
-    made = product("matmul", a, b, bias, activation)
-    c = launch(_tuned, made, grid)
+    operands = product("matmul", a, b, bias, activation)
+    c = launch(_tuned, operands, grid)
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
 
 

@@ -149,7 +149,7 @@ DEFAULT = Config({"ROWS": 2, "BLOCK": 512}, num_warps=2)
 
 
 def space() -> Space:
-    """Rows and columns a program, and warps."""
+    """Build the space: rows and columns a program, and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8),
         "BLOCK": (128, 256, 512, 1024, 2048),
@@ -174,25 +174,25 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """A random image of all int8 values."""
+    """Make a random image of all int8 values."""
     sizes = (shape["channels"], shape["height"], shape["width"])
     return {"x": torch.randint(-128, 128, sizes, device=device).to(torch_dtype(dtype))}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on a random image."""
+    """Make a launch on a random image."""
     x = inputs(shape, dtype, device)["x"]
     return Problem(kernel, _arguments(x, _result(x)), _grid, shape, "resize")
 
 
 def baseline(x: torch.Tensor) -> torch.Tensor:
-    """Compute the result in PyTorch; x may hold its whole numbers in any dtype."""
+    """Compute the kernel's result in PyTorch; x may hold its whole numbers in any dtype."""
     across = _doubled(x.to(torch.int32), 2)
     return _doubled(across, 1).to(torch.int8)
 
 
 def _doubled(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """Twice as many along an axis, in fixed point with 7 fraction bits."""
+    """Double the elements along an axis, in fixed point with 7 fraction bits."""
     size = x.shape[axis]
     place = torch.arange(2 * size, device=x.device) << 6
     below, fraction = place >> 7, place & 127
@@ -204,12 +204,12 @@ def _doubled(x: torch.Tensor, axis: int) -> torch.Tensor:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The result from a problem's arguments."""
+    """Compute the result from a problem's arguments."""
     return baseline(arguments["x_ptr"])
 
 
 def resize(x: torch.Tensor) -> torch.Tensor:
-    """An image twice as high and wide by the tuned kernel.
+    """Enlarge an image to twice its height and width by the tuned kernel.
 
     Args:
         x: (channels, height, width), int8, on a GPU.

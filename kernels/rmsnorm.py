@@ -107,30 +107,30 @@ DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
 
 
 def space() -> Space:
-    """Rows a program, the widest row that is held whole, stages of longer ones, and warps."""
+    """Build the space of `row_axes`."""
     return row_axes(DEFAULT)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `rmsnorm` by name."""
+    """Make random arguments of `rmsnorm` by name."""
     kind = torch_dtype(dtype)
     x = torch.randn(shape["rows"], shape["cols"], device=device).to(kind)
     return {"x": x, "weight": torch.randn(shape["cols"], device=device).to(kind)}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on a random matrix of rows x cols."""
+    """Make a launch on a random matrix of rows x cols."""
     arguments = _arguments(**inputs(shape, dtype, device), eps=EPS)
     return Problem(kernel, arguments, row_grid, shape, "rmsnorm")
 
 
 def baseline(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Tensor:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """The result and rstd in float64 from a problem's arguments."""
+    """Compute the result and rstd in float64 from a problem's arguments."""
     x, weight = arguments["x_ptr"].double(), arguments["weight_ptr"].double()
     rstd = torch.rsqrt(x.square().mean(-1) + arguments["eps"])
     return baseline(x, weight, arguments["eps"]), rstd
@@ -153,7 +153,7 @@ class _RMSNorm(torch.autograd.Function):
 
 
 def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Tensor:
-    """RMSNorm over the last axis by the tuned kernel, with its gradients.
+    """Compute RMSNorm over the last axis by the tuned kernel, with its gradients.
 
     Args:
         x: (..., cols), of a dtype of DTYPES, on a GPU.
@@ -161,7 +161,7 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Te
         eps: added to the mean square.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, or rows are empty.
@@ -174,7 +174,7 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Te
 
 
 def _arguments(x: torch.Tensor, weight: torch.Tensor, eps: float) -> dict[str, Any]:
-    """By name, with room for the results."""
+    """Give the launch's arguments by name, with room for the results."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     rstd = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
     tensors = {"x_ptr": x, "weight_ptr": weight, "y_ptr": y, "rstd_ptr": rstd}

@@ -144,7 +144,7 @@ DEFAULT = Config({"ROWS": 1, "BLOCK": 4096}, num_warps=8)
 
 
 def space() -> Space:
-    """Rows at once, the widest row that is held whole, and warps."""
+    """Build the space of `walk_axes`: rows at once, the widest row held whole, and warps."""
     return walk_axes(DEFAULT)
 
 
@@ -153,7 +153,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `rmsnorm_backward` by name."""
+    """Make random arguments of `rmsnorm_backward` by name."""
     rows, cols, kind = shape["rows"], shape["cols"], torch_dtype(dtype)
     dy, x = (torch.randn(rows, cols, device=device).to(kind) for _ in range(2))
     rstd = torch.rsqrt(x.float().square().mean(1) + EPS)
@@ -161,7 +161,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on random matrices of rows x cols."""
+    """Make a launch on random matrices of rows x cols."""
     arguments = _arguments(**inputs(shape, dtype, device))
     return Problem(kernel, arguments, _grid, shape, "rmsnorm_backward")
 
@@ -169,14 +169,14 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 def baseline(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     hat, g = x * rstd[:, None], dy * weight
     both = (g * hat).mean(1, keepdim=True)
     return (g - hat * both) * rstd[:, None], (dy * hat).sum(0)
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """The gradient of x and the parts in float64 from a problem's arguments."""
+    """Compute the gradient of x and the parts in float64 from a problem's arguments."""
     names = ("dy_ptr", "x_ptr", "weight_ptr", "rstd_ptr")
     dy, x, weight, rstd = (arguments[name].double() for name in names)
     owner = torch.arange(x.shape[0], device=x.device) % arguments["programs"]
@@ -188,7 +188,7 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
 def rmsnorm_backward(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of `rmsnorm` by the tuned kernel.
+    """Compute the gradients of `rmsnorm` by the tuned kernel.
 
     Args:
         dy: (rows, cols), the gradient of the result, of a dtype of DTYPES, on a GPU.
@@ -205,8 +205,8 @@ def rmsnorm_backward(
     what = "rmsnorm_backward"
     check_tensors(what, {"x": x, "dy": dy, "weight": weight}, DTYPES)
     check_tensors(what, {"rstd": rstd}, ("fp32",))
-    wanted = {"dy": (dy, x.shape), "weight": (weight, x.shape[-1:]), "rstd": (rstd, x.shape[:1])}
-    for name, (tensor, shape) in wanted.items():
+    expected = {"dy": (dy, x.shape), "weight": (weight, x.shape[-1:]), "rstd": (rstd, x.shape[:1])}
+    for name, (tensor, shape) in expected.items():
         check_shape(what, name, tensor, shape)
     if not x.numel():
         return torch.empty_like(x), torch.zeros_like(weight)
@@ -218,7 +218,7 @@ def rmsnorm_backward(
 def _arguments(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
 ) -> dict[str, Any]:
-    """By name, with room for the results."""
+    """Give the launch's arguments by name, with room for the results."""
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     programs = walkers(x)
     parts = torch.empty((programs, x.shape[1]), dtype=torch.float32, device=x.device)

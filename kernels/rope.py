@@ -112,7 +112,7 @@ DEFAULT = Config({"STEPS": 4, "ROWS": 2, "BLOCK": 256}, num_warps=4)
 
 
 def space() -> Space:
-    """Steps, rows of a position, columns of a half, and warps."""
+    """Build the space: steps, rows of a position, columns of a half, and warps."""
     axes = {
         "STEPS": (1, 2, 4, 8),
         "ROWS": (1, 2, 4, 8, 16, 32),
@@ -145,7 +145,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random x, and the angles of position p: p / 10000 ** (2 i / dim) for column i."""
+    """Make random x, and the angles of position p: p / 10000 ** (2 i / dim) for column i."""
     seq, half, kind = shape["seq"], shape["dim"] // 2, torch_dtype(dtype)
     x = torch.randn(seq, shape["batch"], shape["heads"], 2 * half, device=device).to(kind)
     rates = 10000.0 ** (-torch.arange(half, device=device) / half)
@@ -154,20 +154,20 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on a random x of shape (seq, batch, heads, dim)."""
+    """Make a launch on a random x of shape (seq, batch, heads, dim)."""
     x, cos, sin = inputs(shape, dtype, device).values()
     return Problem(kernel, _arguments(x, cos, sin, torch.empty_like(x)), _grid, shape, "rope")
 
 
 def baseline(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     cos, sin = (angles[:, None, None] for angles in (cos, sin))
     x1, x2 = x.chunk(2, -1)
     return torch.cat((x1 * cos - x2 * sin, x1 * sin + x2 * cos), -1)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The result in float64 from a problem's arguments."""
+    """Compute the result in float64 from a problem's arguments."""
     return baseline(*(arguments[name].double() for name in ("x_ptr", "cos_ptr", "sin_ptr")))
 
 
@@ -184,7 +184,7 @@ class _Rope(torch.autograd.Function):
 
 
 def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotary embedding by the tuned kernel, with its gradient with respect to x.
+    """Compute the rotary embedding by the tuned kernel, with its gradient with respect to x.
 
     Args:
         x: (seq, batch, heads, dim), dim even, of a dtype of DTYPES, on a GPU.
@@ -192,7 +192,7 @@ def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         sin: likewise.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, dim is odd, or a gradient of cos or sin is

@@ -93,41 +93,41 @@ DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
 
 
 def space() -> Space:
-    """Rows a program, the widest row that is held whole, stages of longer ones, and warps."""
+    """Build the space of `row_axes`."""
     return row_axes(DEFAULT)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `softmax` by name."""
+    """Make random arguments of `softmax` by name."""
     x = torch.randn(shape["rows"], shape["cols"], device=device)
     return {"x": x.to(torch_dtype(dtype))}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on a random matrix of rows x cols."""
+    """Make a launch on a random matrix of rows x cols."""
     x = inputs(shape, dtype, device)["x"]
     return Problem(kernel, _arguments(x, torch.empty_like(x)), row_grid, shape, "softmax")
 
 
 def baseline(x: torch.Tensor) -> torch.Tensor:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     e = torch.exp(x - x.amax(-1, keepdim=True))
     return e / e.sum(-1, keepdim=True)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The result in float64 from a problem's arguments."""
+    """Compute the result in float64 from a problem's arguments."""
     return baseline(arguments["x_ptr"].double())
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
-    """Softmax over the last axis by the tuned kernel.
+    """Compute softmax over the last axis by the tuned kernel.
 
     Args:
-        x: of a dtype of DTYPES, on a GPU.
+        x: tensor of a dtype of DTYPES, on a GPU.
 
     Returns:
-        Of x's shape and dtype. A row with NaN or +inf, or of -inf alone, is NaN throughout.
+        A tensor of x's shape and dtype. A row with NaN or +inf, or of -inf alone, is all NaN.
 
     Raises:
         ValueError: the dtype is none of those, rows are empty, or a gradient is asked for.

@@ -116,7 +116,7 @@ DEFAULT = Config(
 
 
 def space() -> Space:
-    """Tiles, group height, warps and stages."""
+    """Build the space: tiles, group height, warps and stages."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128, 256),
         "BLOCK_N": (32, 64, 128, 256),
@@ -137,17 +137,17 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `tiled_matmul` by name."""
+    """Make random arguments of `tiled_matmul` by name."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     return {"a": _operand((M, K), dtype, device), "b": _operand((K, N), dtype, device)}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a product of random matrices.
+    """Make a launch of one product of random matrices.
 
     Args:
         shape: M, N and K.
-        dtype: of A and B, one of DTYPES.
+        dtype: dtype of A and B, one of DTYPES.
         device: "cuda", or "meta" for tensors without memory.
     """
     a, b = inputs(shape, dtype, device).values()
@@ -162,12 +162,12 @@ def baseline(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """C in float64 from a problem's arguments; exact for int8."""
+    """Compute C in float64 from a problem's arguments; exact for int8."""
     return arguments["a_ptr"].double() @ arguments["b_ptr"].double()
 
 
 def tiled_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """A @ B by the tuned kernel.
+    """Compute A @ B by the tuned kernel.
 
     Args:
         a: (M, K), of a dtype of DTYPES, on a GPU, any strides.

@@ -52,7 +52,7 @@ DEFAULT = Config({"BLOCK": 1024}, num_warps=4)
 
 
 def space() -> Space:
-    """Elements a program, and warps."""
+    """Build the space: elements a program, and warps."""
     axes = {"BLOCK": (256, 512, 1024, 2048, 4096, 8192), "num_warps": (1, 2, 4, 8, 16)}
     return Space(axes, default=DEFAULT).where(
         "a thread has 4 to 64 elements",
@@ -65,37 +65,37 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Random arguments of `vector_add` by name."""
+    """Make random arguments of `vector_add` by name."""
     x, y = (torch.randn(shape["n"], device=device).to(torch_dtype(dtype)) for _ in range(2))
     return {"x": x, "y": y}
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a sum of random vectors of n elements."""
+    """Make a launch of one sum of random vectors of n elements."""
     given = inputs(shape, dtype, device)
     arguments = _arguments(given["x"], given["y"], torch.empty_like(given["x"]))
     return Problem(kernel, arguments, _grid, shape, "vector_add")
 
 
 def baseline(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Compute the result in PyTorch."""
+    """Compute the kernel's result in PyTorch."""
     return x + y
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The sum in float64 from a problem's arguments."""
+    """Compute the sum in float64 from a problem's arguments."""
     return baseline(arguments["x_ptr"].double(), arguments["y_ptr"].double())
 
 
 def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The sum x + y by the tuned kernel.
+    """Compute x + y by the tuned kernel.
 
     Args:
-        x: of a dtype of DTYPES, on a GPU, of any shape and layout.
-        y: of the same shape and dtype.
+        x: tensor of a dtype of DTYPES, on a GPU, of any shape and layout.
+        y: tensor of the same shape and dtype.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: shapes, dtypes or devices differ, or a gradient is asked for.

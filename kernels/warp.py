@@ -111,7 +111,7 @@ DEFAULT = Config({"CHANNELS": 1, "ROWS": 1, "BLOCK": 512}, num_warps=4)
 
 
 def space() -> Space:
-    """Channels, rows and columns a program, and warps."""
+    """Build the space: channels, rows and columns a program, and warps."""
     axes = {
         "CHANNELS": (1, 2, 3, 4),
         "ROWS": (1, 2, 4, 8),
@@ -142,7 +142,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """A random image of all int8 values, and offsets of up to 16 pixels to either side."""
+    """Make a random image of all int8 values, and offsets of up to 16 pixels to either side."""
     plane = (shape["height"], shape["width"])
     x = torch.randint(-128, 128, (shape["channels"], *plane), device=device)
     offset = torch.randint(-(16 << 8), 16 << 8, plane, device=device, dtype=torch.int16)
@@ -150,13 +150,13 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Return a launch on a random image."""
+    """Make a launch on a random image."""
     x, offset = inputs(shape, dtype, device).values()
     return Problem(kernel, _arguments(x, offset, torch.empty_like(x)), _grid, shape, "warp")
 
 
 def baseline(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
-    """Compute the result in PyTorch; both may hold their whole numbers in any dtype."""
+    """Compute the kernel's result in PyTorch; both may hold their whole numbers in any dtype."""
     x, offset = x.to(torch.int32), offset.to(torch.int32)
     width = x.shape[2]
     right = torch.arange(width, device=x.device) - (offset >> 8)
@@ -165,26 +165,26 @@ def baseline(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
 
 
 def _read(x: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
-    """The row's pixels at columns of (height, width) in each channel, 0 beyond its ends."""
+    """Read the row's pixels at columns of (height, width) in each channel, 0 beyond its ends."""
     width = x.shape[2]
     at = column.clamp(0, width - 1).expand(x.shape)
     return torch.where((column >= 0) & (column < width), x.gather(2, at), 0)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The result from a problem's arguments."""
+    """Compute the result from a problem's arguments."""
     return baseline(arguments["x_ptr"], arguments["offset_ptr"])
 
 
 def warp(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
-    """An image whose pixels are moved right by their offsets, by the tuned kernel.
+    """Move an image's pixels right by their offsets, by the tuned kernel.
 
     Args:
         x: (channels, height, width), int8, on a GPU.
         offset: (height, width), int16: 256ths of a pixel; negative ones move left.
 
     Returns:
-        Of x's shape and dtype.
+        A tensor of x's shape and dtype.
 
     Raises:
         ValueError: dtypes or shapes are others, or the tensors are of two devices.

@@ -104,7 +104,7 @@ def kept_folder() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The session's cache: a new folder, but for compiled artifacts, which are kept between runs.
+    """Keep a folder of artifacts for the session, so that nothing is compiled twice.
 
     The processes of one session (pytest-xdist's workers) share it.
     """

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def same_triton() -> bool:
-    """Whether the Triton that is installed is the pinned one, but for its patch."""
+    """Say if the installed Triton is the pinned one, up to its patch."""
     pinned = re.search(r"^triton==(\d+\.\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     return pinned is not None and triton.__version__.startswith(f"{pinned[1]}.")
 

@@ -22,7 +22,7 @@ class SimulatedMark:
     at_us: float = float("nan")
 
     def query(self) -> bool:
-        """Whether it was passed when the host asked."""
+        """Say if the mark was passed when the host asked."""
         return self.gpu.call(lambda: self.gpu.host_us >= self.at_us)
 
     def elapsed_time(self, end: SimulatedMark, /) -> float:
@@ -32,7 +32,7 @@ class SimulatedMark:
 
 @dataclass
 class SimulatedGpu:
-    """What `asmtune.measure.timing.cuda.Device` asks for, over one queue worked off in order.
+    """Stand-in for `asmtune.measure.timing.cuda.Device`: a queue worked off in order.
 
     The host takes `call_us` for each call, and after it `stall` microseconds more:
     another thread has the interpreter. The GPU begins what is queued as soon as it is
@@ -55,7 +55,7 @@ class SimulatedGpu:
     _captured: list[Callable[[], None]] | None = None
 
     def call(self, action: Callable[[], T]) -> T:
-        """One call into the driver."""
+        """Make one call into the driver."""
         self.host_us += self.call_us
         result = action()
         self.host_us += self.stall()

@@ -41,7 +41,7 @@ def compiled(settings: Settings) -> Compile:
 
 
 def read(machine: Target, artifact: Artifact) -> Mapping[str, float]:
-    """What an artifact alone tells."""
+    """Read the features of an artifact alone."""
     return ProfileReader(machine)(artifact).static
 
 

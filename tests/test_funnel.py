@@ -145,7 +145,7 @@ class Given(Scorer):
 def tiles_kept(
     funnel: Funnel, scorer: Given, keep: Keep | None = None
 ) -> dict[tuple[int, int], str]:
-    """What is kept of a space, with the first word of why, by BLOCK and num_warps."""
+    """List the configs kept of a space, with the first word of why, by BLOCK and num_warps."""
     blocks, warps = zip(*scorer._scores, strict=True)
     space = Space({"BLOCK": tuple(dict.fromkeys(blocks)), "num_warps": tuple(dict.fromkeys(warps))})
     chosen = replace(funnel, scorer=scorer, keep=keep or funnel.keep)

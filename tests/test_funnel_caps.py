@@ -56,7 +56,7 @@ def many_programs() -> Problem:
 
 
 def features_of(warps: int, registers: int, shared: int, programs: int, target: Target) -> Features:
-    """What `caps_of` reads of a config."""
+    """Give the features that `caps_of` reads of a config."""
     found = occupancy(target, warps, registers, shared)
     return Features(
         {

@@ -53,7 +53,7 @@ def funnel(target: Target, settings: Settings) -> Funnel:
 
 @pytest.fixture
 def search(target: Target) -> Search:
-    """What is searched of a space on a problem."""
+    """Give the function that finds the space to search on a problem."""
 
     def searched(problem: Problem, space: Space, *, tiles: bool = False) -> Searched:
         default = space.first(**problem.shape)

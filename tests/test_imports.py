@@ -16,7 +16,7 @@ LIMIT_S = 0.1
 
 
 def fresh(code: str) -> str:
-    """What a new interpreter prints."""
+    """Run a new interpreter; return its output."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

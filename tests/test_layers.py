@@ -43,7 +43,7 @@ def room(module: str) -> str:
 
 
 def exists(module: str) -> bool:
-    """Whether a dotted name is a module of asmtune."""
+    """Say if a dotted name is a module of asmtune."""
     path = ROOT.joinpath(*module.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 

@@ -225,7 +225,7 @@ def test_programs(program: Program) -> None:
 
 
 def _told(first_s: float, gpu_us: float, own: int = 0) -> dict[str, Any]:
-    """One operation that tuned one key: asmtune of `own` compiled configs, or Triton of 9."""
+    """Make an operation that tuned one key: asmtune of `own` compiled configs, or Triton of 9."""
     row: dict[str, Any] = {"first_s": first_s, "gpu_us": gpu_us, "call_us": 2 * gpu_us}
     triton = {"kernel": "k", "configs": 9, "seconds": first_s / 2}
     asmtune = {"kernel": "k", "compiled": own, "timed": own - 1, "seconds": first_s / 4}

@@ -34,7 +34,7 @@ def config(barriers: int) -> Config:
 
 
 def header(kernel: str = "returns", n: int = 128) -> Header:
-    """Of a run of a kernel of this test."""
+    """Make the header of a run of a kernel of this test."""
     dtype = "fp32" if kernel == "returns" else "fp16"
     key = TuneKey(f"made.{kernel}.kernel", {"n": n}, {"x_ptr": dtype}, "NVIDIA H200")
     reference = str(KERNELS / f"{kernel}.py")

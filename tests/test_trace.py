@@ -138,7 +138,7 @@ def test_any_outcome_comes_back(
 
 
 def events(run: TracedRun) -> int:
-    """How many lines after the first a run was read from."""
+    """Count the lines after the first that a run was read from."""
     parts = (run.stages, run.batches, run.trials, run.notes)
     single = (run.ranking, run.ending, run.finals or None, run.costs or None)
     return sum(map(len, parts)) + sum(part is not None for part in single)

@@ -69,7 +69,7 @@ def foreseen() -> list[Verdict]:
 
 
 def batch() -> list[Verdict]:
-    """What compiling gave: four that can run, one that the compiler refused."""
+    """Give the results of compiling: four configs that can run, one that the compiler refused."""
     refused = Failure("ptxas", "registers", "needs 300,\nthe limit is 255")
     return [
         compiled(FAST, 1, regs_per_thread=40, spill_words=0, shared_bytes=2048),

@@ -125,18 +125,18 @@ def blocks(page: Path) -> list[Block]:
     """
     text = page.read_text(encoding="utf-8")
     tokens = MarkdownIt("commonmark").parse(text)
-    found: list[Block] = []
+    listed: list[Block] = []
     for token, before in zip(tokens, _before(tokens), strict=True):
         if token.type == "code_block":
             raise PageError(f"{_at(page, token)}: an indented block; fence it, so that it runs")
         if token.type != "fence":
             continue
         marks = dict(_marks(page, before))
-        if _is_output(token, found, before, tokens):
-            found[-1] = _with_output(found[-1], token, marks)
+        if _is_output(token, listed, before, tokens):
+            listed[-1] = _with_output(listed[-1], token, marks)
         else:
-            found.append(_block(page, token, marks))
-    return found
+            listed.append(_block(page, token, marks))
+    return listed
 
 
 def inline_code(page: Path) -> Iterator[tuple[int, str]]:
@@ -172,14 +172,14 @@ def _with_output(block: Block, token: Token, marks: Mapping[str, str]) -> Block:
 
 
 def _is_output(
-    token: Token, found: Sequence[Block], before: Sequence[Token], tokens: Sequence[Token]
+    token: Token, listed: Sequence[Block], before: Sequence[Token], tokens: Sequence[Token]
 ) -> bool:
     """Say if a text block is right below one that runs, with only marks between them."""
-    if token.info.partition(" ")[0] != "text" or not found:
+    if token.info.partition(" ")[0] != "text" or not listed:
         return False
     above = tokens.index(token) - len(before) - 1
-    runs = found[-1].language in RUNS and found[-1].title is None
-    return runs and found[-1].output is None and above >= 0 and tokens[above].type == "fence"
+    runs = listed[-1].language in RUNS and listed[-1].title is None
+    return runs and listed[-1].output is None and above >= 0 and tokens[above].type == "fence"
 
 
 def _before(tokens: Sequence[Token]) -> Iterator[tuple[Token, ...]]:

@@ -1,4 +1,4 @@
-"""What can be said of code that is not run here: it compiles, its names are there, it parses."""
+"""Checks of code that is not run here: it compiles, its names exist, its options parse."""
 
 from __future__ import annotations
 

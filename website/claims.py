@@ -32,8 +32,8 @@ def first_look() -> str:
         f"{total['asmtune']:.0f} s",
     ]
     label = f"{summary['tasks']} tasks of {len({task['kernel'] for task in tasks})} kernels"
-    kept = f"{means['geomean']:.3f} (worst {means['worst']:.3f})"
-    rows.append([label, *seconds, kept])
+    share = f"{means['geomean']:.3f} (worst {means['worst']:.3f})"
+    rows.append([label, *seconds, share])
     cores = data["cores_a_lane"]
     heads = [f"H200, {cores} cores, caches empty", "`triton.autotune`"]
     heads += [f"all compiled by {cores}, timed 5/20 ms", "asmtune"]

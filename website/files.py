@@ -64,12 +64,12 @@ def number(name: str, path: str, form: str) -> str:
     Raises:
         KeyError: no such file or key.
     """
-    found = results(name)
+    value = results(name)
     for key in path.split("/"):
         try:
-            found = found[int(key)] if isinstance(found, list) else found[key]
+            value = value[int(key)] if isinstance(value, list) else value[key]
         except (KeyError, IndexError, ValueError, TypeError) as error:
             raise KeyError(f"{name} has no {path!r}: nothing at {key!r}") from error
-    if not isinstance(found, int | float) or not math.isfinite(found):
+    if not isinstance(value, int | float) or not math.isfinite(value):
         raise KeyError(f"{name}: {path!r} is no number")
-    return format(found, form)
+    return format(value, form)

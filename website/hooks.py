@@ -30,20 +30,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the reference, and every file of the repository that a page links to."""
     from mkdocs.structure.files import File
 
-    made = {"reference/api.md": api_page(), "reference/cli.md": cli_page()}
-    for name, text in made.items():
+    generated = {"reference/api.md": api_page(), "reference/cli.md": cli_page()}
+    for name, text in generated.items():
         files.append(File.generated(config, name, content=text))
     sources = {
         file.src_uri: Path(str(file.abs_src_path))
         for file in files.documentation_pages()
-        if file.src_uri not in made
+        if file.src_uri not in generated
     }
-    wanted = set(_PAGES)
+    linked = set(_PAGES)
     for uri, path in sources.items():
-        wanted |= set(_linked(path.read_text(encoding="utf-8"), home_of(uri)))
+        linked |= set(_linked(path.read_text(encoding="utf-8"), home_of(uri)))
     for name in _PAGES:
-        wanted |= set(_linked((ROOT / name).read_text(encoding="utf-8"), name))
-    for name in sorted(wanted):
+        linked |= set(_linked((ROOT / name).read_text(encoding="utf-8"), name))
+    for name in sorted(linked):
         files.append(File.generated(config, f"{BELOW}/{name}", abs_src_path=str(ROOT / name)))
     return files
 
@@ -78,11 +78,11 @@ def place_of(path: str) -> str:
 def resolved(link: str, home: str) -> str | None:
     """Resolve a link to a path in the repository; None where it is none of its files."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(home), link))
-    made = path in ("docs/reference/api.md", "docs/reference/cli.md")
-    return path if made or (ROOT / path).is_file() else None
+    generated = path in ("docs/reference/api.md", "docs/reference/cli.md")
+    return path if generated or (ROOT / path).is_file() else None
 
 
 def _linked(text: str, home: str) -> list[str]:
     """List the files outside of docs/ that a page's links lead to."""
-    found = (resolved(link["to"], home) for link in _LINK.finditer(text))
-    return [path for path in found if path is not None and not path.startswith("docs/")]
+    targets = (resolved(link["to"], home) for link in _LINK.finditer(text))
+    return [path for path in targets if path is not None and not path.startswith("docs/")]

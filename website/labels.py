@@ -1,4 +1,4 @@
-"""What the rows and columns of the result files are called in the pages' tables."""
+"""Names of the rows and columns of the result files in the pages' tables."""
 
 from __future__ import annotations
 

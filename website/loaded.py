@@ -1,4 +1,4 @@
-"""What `website.session` loads once: all that the pages' code would load each time."""
+"""Modules that `website.session` imports once, so that the pages' code need not each time."""
 
 import torch  # noqa: F401
 import triton

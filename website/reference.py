@@ -38,7 +38,7 @@ ALSO: Final = {
     ),
     "Settings and errors": ("asmtune.base.settings.Settings", "asmtune.base.errors"),
 }
-"""What the public names take and give, by heading."""
+"""Names on the page of the reference, by heading."""
 
 
 def api_page() -> str:

@@ -24,26 +24,26 @@ def main() -> None:
     parser.add_argument("--gpu", action="store_true", help="run what needs a GPU as well")
     given = parser.parse_args()
     for page in given.pages or pages():
-        found = list(run(page, gpu=given.gpu))
+        blocks = list(run(page, gpu=given.gpu))
         text = page.read_text(encoding="utf-8")
-        made = refreshed(text, found, stamp() if given.gpu else "")
-        if made != text:
+        new = refreshed(text, blocks, stamp() if given.gpu else "")
+        if new != text:
             part = page.with_suffix(".part")
-            part.write_text(made, encoding="utf-8")
+            part.write_text(new, encoding="utf-8")
             part.replace(page)
-        print(f"{page.name}: {'written' if made != text else 'as it was'}")
+        print(f"{page.name}: {'written' if new != text else 'as it was'}")
 
 
-def refreshed(text: str, found: Sequence[Ran], stamped: str) -> str:
+def refreshed(text: str, blocks: Sequence[Ran], stamped: str) -> str:
     """Replace what a page shows by what its blocks printed.
 
     Args:
         text: the page's.
-        found: its blocks, and what those that ran printed.
+        blocks: its blocks, and what those that ran printed.
         stamped: the title of what a GPU printed.
     """
     lines = text.splitlines(keepends=True)
-    for ran in reversed(found):
+    for ran in reversed(blocks):
         if ran.block.output is not None and ran.printed is not None:
             title = stamped if ran.block.needs_gpu else ""
             _replace(lines, ran.block.output, ran.printed, title)

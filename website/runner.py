@@ -44,9 +44,9 @@ def run(page: Path, *, gpu: bool) -> Iterator[Ran]:
         PageError: a block cannot be understood, or does not end as it should; says what it
             printed. The rest of the page is then left out.
     """
-    found = blocks(page)
+    listed = blocks(page)
     with _place(page) as place:
-        for block in found:
+        for block in listed:
             yield Ran(block, place.run(block, gpu=gpu))
 
 

@@ -23,9 +23,9 @@ _PRELOADED: Final = ["website.loaded"]
 
 def context() -> Any:
     """Make the context that starts processes with everything loaded."""
-    made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(_PRELOADED)
-    return made
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(_PRELOADED)
+    return server
 
 
 def asmtune(arguments: Sequence[str], folder: Path, env: Mapping[str, str], out: Path) -> int:
@@ -41,9 +41,9 @@ class Session:
     """A Python process that runs one piece of code after the other, with one namespace."""
 
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
-        made = context()
-        self._pipe, other = made.Pipe()
-        self._process = made.Process(target=_serve, args=(other, folder, dict(env)))
+        server = context()
+        self._pipe, other = server.Pipe()
+        self._process = server.Process(target=_serve, args=(other, folder, dict(env)))
         self._process.start()
         other.close()
 

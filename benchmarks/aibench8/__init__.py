@@ -1,1 +1,1 @@
-"""AI-Bench8: eight kernels tuned by asmtune against untuned ones, and what each part is worth."""
+"""AI-Bench8: eight kernels tuned by asmtune against untuned ones, and the worth of each part."""

@@ -51,11 +51,11 @@ from benchmarks.provenance import RESULTS, provenance
 OUTPUT = RESULTS / "aibench8.json"
 
 GRAPH = TimingPolicy(mode="graph", flush_bytes=0, launches=20)
-"""Of the tuner: launches one after another, warm."""
+"""The tuner's timing: launches one after another, warm."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures the kernels and writes what came of it, anew after each."""
+    """Measure the kernels and write the results, anew after each kernel."""
     parser = _parser()
     options = parser.parse_args(arguments)
     names = options.kernels.split(",") if options.kernels else list(TASKS)
@@ -121,36 +121,36 @@ def _measure(
         result = survived(task, lambda task=task, ends_s=ends_s: plan.result(task, ends_s))
         results.insert(0, result)
         print(line(result, speedups(result.get("race", ()))), flush=True)
-        meta = {**provenance(), **_told(effort), "race_clock": asdict(policy)}
+        meta = {**provenance(), **_effort_facts(effort), "race_clock": asdict(policy)}
         meta["seconds"] = round(time.monotonic() - began, 1)
         write(options.output, {"meta": meta, "summary": summary(results), "results": results})
         torch.cuda.empty_cache()
-    found = summary(results)
-    print(json.dumps({key: found[key] for key in ("geometric_mean", "kernels", "under_1")}))
-    sys.exit(1 if found["failed"] else 0)
+    totals = summary(results)
+    print(json.dumps({key: totals[key] for key in ("geometric_mean", "kernels", "under_1")}))
+    sys.exit(1 if totals["failed"] else 0)
 
 
-def _told(effort: Effort) -> dict[str, Any]:
-    """Return the tuner's settings, without unset limits."""
+def _effort_facts(effort: Effort) -> dict[str, Any]:
+    """Describe how the tuner searched, without limits that are not set."""
     names = {"effort": effort.name, "strategy": effort.strategy, "scorer": effort.scorer}
     return {**names, "pace": asdict(effort.pace), "tuning_clock": asdict(effort.policy)}
 
 
 def survived(task: Task, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """A kernel's result, or why there is none: it costs the other kernels nothing."""
+    """Return a kernel's result, or its error, so that the other kernels still run."""
     try:
-        made = guarded("launch", work)
+        result = guarded("launch", work)
     except AsmtuneError as error:
-        made = Failure("tune", "error", str(error))
-    if not isinstance(made, Failure):
-        return made
-    return {**task.told, "failed": " ".join(str(made).split())}
+        result = Failure("tune", "error", str(error))
+    if not isinstance(result, Failure):
+        return result
+    return {**task.facts, "failed": " ".join(str(result).split())}
 
 
-def write(path: Path, found: dict[str, Any]) -> None:
-    """Writes results as JSON, whole or not at all."""
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Write results as JSON, atomically."""
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
+    part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
     part.replace(path)
 
 

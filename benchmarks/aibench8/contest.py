@@ -1,4 +1,4 @@
-"""The last race: every bar's launch, checked, then timed interleaved with the baseline's."""
+"""Final race: every entrant's launch, checked, then timed interleaved with the baseline's."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from tests.kernels.tolerances import excess
 
 @dataclass(frozen=True, kw_only=True)
 class Entrant:
-    """One launch in the race.
+    """A launch in the race.
 
     Attributes:
-        bar: what of the experiment it is.
-        config: what it is launched with.
-        launch: queues it once; or why it cannot be.
-        outputs: what it writes.
-        wanted: what they are to hold, in float64.
+        bar: name of its bar in the figure.
+        config: the config that it is launched with.
+        launch: queues it once; a failure if it cannot be launched.
+        outputs: the tensors that it writes.
+        expected: values that the outputs must hold, in float64.
         tolerances: rows of the table of tolerances by dtype, where not the dtype's own.
-        seed: of what chance drew; None for other bars.
+        seed: seed of the random draw; None for other bars.
     """
 
     bar: str
     config: Config
     launch: Callable[[], Any] | Failure
     outputs: Sequence[torch.Tensor]
-    wanted: Sequence[torch.Tensor]
+    expected: Sequence[torch.Tensor]
     tolerances: Mapping[str, str] = field(default_factory=dict)
     seed: int | None = None
 
 
 def plain(problem: Problem, config: Config) -> Callable[[], Any]:
-    """A launch by Triton itself."""
+    """Launch by Triton itself."""
     arguments = {**problem.arguments, **config.all_kwargs()}
     return lambda: problem.kernel[problem.grid](**arguments)
 
@@ -56,7 +56,7 @@ def plain(problem: Problem, config: Config) -> Callable[[], Any]:
 def compiled(
     problem: Problem, config: Config, target: Target, settings: Settings
 ) -> Callable[[], Any] | Failure:
-    """A launch of the very binary that the tuner timed, off its folder."""
+    """Launch the very binary that the tuner timed, from its folder."""
     lowering = Lowering(problem, target, settings.compile_timeout_s)
     request = lowering.request(config)
     if isinstance(request, Failure):
@@ -76,17 +76,17 @@ def compiled(
 
 
 def race(entrants: Sequence[Entrant], clock: Clock, policy: TimingPolicy) -> list[dict[str, Any]]:
-    """A row for each entrant: its time, or what is wrong with it; only right ones are timed."""
+    """Return a row for each entrant: its time or its error; only correct ones are timed."""
     rows = [_checked(entrant) for entrant in entrants]
     right = [place for place, row in enumerate(rows) if "failed" not in row]
     subjects = [_subject(entrants[place]) for place in right]
-    for place, (_, found) in zip(right, Race(clock, policy).final(subjects), strict=True):
-        rows[place] |= _timed(found)
+    for place, (_, outcome) in zip(right, Race(clock, policy).final(subjects), strict=True):
+        rows[place] |= _timed(outcome)
     return rows
 
 
 def _checked(entrant: Entrant) -> dict[str, Any]:
-    """An entrant's row as far as its outputs tell."""
+    """Return an entrant's row as far as its outputs tell."""
     row: dict[str, Any] = {"bar": entrant.bar, "config": entrant.config.to_dict()}
     if entrant.seed is not None:
         row["seed"] = entrant.seed
@@ -98,18 +98,18 @@ def _checked(entrant: Entrant) -> dict[str, Any]:
         for output in entrant.outputs:
             output.zero_()
         launch()
-        pairs = zip(entrant.outputs, entrant.wanted, strict=True)
+        pairs = zip(entrant.outputs, entrant.expected, strict=True)
         return max(excess(got, want, entrant.tolerances) for got, want in pairs)
 
-    found = guarded("launch", error)
-    if isinstance(found, Failure):
-        return {**row, "failed": str(found)}
-    if not found <= 1.0:
+    worst = guarded("launch", error)
+    if isinstance(worst, Failure):
+        return {**row, "failed": str(worst)}
+    if not worst <= 1.0:
         return {
             **row,
-            "failed": f"its outputs are wrong: {min(found, 1e300):.3g} times the tolerance",
+            "failed": f"its outputs are wrong: {min(worst, 1e300):.3g} times the tolerance",
         }
-    return {**row, "error_by_tolerance": round(found, 4)}
+    return {**row, "error_by_tolerance": round(worst, 4)}
 
 
 def _subject(entrant: Entrant) -> Subject:
@@ -122,9 +122,9 @@ def _subject(entrant: Entrant) -> Subject:
     return Subject(entrant.config, run, lambda: None)
 
 
-def _timed(found: Measurement | Failure) -> dict[str, Any]:
-    if isinstance(found, Failure):
-        return {"failed": str(found)}
-    figures = {"p20_us": found.p20_us, "p50_us": found.median_us, "p80_us": found.p80_us}
+def _timed(outcome: Measurement | Failure) -> dict[str, Any]:
+    if isinstance(outcome, Failure):
+        return {"failed": str(outcome)}
+    figures = {"p20_us": outcome.p20_us, "p50_us": outcome.median_us, "p80_us": outcome.p80_us}
     rounded = {name: round(value, 4) for name, value in figures.items()}
-    return {**rounded, "samples": len(found.samples_us)}
+    return {**rounded, "samples": len(outcome.samples_us)}

@@ -1,4 +1,4 @@
-"""One kernel of AI-Bench8: tuned in three ways, checked, and raced against its baseline."""
+"""Experiment on a kernel of AI-Bench8: tuned in three ways, checked, raced with its baseline."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.kernels.accuracy import as_tuple, case_of
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings for measuring each kernel.
+    """Settings by which each kernel is measured.
 
     Attributes:
-        tuner: tunes.
+        tuner: tunes the problems.
         target: the GPU, to compile for.
-        policy: of the last race.
-        seeds: draws by chance, the first of which is always made.
-        device: where tensors are made.
+        policy: timing policy of the final race.
+        seeds: number of draws by chance, of which the first always runs.
+        device: device of the tensors.
     """
 
     tuner: TaskTuner
@@ -41,11 +41,11 @@ class Plan:
     device: str = "cuda"
 
     def result(self, task: Task, ends_s: float) -> dict[str, Any]:
-        """Everything of one kernel.
+        """Measure everything of a kernel.
 
         Args:
             task: the kernel.
-            ends_s: by `time.monotonic`; no further draw by chance begins after it.
+            ends_s: time by `time.monotonic` after which no further draw by chance begins.
 
         Raises:
             AsmtuneError: it cannot be tuned.
@@ -68,31 +68,31 @@ class Plan:
             *(ours.entrant("asm_off", problem, t.winner, n) for n, t in enumerate(draws)),
         ]
         rows = race(entrants, GpuClock(self.policy), self.policy)
-        told = {"full": full.told, "contract_off": general.told}
+        tuning = {"full": full.summary, "contract_off": general.summary}
         return {
-            **task.told,
+            **task.facts,
             "contract": contract_of(problem),
             "configs": configs,
             "race": rows,
-            "tuning": {**told, "asm_off": [tuning.told for tuning in draws]},
+            "tuning": {**tuning, "asm_off": [draw.summary for draw in draws]},
             "seconds": round(time.monotonic() - began, 1),
         }
 
     def _draws(self, search: Search, full: Tuning, most: int, ends_s: float) -> list[Tuning]:
-        """Runs by chance with as many timings as the full one, until the time is up."""
-        made: list[Tuning] = []
-        while len(made) < most and (not made or time.monotonic() < ends_s):
-            made.append(self.tuner.by_chance(search, full.timed, len(made)))
-        return made
+        """Tune by chance, with as many timings as the full run, until the time is up."""
+        draws: list[Tuning] = []
+        while len(draws) < most and (not draws or time.monotonic() < ends_s):
+            draws.append(self.tuner.by_chance(search, full.timed, len(draws)))
+        return draws
 
 
 @dataclass(frozen=True)
 class _Ours:
-    """Makes entrants of our kernel."""
+    """Maker of entrants of our kernel."""
 
     plan: Plan
     task: Task
-    wanted: Sequence[torch.Tensor]
+    expected: Sequence[torch.Tensor]
 
     def entrant(
         self, bar: str, problem: Problem, config: Config, seed: int | None = None
@@ -102,35 +102,35 @@ class _Ours:
             config=config,
             launch=compiled(problem, config, self.plan.target, self.plan.tuner.settings),
             outputs=[problem.arguments[name] for name in self.task.module.OUTPUTS],
-            wanted=self.wanted,
+            expected=self.expected,
             tolerances=case_of(self.task.name).on_gpu,
             seed=seed,
         )
 
 
 def untuned(task: Task, device: str) -> list[Entrant]:
-    """The baseline's launches."""
+    """Make the entrants of the baseline."""
     module, inputs = baseline_of(task.name), task.inputs(device)
-    problem, wanted = module.problem(inputs), exact(task, inputs)
+    problem, expected = module.problem(inputs), exact(task, inputs)
     return [
         Entrant(
             bar=BASELINE,
             config=config,
             launch=plain(problem, config),
             outputs=[problem.arguments[name] for name in module.OUTPUTS],
-            wanted=wanted,
+            expected=expected,
             tolerances=case_of(task.name).on_gpu,
         )
         for config in module.CONFIGS
     ]
 
 
-def line(result: Mapping[str, Any], found: Mapping[str, Mapping[str, float]]) -> str:
-    """A kernel's result as text."""
+def line(result: Mapping[str, Any], speedups: Mapping[str, Mapping[str, float]]) -> str:
+    """Format a kernel's result as text."""
     if "failed" in result:
         return f"{result['kernel']:<12} FAILED: {result['failed']}"
     times = [row["p50_us"] for row in result["race"] if "p50_us" in row and row["bar"] == BASELINE]
-    bars = "  ".join(f"{bar} {figures['speedup']:.2f}" for bar, figures in found.items())
+    bars = "  ".join(f"{bar} {figures['speedup']:.2f}" for bar, figures in speedups.items())
     wrong = [row for row in result["race"] if "failed" in row]
     base = min(times, default=float("nan"))
     text = f"{result['kernel']:<12}{base:>9.2f} us  {bars}  ({result['seconds']} s)"

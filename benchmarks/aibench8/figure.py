@@ -1,4 +1,4 @@
-"""Draws the speedups of a results file, and reads nothing else.
+"""Figure of the speedups of a results file.
 
     python -m benchmarks.aibench8.figure [RESULTS] [--output FOLDER]
 
@@ -19,20 +19,20 @@ from benchmarks.aibench8.summary import BARS
 from benchmarks.provenance import RESULTS
 
 COLOURS = ("#1b5e8c", "#e08e2b", "#8fb339", "#b0b7bf")
-"""One a bar; they differ in lightness too."""
+"""Colours of the bars; they differ in lightness too."""
 
 MEAN = "geo. mean"
 
 
-def draw(found: Mapping[str, Any], stem: Path) -> list[Path]:
-    """The figure as PDF and PNG.
+def draw(content: Mapping[str, Any], stem: Path) -> list[Path]:
+    """Draw the figure as PDF and PNG.
 
     Args:
-        found: the content of a results file.
+        content: the content of a results file.
         stem: path of both files, without a suffix.
 
     Returns:
-        What was written.
+        The files written.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -40,17 +40,17 @@ def draw(found: Mapping[str, Any], stem: Path) -> list[Path]:
     # Equal results make equal files.
     with mpl.rc_context({"font.size": 9, "svg.hashsalt": "asmtune", "pdf.fonttype": 42}):
         figure = Figure(figsize=(9.0, 3.6), layout="constrained")
-        draw_on(figure.subplots(), found)
+        draw_on(figure.subplots(), content)
         paths = [stem.with_suffix(".pdf"), stem.with_suffix(".png")]
         figure.savefig(paths[0], metadata={"CreationDate": None})
         figure.savefig(paths[1], dpi=200, metadata={"Software": None})
     return paths
 
 
-def draw_on(axis: Any, found: Mapping[str, Any]) -> None:
-    """Groups of bars by kernel, and the geometric means after them."""
-    by_kernel = {name: bars for name, bars in found["summary"]["speedup"].items() if bars}
-    means = {bar: {"speedup": v} for bar, v in found["summary"]["geometric_mean"].items()}
+def draw_on(axis: Any, content: Mapping[str, Any]) -> None:
+    """Draw groups of bars by kernel, and the geometric means after them."""
+    by_kernel = {name: bars for name, bars in content["summary"]["speedup"].items() if bars}
+    means = {bar: {"speedup": v} for bar, v in content["summary"]["geometric_mean"].items()}
     groups = {**by_kernel, **({MEAN: means} if means else {})}
     width = 0.8 / len(BARS)
     for place, (bar, colour) in enumerate(zip(BARS, COLOURS, strict=True)):
@@ -70,7 +70,7 @@ def draw_on(axis: Any, found: Mapping[str, Any]) -> None:
     axis.grid(axis="y", alpha=0.3, zorder=0)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, ncols=len(BARS), loc="lower left", bbox_to_anchor=(0, 1))
-    device = found["meta"].get("device", "")
+    device = content["meta"].get("device", "")
     axis.set_title(f"AI-Bench8, {device}, CUDA graphs; untuned = 1", loc="right", fontsize=9)
 
 
@@ -82,7 +82,7 @@ def _ranges(axis: Any, bars: Sequence[tuple[float, Mapping[str, float]]]) -> Non
 
 
 def _number(axis: Any, x: float, figures: Mapping[str, float]) -> None:
-    """The speedup above its bar and range, upright: four of a group have no room abreast."""
+    """Write the speedup above its bar and range, upright: four of a group do not fit abreast."""
     axis.annotate(
         f"{figures['speedup']:.2f}",
         (x, figures.get("most", figures["speedup"])),
@@ -96,7 +96,7 @@ def _number(axis: Any, x: float, figures: Mapping[str, float]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draws the committed results, or a file that is given."""
+    """Draw the committed results, or a given file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aibench8.figure")
     parser.add_argument("results", type=Path, nargs="?", default=RESULTS / "aibench8.json")
     parser.add_argument("--output", type=Path, help="folder; default: where the results are")
@@ -109,12 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not folder.is_dir():
         parser.error(f"--output: there is no folder {folder}; make it first")
     try:
-        found = json.loads(options.results.read_text())
+        content = json.loads(options.results.read_text())
     except ValueError as error:
         parser.error(f"{options.results} is no JSON: {error}")
-    if not isinstance(found, dict) or not {"meta", "summary"} <= found.keys():
+    if not isinstance(content, dict) or not {"meta", "summary"} <= content.keys():
         parser.error(f"{options.results} has no meta and summary: it is no file of this experiment")
-    for path in draw(found, folder / "aibench8"):
+    for path in draw(content, folder / "aibench8"):
         print(path.name)
 
 

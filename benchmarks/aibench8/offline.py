@@ -1,4 +1,4 @@
-"""Facts known without a GPU: the code of each launch, and the number of candidates."""
+"""Facts that need no GPU: the code of each launch, and the number of candidates."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from benchmarks.aibench8.summary import BASELINE
 from benchmarks.aibench8.tasks import Task, contract_of, without_contract
 
 _COPIES = re.compile(r"cp\.async\.c[ag]\.shared\.global .*\], (0x[0-9a-f]+)")
-"""Of PTX: how many bytes a thread copies to shared memory at once."""
+"""Matches PTX's asynchronous copies: bytes that a thread copies to shared memory at once."""
 
 
 def lines(task: Task, target: Target, settings: Settings) -> Iterator[str]:
-    """A kernel's launches on meta tensors, each with its code, then its contract and space."""
+    """List a kernel's launches on meta tensors, each with its code, contract and space."""
     problem, space = task.problem("meta"), task.module.space()
     untuned = baseline_of(task.name).problem(task.inputs("meta"))
     default = space.first(**problem.shape)
@@ -37,16 +37,16 @@ def lines(task: Task, target: Target, settings: Settings) -> Iterator[str]:
 
 
 def _code(problem: Problem, config: Config, target: Target, settings: Settings) -> str:
-    """Registers, spills and widest loads of a compiled launch, or why it does not compile."""
+    """Describe a compiled launch: registers, spills, widest loads; or why it does not compile."""
     request = Lowering(problem, target, settings.compile_timeout_s).request(config)
-    made = request if isinstance(request, Failure) else compile_one(request, settings)
-    if isinstance(made, Failure):
-        return str(made).splitlines()[0]
-    resources = read_cubin(made.cubin, made.entry)
-    ptx = made.outputs["ptx"]
+    artifact = request if isinstance(request, Failure) else compile_one(request, settings)
+    if isinstance(artifact, Failure):
+        return str(artifact).splitlines()[0]
+    resources = read_cubin(artifact.cubin, artifact.entry)
+    ptx = artifact.outputs["ptx"]
     wide = max((n for n in (1, 2, 4) if f"ld.global.v{n}." in ptx), default=1)
     copied = [int(n, 16) // 4 for n in _COPIES.findall(ptx)]
     return (
         f"{resources.regs_per_thread:>4} registers, {resources.spill_words} spilled words, "
-        f"{made.shared_bytes} bytes shared, loads of up to {max([wide, *copied])} words"
+        f"{artifact.shared_bytes} bytes shared, loads of up to {max([wide, *copied])} words"
     )

@@ -1,4 +1,4 @@
-"""From the times of a race to speedups over the baseline, and their geometric means."""
+"""Speedups over the baseline, and their geometric means, from the times of a race."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _NONE = {"speedup": math.inf}
 
 
 def speedups(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """By bar, the speedup over the baseline, and the range that it may lie in.
+    """Compute by bar the speedup over the baseline, and the range that it may lie in.
 
     The baseline is the fastest of its launches. The range holds the 20th percentile of one
     against the 80th of the other, both ways; of several draws the speedup is the median, and
     the range is from the least to the greatest.
 
     Args:
-        rows: of one kernel's race.
+        rows: the rows of one kernel's race.
 
     Returns:
-        Nothing where no launch of the baseline was timed.
+        An empty mapping if no launch of the baseline was timed.
     """
     timed = [row for row in rows if "p50_us" in row]
     untuned = [row for row in timed if row["bar"] == BASELINE]
     if not untuned:
         return {}
     base = min(untuned, key=lambda row: float(row["p50_us"]))
-    found = {}
+    by_bar = {}
     for bar in BARS:
         mine = [row for row in timed if row["bar"] == bar]
         ratios = [base["p50_us"] / row["p50_us"] for row in mine]
@@ -45,19 +45,19 @@ def speedups(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
         else:
             continue
         figures = {"speedup": median(ratios), "least": least, "most": most}
-        found[bar] = {name: round(value, 4) for name, value in figures.items()}
-    return found
+        by_bar[bar] = {name: round(value, 4) for name, value in figures.items()}
+    return by_bar
 
 
 def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Speedups by kernel, their geometric means by bar, and what failed.
+    """Summarise: speedups by kernel, their geometric means by bar, and failures.
 
     A mean is of the kernels that have all bars, so that bars compare; it says how many.
     """
     by_kernel = {r["kernel"]: speedups(r.get("race", ())) for r in results}
-    whole = [found for found in by_kernel.values() if set(found) == set(BARS)]
+    whole = [bars for bars in by_kernel.values() if set(bars) == set(BARS)]
     means = {
-        bar: round(_geometric_mean([found[bar]["speedup"] for found in whole]), 4)
+        bar: round(_geometric_mean([bars[bar]["speedup"] for bars in whole]), 4)
         for bar in BARS
         if whole
     }

@@ -13,17 +13,17 @@ from asmtune.core.problem import Problem, jit_function
 from tests.kernels.accuracy import module_of
 
 CONTRACT = "MULTIPLE"
-"""Prefix of the constexprs that tell kernels what divides their sizes."""
+"""Prefixes of the constexprs that tell kernels what divides their sizes."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One kernel at its shape.
+    """A kernel at its shape.
 
     Attributes:
-        name: of the kernel's module, and of its baseline's.
+        name: name of the kernel's module, and of its baseline's.
         shape: sizes by the module's names.
-        dtype: of the inputs.
+        dtype: dtype of the inputs.
     """
 
     name: str
@@ -32,25 +32,25 @@ class Task:
 
     @property
     def module(self) -> Any:
-        """The kernel's module."""
+        """Import the kernel's module."""
         return module_of(self.name)
 
     @property
-    def told(self) -> dict[str, Any]:
-        """Describe the task for results."""
+    def facts(self) -> dict[str, Any]:
+        """Describe the task, for results."""
         return {"kernel": self.name, "shape": dict(self.shape), "dtype": self.dtype}
 
     def inputs(self, device: str) -> dict[str, Any]:
-        """Arguments of the public function, the same at every call."""
+        """Make arguments of the public function, the same at every call."""
         torch.manual_seed(0)
-        made: dict[str, Any] = self.module.inputs(self.shape, self.dtype, device)
-        return made
+        arguments: dict[str, Any] = self.module.inputs(self.shape, self.dtype, device)
+        return arguments
 
     def problem(self, device: str) -> Problem:
-        """Our kernel's launch on these inputs."""
+        """Make our kernel's launch on these inputs."""
         torch.manual_seed(0)
-        made: Problem = self.module.problem(self.shape, self.dtype, device)
-        return made
+        problem_: Problem = self.module.problem(self.shape, self.dtype, device)
+        return problem_
 
 
 TASKS = {
@@ -74,12 +74,12 @@ TASKS = {
 
 
 def contract_of(problem: Problem) -> dict[str, Any]:
-    """Return the constexprs that tell the kernel about its arguments, by name."""
+    """Give the constexprs by which the kernel knows facts of its arguments, by name."""
     return {name: v for name, v in problem.arguments.items() if name.startswith(CONTRACT)}
 
 
 def without_contract(problem: Problem) -> Problem:
-    """The same launch of the general variant, with masks, that takes any size and address.
+    """Make the same launch of the general variant, with masks, for any size and address.
 
     Every contract says that 1 divides, and Triton is kept from looking whether arguments are
     multiples of 16. That a stride is 1 stays known: it is the layout and no contract.

@@ -1,4 +1,4 @@
-"""Tune one problem, as users do and with rankings left to chance."""
+"""Tuning of one problem: as users tune, and with the ranking left to chance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.tuning.options import Effort, TuneOptions
-from asmtune.tuning.request import TuningResult, key_of
+from asmtune.tuning.request import key_of
 from asmtune.tuning.session import Opener
 from asmtune.tuning.tuner import Tuner
 from benchmarks.aibench8.tasks import Task
@@ -26,24 +26,24 @@ class Tuning:
     """A finished run.
 
     Attributes:
-        winner: what it would launch.
+        winner: the config that it would launch.
         timed: configs tried on the GPU.
-        told: the run for the results, every config's time among it.
+        summary: the run for the results, every config's time among it.
     """
 
     winner: Config
     timed: int
-    told: dict[str, Any]
+    summary: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Search:
-    """The problem to tune.
+    """The request to tune a problem.
 
     Attributes:
         problem: a launch.
         space: its configs.
-        choices: of how to tune, as the kernel's own decorator has them.
+        choices: tuning options, as the kernel's own decorator has them.
     """
 
     problem: Problem
@@ -51,25 +51,25 @@ class Search:
     choices: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self, effort: Effort, seed: int = 0) -> TuneOptions:
-        """Return the request that tunes it with an effort, whatever the store holds."""
+        """Give the options for an effort, ignoring what the store holds."""
         given = {**self.choices, "effort": effort, "seed": seed, "force": True}
         return TuneOptions.of(cast("Choices", given))
 
     @classmethod
     def of(cls, task: Task, problem: Problem) -> Self:
-        """As the kernel's own public function tunes it."""
+        """Make the search that the kernel's own public function would run."""
         module = task.module
         return cls(problem, module.space(), module._tuned.options.choices)
 
 
 @dataclass(frozen=True)
 class TaskTuner:
-    """Settings for tuning problems.
+    """Tuner of the benchmark's problems.
 
     Attributes:
         device: the GPU's name.
-        effort: with the clock that also times the final race.
-        settings: of the folder where compiled configs lie, which all runs share.
+        effort: effort, with the clock that also times the final race.
+        settings: settings with the folder of compiled configs, which all runs share.
         opener: opens what checks and times; this GPU where it is None.
     """
 
@@ -79,10 +79,10 @@ class TaskTuner:
     opener: Opener | None = None
 
     def tuned(self, search: Search, run: str) -> Tuning:
-        """As `asmtune.tune` does, knowing of no other run.
+        """Tune as `asmtune.tune` does, without other runs' records.
 
         Args:
-            search: what is tuned.
+            search: the request to tune.
             run: names the run's own store.
 
         Raises:
@@ -91,7 +91,7 @@ class TaskTuner:
         return self._run(search, run, search.options(self.effort))
 
     def by_chance(self, search: Search, timings: int, seed: int) -> Tuning:
-        """The same number of timings, of configs drawn at random; no assembly is looked at.
+        """Time as many configs, drawn at random; no assembly is looked at.
 
         The default is timed as ever. Caps on registers, which are read off machine code, are
         not tried.
@@ -115,12 +115,12 @@ class TaskTuner:
         store = self.settings.cache_dir / f"{problem.name}-{run}.sqlite"
         settings = replace(self.settings, store_url=str(store))
         tuner = replace(Tuner.open(self.device, options, settings), opener=self.opener)
-        result = tuner.resolve(tuner.request(problem, key_of(problem, self.device), search.space))
+        result = tuner.resolve(TuneJob(problem, key_of(problem, self.device)), search.space)
         assert result.record is not None  # nobody else tunes it
-        return Tuning(result.record.winner, result.timed, _told(result, result.record))
+        return Tuning(result.record.winner, result.timed, _summary(result, result.record))
 
 
-def _told(result: TuningResult, record: TuneRecord) -> dict[str, Any]:
+def _summary(result: TuneResult, record: TuneRecord) -> dict[str, Any]:
     ranked = sorted(record.measurements, key=lambda m: m.median_us)
     return {
         "winner": record.winner.to_dict(),

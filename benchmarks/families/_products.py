@@ -1,4 +1,4 @@
-"""Shared parts of the matrix products: the grid, the bounds of a space, random operands."""
+"""Helpers of the matrix products' modules: grid, bounds of a space, random operands."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SHARED = 227 * 1024
 
 
 def tiles(values: Mapping[str, Any]) -> tuple[int]:
-    """Return a grid with one program for each tile of the (M, N) result."""
+    """Give the grid: a program for each tile of the (M, N) result."""
     high = triton.cdiv(values["M"], values["BLOCK_M"])
     return (high * triton.cdiv(values["N"], values["BLOCK_N"]),)
 
 
 def walkers(values: Mapping[str, Any]) -> tuple[int]:
-    """PROGRAMS programs, or one for each tile where there are fewer."""
+    """Give the grid: PROGRAMS programs, or one for each tile where there are fewer."""
     return (min(tiles(values)[0], values["PROGRAMS"]),)
 
 
 def bounded(axes: Mapping[str, Sequence[Any]], most: int, itemsize: int) -> Space:
-    """The configs with 4 to `most` accumulators a thread whose stages fit in shared memory.
+    """Keep the configs with 4 to `most` accumulators a thread whose stages fit in shared memory.
 
     Args:
         axes: BLOCK_M, BLOCK_N, BLOCK_K, num_warps and num_stages, among others.
@@ -50,7 +50,7 @@ def bounded(axes: Mapping[str, Sequence[Any]], most: int, itemsize: int) -> Spac
 
 
 def normal(extents: Sequence[int], dtype: str, device: str) -> torch.Tensor:
-    """A random tensor; whole numbers from -8 to 7 for int8."""
+    """Make a random tensor; integers from -8 to 7 for int8."""
     if dtype == "i8":
         return torch.randint(-8, 8, tuple(extents), device=device, dtype=torch.int8)
     return torch.randn(*extents, device=device).to(torch_dtype(dtype))

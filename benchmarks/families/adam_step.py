@@ -54,7 +54,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, warps and a cap on registers."""
+    """Build the space: block, warps and a cap on registers."""
     axes = {
         "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096, 8192),
         "num_warps": (1, 2, 4, 8, 16),
@@ -67,7 +67,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random weights, gradients and moments."""
+    """Make a launch on random weights, gradients and moments."""
     total = shape["total"]
     w, m = (torch.randn(total, device=device) for _ in range(2))
     arguments = {
@@ -88,7 +88,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     w, g, m, v = (arguments[f"{name}_ptr"].double() for name in ("w", "g", "m", "v"))
     m, v = 0.9 * m + 0.1 * g, 0.95 * v + 0.05 * g * g
     return w - arguments["rate"] * (m / (v.sqrt() + 1e-8) + 0.01 * w)

@@ -52,7 +52,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, rows a program, stages of the loop and warps."""
+    """Build the space: block, rows a program, stages of the loop and warps."""
     axes = {
         "BLOCK": (256, 1024, 2048, 4096, 8192, 16384),
         "EACH": (1, 2, 4, 8, 16),
@@ -70,7 +70,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows and weights."""
+    """Make a launch on random rows and weights."""
     rows, cols = shape["rows"], shape["cols"]
     kind = torch_dtype(dtype)
     x, residual = (torch.randn(rows, cols, device=device).to(kind) for _ in range(2))
@@ -89,7 +89,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     x = arguments["x_ptr"].double() + arguments["residual_ptr"].double()
     rstd = torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6)
     return x * rstd * arguments["w_ptr"].double()

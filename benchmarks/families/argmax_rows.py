@@ -52,7 +52,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, columns, stages and warps."""
+    """Build the space: rows, columns, stages and warps."""
     axes = {
         "ROWS": (1, 4, 16),
         "BLOCK": (64, 128, 256, 512, 1024, 2048),
@@ -66,7 +66,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows."""
+    """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     y = torch.empty(rows, device=device, dtype=torch.int32)
@@ -77,7 +77,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same by PyTorch: the first of equals."""
+    """Compute the result by PyTorch: the first of equals."""
     x = arguments["x_ptr"].float()
     places = torch.arange(x.shape[1]).expand_as(x)
     return places.masked_fill(x < x.amax(1, keepdim=True), x.shape[1]).amin(1).double()

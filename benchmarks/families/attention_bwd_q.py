@@ -62,7 +62,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Queries, keys, stages and warps."""
+    """Build the space: queries, keys, stages and warps."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128),
         "BLOCK_N": (16, 32, 64, 128),
@@ -79,7 +79,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random heads and gradients; the sums as a forward pass leaves them."""
+    """Make a launch on random heads and gradients; the sums as a forward pass leaves them."""
     heads, N, D = shape["B"] * shape["H"], shape["N"], shape["D"]
     kind = torch_dtype(dtype)
     q, k, v, dy = (torch.randn(heads, N, D, device=device).to(kind) for _ in range(4))
@@ -102,7 +102,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     q, k, v, dy, lse, delta = (
         arguments[f"{name}_ptr"].double() for name in ("q", "k", "v", "dy", "lse", "delta")
     )

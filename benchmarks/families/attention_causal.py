@@ -94,7 +94,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Queries, keys, stages and warps."""
+    """Build the space: queries, keys, stages and warps."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128),
         "BLOCK_N": (16, 32, 64, 128),
@@ -120,7 +120,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random queries, keys and values."""
+    """Make a launch on random queries, keys and values."""
     B, H, N, D = (shape[name] for name in "BHND")
     q, k, v = (torch.randn(B, H, N, D, device=device, dtype=torch_dtype(dtype)) for _ in range(3))
     arguments = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "y_ptr": torch.empty_like(q)}
@@ -134,6 +134,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     q, k, v = (arguments[f"{name}_ptr"].double() for name in "qkv")
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)

@@ -69,7 +69,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Keys at once, padding of the group, stages and warps."""
+    """Build the space: keys at once, padding of the group, stages and warps."""
     axes = {
         "BLOCK_N": (16, 32, 64, 128, 256),
         "PAD": (16, 32),
@@ -94,7 +94,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random queries, keys and values; `heads` counts the cache's heads of the whole batch."""
+    """Make a launch on random queries, keys and values; `heads` counts all heads of the cache."""
     heads, group, N, D, splits = (shape[name] for name in ("heads", "group", "N", "D", "splits"))
     kind = torch_dtype(dtype)
     q = torch.randn(heads, group, D, device=device).to(kind)
@@ -108,7 +108,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     q, k, v = (arguments[f"{name}_ptr"].double() for name in "qkv")
     parts = zip(k.split(arguments["span"], 1), v.split(arguments["span"], 1), strict=True)
     attend = torch.nn.functional.scaled_dot_product_attention

@@ -72,7 +72,7 @@ PAGE = 16
 
 
 def space() -> Space:
-    """Keys, stages and warps."""
+    """Build the space: keys, stages and warps."""
     axes = {
         "BLOCK_N": (16, 32, 64, 128, 256),
         "num_warps": (1, 2, 4, 8),
@@ -85,7 +85,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random heads; pages in random order; the last page of a sequence is not full."""
+    """Make a launch on random heads, pages in random order, last pages not full."""
     batch, heads, pages, D = (shape[name] for name in ("batch", "heads", "pages", "D"))
     kind = torch_dtype(dtype)
     k, v = (torch.randn(batch * pages, PAGE, heads, D, device=device).to(kind) for _ in range(2))
@@ -109,7 +109,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Sequence by sequence in float64."""
+    """Compute the result sequence by sequence in float64."""
     q, k, v = (arguments[f"{name}_ptr"].double() for name in ("q", "k", "v"))
     tables = arguments["table_ptr"].long().view(len(q), -1)
     results = []

@@ -66,7 +66,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Queries, keys, stages and warps."""
+    """Build the space: queries, keys, stages and warps."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128),
         "BLOCK_N": (16, 32, 64, 128),
@@ -83,7 +83,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random heads."""
+    """Make a launch on random heads."""
     heads, N, D = shape["B"] * shape["H"], shape["N"], shape["D"]
     kind = torch_dtype(dtype)
     q, k, v = (torch.randn(heads, N, D, device=device).to(kind) for _ in range(3))
@@ -99,7 +99,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     q, k, v = (arguments[f"{name}_ptr"].double() for name in ("q", "k", "v"))
     seen = torch.ones(q.shape[1], q.shape[1], dtype=torch.bool).tril()
     seen &= seen.triu(1 - arguments["window"])

@@ -58,7 +58,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128, 256),
         "BLOCK_N": (32, 64, 128),
@@ -70,7 +70,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random batches."""
+    """Make a launch on random batches."""
     B, M, N, K = (shape[name] for name in "BMNK")
     a = torch.randn(B, M, K, device=device).to(torch_dtype(dtype))
     b = torch.randn(B, N, K, device=device).to(torch_dtype(dtype))
@@ -85,5 +85,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The products in float64."""
+    """Compute the products in float64."""
     return arguments["a_ptr"].double() @ arguments["b_ptr"].double().mT

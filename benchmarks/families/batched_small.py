@@ -51,7 +51,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Products a program, block, stages of the loop and warps."""
+    """Build the space: products a program, block, stages of the loop and warps."""
     axes = {
         "BLOCK": (32, 64, 128),
         "EACH": (1, 2, 4, 8, 16),
@@ -66,7 +66,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices."""
+    """Make a launch on random matrices."""
     batch, S = shape["batch"], shape["S"]
     a, b = (_products.normal((batch, S, S), dtype, device) for _ in range(2))
     arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(a), "batch": batch, "S": S}
@@ -76,5 +76,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The products in float64."""
+    """Compute the products in float64."""
     return arguments["a_ptr"].double() @ arguments["b_ptr"].double()

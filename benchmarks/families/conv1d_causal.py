@@ -53,7 +53,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Steps, channels and warps."""
+    """Build the space: steps, channels and warps."""
     axes = {
         "BLOCK_T": (1, 4, 16, 64, 128),
         "BLOCK_C": (32, 64, 128, 256, 512),
@@ -66,7 +66,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random sequences and taps."""
+    """Make a launch on random sequences and taps."""
     batch, time, width = shape["batch"], shape["time"], shape["width"]
     kind = torch_dtype(dtype)
     x = torch.randn(batch, time, width, device=device).to(kind)
@@ -80,7 +80,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     x, w = arguments["x_ptr"].double().mT, arguments["w_ptr"].double()
     x = torch.nn.functional.pad(x, (w.shape[1] - 1, 0))
     y = torch.nn.functional.conv1d(x, w[:, None], groups=len(w))

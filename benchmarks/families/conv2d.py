@@ -67,7 +67,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (32, 64, 128, 256),
         "BLOCK_N": (32, 64, 128),
@@ -79,7 +79,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random images and filters."""
+    """Make a launch on random images and filters."""
     batch, height, width, C, K = (shape[n] for n in ("batch", "height", "width", "C", "K"))
     taps, kind = shape["taps"], torch_dtype(dtype)
     x = torch.randn(batch, height, width, C, device=device, dtype=kind)
@@ -97,7 +97,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     x, w = arguments["x_ptr"].double().permute(0, 3, 1, 2), arguments["w_ptr"].double()
     y = torch.nn.functional.conv2d(x, w.permute(3, 2, 0, 1), padding=arguments["TAPS"] // 2)
     return y.permute(0, 2, 3, 1)

@@ -56,7 +56,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, block, stages and warps."""
+    """Build the space: rows, block, stages and warps."""
     axes = {
         "ROWS": (1, 2, 4),
         "BLOCK": (512, 1024, 2048, 4096, 8192),
@@ -70,7 +70,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random logits and targets."""
+    """Make a launch on random logits and targets."""
     rows, vocabulary = shape["rows"], shape["vocabulary"]
     arguments = {
         "x_ptr": torch.randn(rows, vocabulary, device=device).to(torch_dtype(dtype)),
@@ -85,7 +85,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     return torch.nn.functional.cross_entropy(
         arguments["x_ptr"].double(), arguments["target_ptr"], reduction="none"
     )

@@ -51,7 +51,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, logits and warps."""
+    """Build the space: rows, logits and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8),
         "BLOCK": (128, 256, 512, 1024, 2048, 4096),
@@ -64,7 +64,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random logits, targets and gradients."""
+    """Make a launch on random logits, targets and gradients."""
     rows, vocabulary = shape["rows"], shape["vocabulary"]
     x = torch.randn(rows, vocabulary, device=device).to(torch_dtype(dtype))
     arguments = {
@@ -86,7 +86,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     p = arguments["x_ptr"].double().softmax(1)
     p[torch.arange(len(p)), arguments["target_ptr"]] -= 1
     return p * arguments["dy_ptr"].double()[:, None]

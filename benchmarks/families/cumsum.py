@@ -43,7 +43,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, block and warps."""
+    """Build the space: rows, block and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16, 32),
         "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096),
@@ -56,7 +56,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows."""
+    """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, cols, device=device, dtype=torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "rows": rows, "cols": cols}
@@ -66,5 +66,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The sums in float64."""
+    """Compute the sums in float64."""
     return arguments["x_ptr"].double().cumsum(1)

@@ -59,7 +59,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, bytes, how to store, and warps."""
+    """Build the space: rows, bytes, how to store, and warps."""
     axes = {
         "ROWS": (1, 4, 8),
         "BLOCK": (64, 128, 256, 512),
@@ -73,7 +73,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random bytes, scales and zeros."""
+    """Make a launch on random bytes, scales and zeros."""
     rows, cols = shape["rows"], shape["cols"]
     kind = torch_dtype(dtype)
     scale, zero = (torch.randn(rows, cols // 128, device=device).to(kind) for _ in range(2))
@@ -95,7 +95,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     w = arguments["w_ptr"]
     both = torch.stack((w & 15, w >> 4), 2).flatten(1).double()
     scale, zero = (

@@ -57,7 +57,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, blocks a program, warps and a cap on registers."""
+    """Build the space: block, blocks a program, warps and a cap on registers."""
     axes = {
         "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096, 8192),
         "STEPS": (1, 4),
@@ -73,7 +73,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random elements; three in ten are dropped, by one or four numbers a counter."""
+    """Make a launch on random elements; 3 in 10 are dropped, by 1 or 4 numbers a counter."""
     total, four = shape["total"], shape["four"]
     x = torch.randn(total, device=device, dtype=torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "total": total, "FOUR": four}
@@ -88,7 +88,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64: Philox, ten rounds, of each counter."""
+    """Compute the result in float64: Philox, ten rounds, of each counter."""
     words = [torch.arange(arguments["count"], device=arguments["x_ptr"].device)]
     words += [torch.zeros_like(words[0])] * 3
     low32, keys = 0xFFFFFFFF, [arguments["seed"], 0]
@@ -104,7 +104,7 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
 
 
 def _product(words: torch.Tensor, factor: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """High and low 32 bits of a product of 32-bit numbers held in int64."""
+    """Split a product of 32-bit numbers, held in int64, into high and low 32 bits."""
     low, high = words * (factor & 0xFFFF), words * (factor >> 16)
     middle = (low >> 16) + high
     return middle >> 16, ((middle & 0xFFFF) << 16) | (low & 0xFFFF)

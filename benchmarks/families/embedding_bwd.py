@@ -46,7 +46,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, columns and warps."""
+    """Build the space: rows, columns and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16, 32),
         "BLOCK": (32, 64, 128, 256, 512, 1024),
@@ -59,7 +59,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random gradients and indices, and a table at zero."""
+    """Make a launch on random gradients and indices, and a table at zero."""
     rows, cols, vocabulary = shape["rows"], shape["cols"], shape["vocabulary"]
     arguments = {
         "dy_ptr": torch.randn(rows, cols, device=device).to(torch_dtype(dtype)),
@@ -78,6 +78,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     y = torch.zeros_like(arguments["y_ptr"], dtype=torch.float64)
     return y.index_add_(0, arguments["index_ptr"], arguments["dy_ptr"].double())

@@ -46,7 +46,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, warps."""
+    """Build the space: tile and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16),
         "BLOCK": (32, 64, 128, 256, 512, 1024),
@@ -59,7 +59,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows and places."""
+    """Make a launch on random rows and places."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     arguments = {
@@ -79,5 +79,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same by PyTorch."""
+    """Compute the result by PyTorch."""
     return arguments["x_ptr"].gather(1, arguments["index_ptr"].long()).double()

@@ -46,7 +46,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, columns and warps."""
+    """Build the space: rows, columns and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16, 32, 64),
         "BLOCK": (64, 128, 256, 512, 1024),
@@ -59,7 +59,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """A random table and random indices."""
+    """Make a launch on a random table and random indices."""
     rows, cols, vocabulary = shape["rows"], shape["cols"], shape["vocabulary"]
     x = torch.randn(vocabulary, cols, device=device, dtype=torch_dtype(dtype))
     arguments = {
@@ -79,5 +79,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The rows looked up."""
+    """Look up the rows."""
     return arguments["x_ptr"][arguments["index_ptr"]].double()

@@ -60,7 +60,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, stages of the loops and warps."""
+    """Build the space: block, stages of the loops and warps."""
     axes = {
         "BLOCK": (256, 512, 1024, 2048, 4096, 8192),
         "STAGES": (1, 2, 4),
@@ -73,7 +73,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random images, weights and biases."""
+    """Make a launch on random images, weights and biases."""
     batch, groups, channels, pixels = (
         shape[name] for name in ("batch", "groups", "channels", "pixels")
     )
@@ -86,6 +86,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     x, w, b = (arguments[f"{name}_ptr"].double() for name in ("x", "w", "b"))
     return torch.nn.functional.group_norm(x, arguments["groups"], w, b, 1e-5)

@@ -50,7 +50,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, stages and unrolling of the loop, and warps."""
+    """Build the space: block, stages and unrolling of the loop, and warps."""
     axes = {
         "BLOCK": (32, 64, 128, 256, 512, 1024),
         "STAGES": (1, 2, 3, 4),
@@ -64,7 +64,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random gates and inputs."""
+    """Make a launch on random gates and inputs."""
     batch, time, width = shape["batch"], shape["time"], shape["width"]
     kind = torch_dtype(dtype)
     gate, x = (torch.randn(batch, time, width, device=device).to(kind) for _ in range(2))
@@ -80,7 +80,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     z, x = arguments["gate_ptr"].double().sigmoid(), arguments["x_ptr"].double().tanh()
     state, states = torch.zeros_like(x[:, 0]), []
     for t in range(x.shape[1]):

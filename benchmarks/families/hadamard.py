@@ -47,7 +47,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, warps and a cap on registers."""
+    """Build the space: rows, warps and a cap on registers."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16, 32, 64, 128),
         "num_warps": (1, 2, 4, 8, 16),
@@ -60,7 +60,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows."""
+    """Make a launch on random rows."""
     rows, cols = shape["rows"], 2 ** shape["levels"]
     x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "rows": rows, "cols": cols}
@@ -74,7 +74,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """By the matrix, in float64."""
+    """Compute the result by the matrix, in float64."""
     matrix = torch.ones(1, 1, dtype=torch.float64)
     for _ in range(arguments["LEVELS"]):
         matrix = torch.kron(torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64), matrix)

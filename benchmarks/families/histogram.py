@@ -45,7 +45,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, blocks a program and warps."""
+    """Build the space: block, blocks a program and warps."""
     axes = {
         "BLOCK": (128, 256, 512, 1024, 2048, 4096, 8192),
         "STEPS": (1, 4, 16, 64),
@@ -58,7 +58,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random bins, a power of two of them, and counts at zero."""
+    """Make a launch on random bins, a power of two of them, and counts at zero."""
     groups, length, bins = shape["groups"], shape["length"], shape["bins"]
     kind = torch_dtype(dtype)
     x = torch.randint(0, bins, (groups, length), device=device, dtype=kind)
@@ -73,7 +73,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The counts."""
+    """Compute the counts."""
     x, bins = arguments["x_ptr"].long(), arguments["BINS"]
     group = torch.arange(len(x), device=x.device)[:, None] * bins
     return torch.bincount((x + group).flatten(), minlength=len(x) * bins).view(-1, bins).double()

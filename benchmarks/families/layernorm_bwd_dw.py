@@ -57,7 +57,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows and columns of a block, parts and warps."""
+    """Build the space: rows and columns of a block, parts and warps."""
     axes = {
         "ROWS": (1, 4, 16, 64),
         "BLOCK": (32, 64, 128, 256),
@@ -71,7 +71,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows with their own moments, and a result at zero."""
+    """Make a launch on random rows with their own moments, and a result at zero."""
     rows, cols = shape["rows"], shape["cols"]
     x, dy = (torch.randn(rows, cols, device=device).to(torch_dtype(dtype)) for _ in range(2))
     arguments = {
@@ -93,7 +93,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     mean, rstd = arguments["mean_ptr"].double(), arguments["rstd_ptr"].double()
     dy = arguments["dy_ptr"].double()
     hat = (arguments["x_ptr"].double() - mean[:, None]) * rstd[:, None]

@@ -64,7 +64,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, stages of the loops, warps and a cap on registers."""
+    """Build the space: block, stages of the loops, warps and a cap on registers."""
     axes = {
         "BLOCK": (256, 512, 1024, 2048, 4096, 8192),
         "STAGES": (1, 2, 3, 4),
@@ -78,7 +78,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows with their own moments."""
+    """Make a launch on random rows with their own moments."""
     rows, cols = shape["rows"], shape["cols"]
     x, dy = (torch.randn(rows, cols, device=device).to(torch_dtype(dtype)) for _ in range(2))
     arguments = {
@@ -94,7 +94,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     a = {k: v.double() for k, v in arguments.items() if k in ("dy_ptr", "x_ptr", "w_ptr")}
     rstd = arguments["rstd_ptr"].double()[:, None]
     hat = (a["x_ptr"] - arguments["mean_ptr"].double()[:, None]) * rstd

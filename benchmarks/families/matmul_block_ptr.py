@@ -54,7 +54,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (32, 64, 128, 256),
         "BLOCK_N": (32, 64, 128),
@@ -66,7 +66,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices."""
+    """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     a, b = _products.normal((M, K), dtype, device), _products.normal((K, N), dtype, device)
     arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
@@ -80,5 +80,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     return (arguments["a_ptr"].double() @ arguments["b_ptr"].double()).relu()

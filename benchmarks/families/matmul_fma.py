@@ -53,7 +53,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages, warps and a cap on registers."""
+    """Build the space: tile, stages, warps and a cap on registers."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128),
         "BLOCK_N": (16, 32, 64, 128),
@@ -80,7 +80,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices."""
+    """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     a = torch.randn(M, K, device=device, dtype=torch_dtype(dtype))
     b = torch.randn(K, N, device=device, dtype=torch_dtype(dtype))
@@ -95,5 +95,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The product in float64."""
+    """Compute the product in float64."""
     return arguments["a_ptr"].double() @ arguments["b_ptr"].double()

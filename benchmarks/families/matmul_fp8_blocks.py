@@ -61,7 +61,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (16, 64, 128),
         "BLOCK_N": (32, 64, 128, 256),
@@ -73,7 +73,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices and scales."""
+    """Make a launch on random matrices and scales."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     scales = triton.cdiv(K, 128)
     arguments = {
@@ -91,7 +91,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     a, b = arguments["a_ptr"].double(), arguments["b_ptr"].double()
     row = arguments["scale_a_ptr"].double().repeat_interleave(128, 1)[:, : a.shape[1]]
     col = arguments["scale_b_ptr"].double().repeat_interleave(128, 1)[:, : a.shape[1]]

@@ -53,7 +53,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (32, 64, 128, 256),
         "BLOCK_N": (32, 64, 128),
@@ -65,7 +65,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """A random matrix, and a result at zero."""
+    """Make a launch on a random matrix, and a result at zero."""
     M, K = shape["M"], shape["K"]
     y = torch.zeros(M, M, device=device)
     arguments = {"a_ptr": _products.normal((M, K), dtype, device), "y_ptr": y, "M": M, "K": K}
@@ -79,6 +79,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     a = arguments["a_ptr"].double()
     return (a @ a.T).tril()

@@ -68,7 +68,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, programs in all, stages and warps."""
+    """Build the space: tile, programs in all, stages and warps."""
     axes = {
         "BLOCK_M": (32, 64, 128),
         "BLOCK_N": (64, 128, 256),
@@ -81,7 +81,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices; later groups have more rows."""
+    """Make a launch on random matrices; later groups have more rows."""
     groups, rows, N, K = (shape[name] for name in ("groups", "rows", "N", "K"))
     share = torch.arange(groups + 1, device=device).square()
     a = _products.normal((rows, K), dtype, device)
@@ -98,7 +98,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Group by group in float64."""
+    """Compute the result group by group in float64."""
     a, b = arguments["a_ptr"].double(), arguments["b_ptr"].double()
     offsets = arguments["offset_ptr"].tolist()
     parts = zip(offsets[:-1], offsets[1:], b, strict=True)

@@ -60,7 +60,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128, 256),
         "BLOCK_N": (32, 64, 128, 256),
@@ -72,7 +72,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random integers and scales."""
+    """Make a launch on random integers and scales."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     kind = torch_dtype(dtype)
     arguments = {
@@ -89,6 +89,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     a, b, row, col = (arguments[f"{name}_ptr"].double() for name in ("a", "b", "row", "col"))
     return a @ b.T * row[:, None] * col[None, :]

@@ -65,7 +65,7 @@ TOP = 2
 
 
 def space() -> Space:
-    """Tile, stages and warps; a tile is no higher than an expert's block of 128."""
+    """Build the space: tile, stages and warps; at most 128 rows, the block of an expert."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128),
         "BLOCK_N": (32, 64, 128, 256),
@@ -77,7 +77,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random experts for every token."""
+    """Make a launch on random experts for every token."""
     experts, N, K = shape["experts"], shape["N"], shape["K"]
     slots = shape["tokens"] * TOP
     padded = (triton.cdiv(slots, 128) + experts) * 128
@@ -102,7 +102,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def _route(slots: int, experts: int, padded: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Slots sorted by expert, each expert's padded to 128; the expert of every 128."""
+    """Sort slots by expert, each padded to 128; return them and the expert of every 128."""
     chosen = torch.randint(0, experts, (slots,), device=device)
     order = torch.argsort(chosen)
     counts = (chosen[:, None] == torch.arange(experts, device=device)).sum(0)
@@ -117,7 +117,7 @@ def _route(slots: int, experts: int, padded: int, device: str) -> tuple[torch.Te
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Every slot by its own expert, in float64."""
+    """Compute the result for every slot by its own expert, in float64."""
     slot, slots = arguments["slot_ptr"].long(), arguments["slots"]
     expert = arguments["expert_ptr"].long().repeat_interleave(128)
     there = slot < slots

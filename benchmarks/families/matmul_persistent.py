@@ -60,7 +60,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, programs in all (one or two a multiprocessor of an H200), stages and warps."""
+    """Build the space: tile, programs in all (1 or 2 an SM of an H200), stages and warps."""
     axes = {
         "BLOCK_M": (64, 128, 256),
         "BLOCK_N": (64, 128, 256),
@@ -74,7 +74,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices."""
+    """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     a = torch.randn(M, K, device=device).to(torch_dtype(dtype))
     b = torch.randn(K, N, device=device).to(torch_dtype(dtype))
@@ -84,5 +84,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The product in float64."""
+    """Compute the product in float64."""
     return arguments["a_ptr"].double() @ arguments["b_ptr"].double()

@@ -59,7 +59,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, programs in all, stages and warps."""
+    """Build the space: tile, programs in all, stages and warps."""
     axes = {
         "BLOCK_M": (64, 128),
         "BLOCK_N": (64, 128, 256),
@@ -72,7 +72,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices."""
+    """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     arguments = {
         "a_ptr": _products.normal((M, K), dtype, device),
@@ -87,5 +87,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The product in float64."""
+    """Compute the product in float64."""
     return arguments["a_ptr"].double() @ arguments["b_ptr"].double().T

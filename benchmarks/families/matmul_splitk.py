@@ -59,7 +59,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, splits, stages and warps."""
+    """Build the space: tile, splits, stages and warps."""
     axes = {
         "BLOCK_M": (16, 64, 128),
         "BLOCK_N": (32, 64, 128),
@@ -72,7 +72,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices, and a result at zero."""
+    """Make a launch on random matrices, and a result at zero."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     a = torch.randn(M, K, device=device, dtype=torch_dtype(dtype))
     b = torch.randn(K, N, device=device, dtype=torch_dtype(dtype))
@@ -87,5 +87,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The product in float64."""
+    """Compute the product in float64."""
     return arguments["a_ptr"].double() @ arguments["b_ptr"].double()

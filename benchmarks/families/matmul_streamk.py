@@ -63,7 +63,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, programs in all, stages and warps."""
+    """Build the space: tile, programs in all, stages and warps."""
     axes = {
         "BLOCK_M": (64, 128),
         "BLOCK_N": (64, 128, 256),
@@ -76,7 +76,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices, and a result at zero."""
+    """Make a launch on random matrices, and a result at zero."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     a, b = _products.normal((M, K), dtype, device), _products.normal((K, N), dtype, device)
     y = torch.zeros(M, N, device=device)
@@ -85,5 +85,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The product in float64."""
+    """Compute the product in float64."""
     return arguments["a_ptr"].double() @ arguments["b_ptr"].double()

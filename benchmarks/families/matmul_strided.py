@@ -61,7 +61,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (32, 64, 128, 256),
         "BLOCK_N": (32, 64, 128, 256),
@@ -73,7 +73,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices, transposed in memory where the shape says so."""
+    """Make a launch on random matrices, transposed in memory where the shape says so."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     a = _products.normal((K, M) if shape["flip_a"] else (M, K), dtype, device)
     b = _products.normal((N, K) if shape["flip_b"] else (K, N), dtype, device)
@@ -85,5 +85,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The product in float64."""
+    """Compute the product in float64."""
     return arguments["a_ptr"].double() @ arguments["b_ptr"].double()

@@ -56,7 +56,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps; there are two results and two matrices B."""
+    """Build the space: tile, stages and warps; there are two results and two matrices B."""
     axes = {
         "BLOCK_M": (16, 64, 128),
         "BLOCK_N": (32, 64, 128),
@@ -73,7 +73,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices."""
+    """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     a, w = _products.normal((M, K), dtype, device), _products.normal((2 * N, K), dtype, device)
     arguments = {"a_ptr": a, "w_ptr": w / K**0.5, "y_ptr": a.new_empty(M, N)}
@@ -82,6 +82,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     gate, up = (arguments["a_ptr"].double() @ arguments["w_ptr"].double().T).chunk(2, 1)
     return torch.nn.functional.silu(gate) * up

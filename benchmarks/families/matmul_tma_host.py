@@ -64,7 +64,7 @@ def _set_blocks(values: Mapping[str, Any]) -> None:
 
 
 def space() -> Space:
-    """Tile, stages and warps; each config with its hook."""
+    """Build the space: tile, stages and warps; each config with its hook."""
     axes = {
         "BLOCK_M": (32, 64, 128, 256),
         "BLOCK_N": (32, 64, 128, 256),
@@ -92,7 +92,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices."""
+    """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     a = torch.randn(M, K, device=device).to(torch_dtype(dtype))
     b = torch.randn(K, N, device=device).to(torch_dtype(dtype))
@@ -115,6 +115,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     a, b = arguments["a_desc"].base.double(), arguments["b_desc"].base.double()
     return a @ b + arguments["bias_ptr"].double()

@@ -55,7 +55,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128),
         "BLOCK_N": (32, 64, 128),
@@ -67,7 +67,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices; what lies above the diagonal is not read."""
+    """Make a launch on random matrices; what lies above the diagonal is not read."""
     M, N = shape["M"], shape["N"]
     a, b = _products.normal((M, M), dtype, device), _products.normal((M, N), dtype, device)
     arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(b), "M": M, "N": N}
@@ -75,5 +75,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The product in float64."""
+    """Compute the product in float64."""
     return arguments["a_ptr"].double().tril() @ arguments["b_ptr"].double()

@@ -60,7 +60,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128),
         "BLOCK_N": (32, 64, 128, 256),
@@ -88,7 +88,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random activations, weights and scales, one scale for 128 weights."""
+    """Make a launch on random activations, weights and scales, one scale for 128 weights."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     kind = torch_dtype(dtype)
     a = torch.randn(M, K, device=device, dtype=kind)
@@ -105,7 +105,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64, from scaled weights rounded to fp16."""
+    """Compute the result in float64, from scaled weights rounded to fp16."""
     packed, scale = arguments["b_ptr"], arguments["scale_ptr"]
     shift = torch.arange(0, 32, 4, device=packed.device)[None, :, None]
     weight = ((packed[:, None, :] >> shift) & 0xF).flatten(0, 1) - 8

@@ -57,7 +57,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128),
         "BLOCK_N": (32, 64, 128),
@@ -69,7 +69,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random matrices and scales."""
+    """Make a launch on random matrices and scales."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     a = _products.normal((M, K), dtype, device)
     arguments = {
@@ -85,6 +85,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     product = arguments["a_ptr"].double() @ arguments["b_ptr"].double()
     return product * arguments["scale_ptr"].double()

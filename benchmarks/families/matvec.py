@@ -50,7 +50,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (1, 2, 4, 8, 16, 32, 64),
         "BLOCK_K": (64, 128, 256, 512, 1024),
@@ -71,7 +71,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """A random matrix and vector."""
+    """Make a launch on a random matrix and vector."""
     M, K = shape["M"], shape["K"]
     a = torch.randn(M, K, device=device, dtype=torch_dtype(dtype))
     x = torch.randn(K, device=device, dtype=torch_dtype(dtype))
@@ -83,5 +83,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The product in float64."""
+    """Compute the product in float64."""
     return arguments["a_ptr"].double() @ arguments["x_ptr"].double()

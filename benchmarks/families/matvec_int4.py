@@ -55,7 +55,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, bytes, stages of the loop and warps."""
+    """Build the space: rows, bytes, stages of the loop and warps."""
     axes = {
         "ROWS": (1, 4, 8, 32),
         "BLOCK": (64, 128, 256, 512),
@@ -69,7 +69,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random weights, scales and vector."""
+    """Make a launch on random weights, scales and vector."""
     M, K = shape["M"], shape["K"]
     x = _products.normal((K,), dtype, device)
     arguments = {
@@ -84,7 +84,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     w = arguments["w_ptr"]
     both = torch.stack((w & 15, w >> 4), 2).flatten(1).double() - 8
     scale = arguments["scale_ptr"].double().repeat_interleave(128, 1)

@@ -52,7 +52,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Outputs, warps and a cap on registers."""
+    """Build the space: outputs, warps and a cap on registers."""
     axes = {
         "BLOCK": (32, 64, 128, 256, 512, 1024, 2048, 4096),
         "num_warps": (1, 2, 4, 8, 16),
@@ -65,7 +65,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random images."""
+    """Make a launch on random images."""
     planes, height, width = shape["planes"], shape["height"], shape["width"]
     x = torch.randn(planes, height, width, device=device).to(torch_dtype(dtype))
     y = x.new_empty(planes, (height + 1) // 2, (width + 1) // 2)
@@ -77,5 +77,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same by PyTorch."""
+    """Compute the result by PyTorch."""
     return torch.nn.functional.max_pool2d(arguments["x_ptr"].double()[None], 3, 2, 1)[0]

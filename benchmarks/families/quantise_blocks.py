@@ -49,7 +49,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, groups and warps."""
+    """Build the space: rows, groups and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16, 32),
         "GROUPS": (1, 2, 4, 8, 16),
@@ -62,7 +62,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Rows that fp8 holds exactly: Triton's interpreter cuts where the machine rounds."""
+    """Make a launch on rows that fp8 holds exactly: Triton's interpreter truncates, GPUs round."""
     rows, groups = shape["rows"], shape["groups"]
     x = torch.randn(rows, groups * 128, device=device).to(torch.float8_e4m3fn).float()
     x[:, ::128] = 448.0
@@ -84,7 +84,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float32."""
+    """Compute the result in float32."""
     x = arguments["x_ptr"].float().unflatten(1, (-1, 128))
     scale = x.abs().amax(2, keepdim=True) / 448
     return (x / scale).to(torch.float8_e4m3fn).double().flatten(1)

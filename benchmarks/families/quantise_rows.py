@@ -52,7 +52,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, stages of the loops and warps."""
+    """Build the space: block, stages of the loops and warps."""
     axes = {
         "BLOCK": (128, 256, 512, 1024, 2048, 4096, 8192),
         "STAGES": (1, 2, 4),
@@ -65,7 +65,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows."""
+    """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     arguments = {
@@ -78,6 +78,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     x = arguments["x_ptr"].double()
     return torch.floor(x / (x.abs().amax(1, keepdim=True) / 127) + 0.5)

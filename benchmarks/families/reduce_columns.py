@@ -51,7 +51,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, splits of the rows and warps."""
+    """Build the space: tile, splits of the rows and warps."""
     axes = {
         "BLOCK_M": (1, 4, 16, 64),
         "BLOCK_N": (32, 64, 128, 256),
@@ -72,7 +72,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """A random matrix, and sums at zero."""
+    """Make a launch on a random matrix, and sums at zero."""
     M, N = shape["M"], shape["N"]
     x = torch.randn(M, N, device=device, dtype=torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.zeros(N, device=device), "M": M, "N": N}
@@ -86,5 +86,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The sums in float64."""
+    """Compute the sums in float64."""
     return arguments["x_ptr"].double().sum(0)

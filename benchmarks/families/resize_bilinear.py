@@ -59,7 +59,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile and warps."""
+    """Build the space: tile and warps."""
     axes = {
         "BLOCK_H": (1, 2, 4, 8, 16, 32),
         "BLOCK_W": (16, 32, 64, 128, 256),
@@ -72,7 +72,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random images."""
+    """Make a launch on random images."""
     planes, height, width, times = (shape[n] for n in ("planes", "height", "width", "times"))
     x = torch.randn(planes, height, width, device=device).to(torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(planes, times * height, times * width)}
@@ -87,7 +87,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same by PyTorch."""
+    """Compute the result by PyTorch."""
     size = (arguments["out_height"], arguments["out_width"])
     x = arguments["x_ptr"].double()[None]
     return torch.nn.functional.interpolate(x, size, mode="bilinear")[0]

@@ -54,7 +54,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows a program, at once and in turn, stages of that loop, and warps."""
+    """Build the space: rows a program, at once and in turn, stages of that loop, and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16),
         "STEPS": (1, 4, 16),
@@ -74,7 +74,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows."""
+    """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     w = torch.randn(cols, device=device).to(torch_dtype(dtype))
@@ -90,7 +90,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     x = arguments["x_ptr"].double()
     scale = torch.rsqrt(x.square().mean(1, keepdim=True) + arguments["eps"])
     return x * scale * arguments["w_ptr"].double()

@@ -51,7 +51,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Sequences a program, unrolling, stages and warps."""
+    """Build the space: sequences a program, unrolling, stages and warps."""
     axes = {
         "BLOCK": (16, 32, 64, 128),
         "UNROLL": (1, 2, 4),
@@ -67,7 +67,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random inputs; the width must be a power of two."""
+    """Make a launch on random inputs; the width must be a power of two."""
     batch, time, width = shape["batch"], shape["time"], shape["width"]
     kind = torch_dtype(dtype)
     x = torch.randn(batch, time, width, device=device).to(kind)
@@ -84,7 +84,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     x, w = arguments["x_ptr"].double(), arguments["w_ptr"].double()
     state = torch.zeros_like(x[:, 0])
     for t in range(x.shape[1]):

@@ -55,7 +55,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tokens and heads a program, and warps."""
+    """Build the space: tokens and heads a program, and warps."""
     axes = {
         "TOKENS": (1, 2, 4, 8, 16),
         "HEADS": (1, 2, 4, 8, 16, 32),
@@ -68,7 +68,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random heads and angles; a head's size must be a power of two."""
+    """Make a launch on random heads and angles; a head's size must be a power of two."""
     tokens, heads, head = shape["tokens"], shape["heads"], shape["head"]
     x = torch.randn(tokens, heads, head, device=device).to(torch_dtype(dtype))
     angle = torch.randn(tokens, head // 2, device=device)
@@ -84,7 +84,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     low, high = arguments["x_ptr"].double().chunk(2, 2)
     cos, sin = (arguments[name].double()[:, None] for name in ("cos_ptr", "sin_ptr"))
     return torch.cat((low * cos - high * sin, high * cos + low * sin), 2)

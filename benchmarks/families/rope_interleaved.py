@@ -52,7 +52,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, warps and a cap on registers."""
+    """Build the space: rows, warps and a cap on registers."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16, 32, 64, 128),
         "num_warps": (1, 2, 4, 8, 16),
@@ -65,7 +65,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random heads and angles."""
+    """Make a launch on random heads and angles."""
     tokens, heads, half = shape["tokens"], shape["heads"], shape["half"]
     x = torch.randn(tokens, heads, 2 * half, device=device).to(torch_dtype(dtype))
     angle = torch.randn(tokens, half, device=device)
@@ -81,7 +81,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     even, odd = arguments["x_ptr"].double().unflatten(2, (-1, 2)).unbind(3)
     cos, sin = (arguments[f"{name}_ptr"].double()[:, None] for name in ("cos", "sin"))
     return torch.stack((even * cos - odd * sin, odd * cos + even * sin), 3).flatten(2)

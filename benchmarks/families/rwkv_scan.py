@@ -53,7 +53,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Values, stages of the loop and warps."""
+    """Build the space: values, stages of the loop and warps."""
     axes = {
         "BLOCK": (4, 8, 16, 32, 64),
         "STAGES": (1, 2, 3, 4),
@@ -66,7 +66,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random heads; w lies between 0.8 and 1."""
+    """Make a launch on random heads; w lies between 0.8 and 1."""
     heads, time, D = shape["heads"], shape["time"], shape["D"]
     kind = torch_dtype(dtype)
     r, k, v = (torch.randn(heads, time, D, device=device).to(kind) for _ in range(3))
@@ -77,7 +77,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Step by step in float64."""
+    """Compute the result step by step in float64."""
     r, k, v, w = (arguments[f"{name}_ptr"].double() for name in ("r", "k", "v", "w"))
     state, results = torch.zeros(r.shape[0], r.shape[2], r.shape[2], dtype=r.dtype), []
     for t in range(r.shape[1]):

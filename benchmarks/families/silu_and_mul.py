@@ -40,7 +40,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, blocks a program and warps."""
+    """Build the space: block, blocks a program and warps."""
     axes = {
         "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384),
         "STEPS": (1, 2, 4, 8),
@@ -55,7 +55,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows."""
+    """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, 2 * cols, device=device).to(torch_dtype(dtype))
     y = x.new_empty(rows, cols)
@@ -70,6 +70,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     gate, up = arguments["x_ptr"].double().chunk(2, 1)
     return torch.nn.functional.silu(gate) * up

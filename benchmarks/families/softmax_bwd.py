@@ -51,7 +51,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, stages of the loops and warps."""
+    """Build the space: block, stages of the loops and warps."""
     axes = {
         "BLOCK": (128, 256, 512, 1024, 2048, 4096, 8192),
         "STAGES": (1, 2, 4),
@@ -64,7 +64,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random probabilities and gradients."""
+    """Make a launch on random probabilities and gradients."""
     rows, cols = shape["rows"], shape["cols"]
     p, dy = (torch.randn(rows, cols, device=device).to(torch_dtype(dtype)) for _ in range(2))
     arguments = {"p_ptr": p.softmax(1), "dy_ptr": dy, "y_ptr": torch.empty_like(p), "cols": cols}
@@ -72,6 +72,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     p, dy = arguments["p_ptr"].double(), arguments["dy_ptr"].double()
     return p * (dy - (p * dy).sum(1, keepdim=True))

@@ -59,7 +59,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, stages and warps."""
+    """Build the space: tile, stages and warps."""
     axes = {
         "BLOCK_M": (1, 4, 16, 64, 256),
         "BLOCK_N": (16, 32, 64, 128, 256),
@@ -73,7 +73,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """A random matrix."""
+    """Make a launch on a random matrix."""
     M, N = shape["M"], shape["N"]
     x = torch.randn(M, N, device=device).to(torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "M": M, "N": N}
@@ -83,5 +83,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     return arguments["x_ptr"].double().softmax(0)

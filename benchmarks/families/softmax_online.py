@@ -48,7 +48,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, stages of the loops and warps."""
+    """Build the space: block, stages of the loops and warps."""
     axes = {
         "BLOCK": (128, 256, 512, 1024, 2048, 4096, 8192, 16384),
         "STAGES": (1, 2, 3, 4),
@@ -61,7 +61,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows."""
+    """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, cols, device=device, dtype=torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "cols": cols}
@@ -69,5 +69,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     return arguments["x_ptr"].double().softmax(1)

@@ -44,7 +44,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, block, warps and a cap on registers."""
+    """Build the space: rows, block, warps and a cap on registers."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16, 32),
         "BLOCK": (64, 128, 256),
@@ -62,7 +62,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows."""
+    """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "rows": rows, "cols": cols}
@@ -70,5 +70,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same by PyTorch."""
+    """Compute the result by PyTorch."""
     return arguments["x_ptr"].sort(1).values.double()

@@ -55,7 +55,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Entries, columns, stages and warps."""
+    """Build the space: entries, columns, stages and warps."""
     axes = {
         "EDGES": (1, 4, 8, 32),
         "BLOCK": (32, 64, 128, 256),
@@ -69,7 +69,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random entries; a row has from 0 to twice the mean, in a pattern that repeats."""
+    """Make a launch on random entries; rows have 0 to twice the mean, in a repeated pattern."""
     rows, cols, mean = shape["rows"], shape["cols"], shape["mean"]
     counts = [row * 7 % (2 * mean + 1) for row in range(rows)]
     ends = torch.tensor([0, *counts], dtype=torch.int32).cumsum(0).to(torch.int32)
@@ -90,7 +90,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Entry by entry in float64."""
+    """Compute the result entry by entry in float64."""
     x, counts = arguments["x_ptr"].double(), arguments["offset_ptr"].long().diff()
     row = torch.repeat_interleave(torch.arange(len(x)), counts)
     parts = x[arguments["index_ptr"].long()] * arguments["value_ptr"].double()[:, None]

@@ -48,7 +48,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Sequences, time steps at once, and warps."""
+    """Build the space: sequences, time steps at once, and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16),
         "BLOCK": (32, 64, 128, 256, 512, 1024, 2048),
@@ -61,7 +61,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random decays in (0, 1) and inputs."""
+    """Make a launch on random decays in (0, 1) and inputs."""
     rows, time = shape["rows"], shape["time"]
     b = torch.randn(rows, time, device=device, dtype=torch_dtype(dtype))
     arguments = {"a_ptr": torch.rand_like(b), "b_ptr": b, "y_ptr": torch.empty_like(b)}
@@ -72,7 +72,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64, step by step."""
+    """Compute the result in float64, step by step."""
     a, b = arguments["a_ptr"].double(), arguments["b_ptr"].double()
     h = b.clone()
     for t in range(1, b.shape[1]):

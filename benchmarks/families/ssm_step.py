@@ -59,7 +59,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Channels, warps and a cap on registers."""
+    """Build the space: channels, warps and a cap on registers."""
     axes = {
         "BLOCK": (1, 2, 4, 8, 16, 32, 64, 128, 256),
         "num_warps": (1, 2, 4, 8, 16),
@@ -72,7 +72,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random states and inputs."""
+    """Make a launch on random states and inputs."""
     batch, width, state = shape["batch"], shape["width"], shape["state"]
     kind = torch_dtype(dtype)
     x, dt = (torch.randn(batch, width, device=device).to(kind) for _ in range(2))
@@ -91,7 +91,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     h, x, dt, a, b, c = (
         arguments[f"{name}_ptr"].double() for name in ("state", "x", "dt", "a", "b", "c")
     )

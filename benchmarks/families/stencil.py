@@ -43,7 +43,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile and warps."""
+    """Build the space: tile and warps."""
     axes = {
         "BLOCK_M": (1, 2, 4, 8, 16, 32, 64, 128),
         "BLOCK_N": (32, 64, 128, 256, 512, 1024),
@@ -56,7 +56,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """A random grid."""
+    """Make a launch on a random grid."""
     M, N = shape["M"], shape["N"]
     x = torch.randn(M, N, device=device, dtype=torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.zeros_like(x), "M": M, "N": N}
@@ -70,7 +70,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     x = arguments["x_ptr"].double()
     (M, N), centre, y = x.shape, x[1:-1, 1:-1], torch.zeros_like(x)
     steps = [x[i : M - 2 + i, j : N - 2 + j] - centre for i in range(3) for j in range(3)]

@@ -55,7 +55,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, planes and warps."""
+    """Build the space: tile, planes and warps."""
     axes = {
         "BLOCK_H": (1, 2, 4, 8, 16),
         "BLOCK_W": (32, 64, 128, 256),
@@ -69,7 +69,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """A random cube."""
+    """Make a launch on a random cube."""
     depth, height, width = shape["depth"], shape["height"], shape["width"]
     x = torch.randn(depth, height, width, device=device).to(torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "depth": depth}
@@ -83,7 +83,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     x = arguments["x_ptr"].double()
     y = -6 * x
     for dim in range(3):

@@ -44,7 +44,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Block, programs, stages of the loop and warps."""
+    """Build the space: block, programs, stages of the loop and warps."""
     axes = {
         "BLOCK": (512, 1024, 2048, 4096),
         "PROGRAMS": (132, 264, 1056),
@@ -58,7 +58,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """A random vector, and a sum at zero."""
+    """Make a launch on a random vector, and a sum at zero."""
     total = shape["total"]
     x = torch.randn(total, device=device).to(torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.zeros(1, device=device), "total": total}
@@ -66,5 +66,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     return arguments["x_ptr"].double().square().sum()[None]

@@ -51,7 +51,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, group and warps."""
+    """Build the space: tile, group and warps."""
     axes = {
         "BLOCK_M": (16, 32, 64, 128, 256),
         "BLOCK_N": (16, 32, 64, 128, 256),
@@ -65,7 +65,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """A random matrix."""
+    """Make a launch on a random matrix."""
     M, N = shape["M"], shape["N"]
     x = torch.randn(M, N, device=device).to(torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(N, M), "M": M, "N": N}
@@ -79,5 +79,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The transposed matrix."""
+    """Compute the transposed matrix."""
     return arguments["x_ptr"].T.double()

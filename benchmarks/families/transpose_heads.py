@@ -52,7 +52,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Tile, where to transpose, and warps."""
+    """Build the space: tile, where to transpose, and warps."""
     axes = {
         "BLOCK_T": (8, 16, 32, 64, 128),
         "BLOCK_D": (16, 32, 64, 128),
@@ -66,7 +66,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random heads."""
+    """Make a launch on random heads."""
     batch, time, heads, D = (shape[name] for name in ("batch", "time", "heads", "D"))
     x = torch.randn(batch, time, heads, D, device=device).to(torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(batch, heads, D, time)}
@@ -79,5 +79,5 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same by PyTorch."""
+    """Compute the result by PyTorch."""
     return arguments["x_ptr"].permute(0, 2, 3, 1).double()

@@ -55,7 +55,7 @@ SHAPES = (
 
 
 def space() -> Space:
-    """Rows, block and warps."""
+    """Build the space: rows, block and warps."""
     axes = {
         "ROWS": (1, 2, 4, 8, 16),
         "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096),
@@ -68,7 +68,7 @@ def space() -> Space:
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Random rows."""
+    """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     y = torch.empty(2, rows, device=device)
@@ -79,6 +79,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """The same in float64."""
+    """Compute the result in float64."""
     x = arguments["x_ptr"].double()
     return torch.stack((x.mean(1), x.var(1, correction=0)))

@@ -42,40 +42,40 @@ from tests.kernels.accuracy import KERNELS, case_of, differences, module_of
 
 @cache
 def wrong(name: str, dtype: str) -> dict[str, float]:
-    """Return what the accuracy check finds wrong."""
-    found = differences(name, dtype, "cuda")
+    """Run the accuracy check; return what it finds wrong."""
+    errors = differences(name, dtype, "cuda")
     case = case_of(name)
     if case.extra is not None:
-        found |= case.extra("cuda")
-    return {what: min(error, 1e300) for what, error in found.items() if not error <= 1.0}
+        errors |= case.extra("cuda")
+    return {what: min(error, 1e300) for what, error in errors.items() if not error <= 1.0}
 
 
 def row(place: Place, timer: Timer, check: str) -> dict[str, Any]:
-    """A row: timings, or what is wrong, or what failed."""
+    """Measure a row: timings, or its errors, or its failure."""
     module, entry = module_of(place.kernel), entry_of(place.kernel)
     group = entry.group_at(place.shape, place.dtype)
     head = {"kernel": place.kernel, "group": group, "dtype": place.dtype}
     head["shape"] = dict(place.shape)
 
     def work() -> dict[str, Any]:
-        found = wrong(place.kernel, place.dtype) if check == "all" else {}
-        if found:
-            return {**head, "wrong": found}
+        errors = wrong(place.kernel, place.dtype) if check == "all" else {}
+        if errors:
+            return {**head, "wrong": errors}
         return timer.row(module, entry, place.shape, place.dtype)
 
     try:
-        made = guarded("row", work)
+        result = guarded("row", work)
     except AsmtuneError as error:  # no config can run, or be timed
         return {**head, "failed": str(error)}
-    if isinstance(made, Failure):
-        return {**head, "failed": made.detail.splitlines()[0]}
-    return {**made, "source": source_of(place.kernel)}
+    if isinstance(result, Failure):
+        return {**head, "failed": result.detail.splitlines()[0]}
+    return {**result, "source": source_of(place.kernel)}
 
 
 def rows(
     places: list[Place], timer: Timer, check: str, minutes: float | None
 ) -> Iterator[dict[str, Any]]:
-    """The rows, one after the other, until the time is over."""
+    """Measure the rows one after the other, until the time is over."""
     end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
     for done, place in enumerate(places):
         if time.monotonic() >= end:
@@ -85,7 +85,7 @@ def rows(
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row as text."""
+    """Format a row as text."""
     shape = " ".join(f"{name}={size}" for name, size in row["shape"].items())
     head = f"{row['kernel']:<24}{shape:<28}{row['dtype']:<6}"
     for what in ("wrong", "failed"):
@@ -123,7 +123,7 @@ def arguments() -> argparse.Namespace:
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Has all kernels tuned, those of small problems too, and kept where it is asked for."""
+    """Tune all kernels, those of small problems too, and save the tuned configs where asked."""
     if options.store:
         os.environ["ASMTUNE_STORE_URL"] = str(Path(options.store).resolve())
     how = {} if options.effort is None else {"effort": options.effort}
@@ -135,7 +135,7 @@ def prepare(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Checks and times the kernels, and writes the result."""
+    """Check and time the kernels, and write the result."""
     options = arguments()
     prepare(options)
     dtypes = tuple(filter(None, options.dtypes.split(",")))
@@ -148,10 +148,10 @@ def main() -> None:
     table.begin()
     policy = TimingPolicy(fine_rounds=options.rounds, mode=options.mode)
     timer = Timer(policy, match_device(device_name()))
-    for made in rows(places, timer, options.check, options.minutes):
-        bad |= "ours" not in made
-        table.add(made)
-        print(line(made), flush=True)
+    for result in rows(places, timer, options.check, options.minutes):
+        bad |= "ours" not in result
+        table.add(result)
+        print(line(result), flush=True)
         # After each row, so that an interrupted run leaves what it has.
         table.write(options.output, order)
     sys.exit(1 if bad else 0)

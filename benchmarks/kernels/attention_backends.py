@@ -1,4 +1,4 @@
-"""The fastest of the backends of PyTorch's attention, which entries are timed against."""
+"""Fastest backend of PyTorch's attention, against which entries are timed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BACKENDS = (
 
 
 def attend(given: Mapping[str, Any], causal: bool) -> torch.Tensor:
-    """`scaled_dot_product_attention` of a kernel's inputs."""
+    """Call `scaled_dot_product_attention` on a kernel's inputs."""
     q, k, v = (given[name] for name in "qkv")
     grouped = q.shape[1] != k.shape[1]
     attention = torch.nn.functional.scaled_dot_product_attention
@@ -27,7 +27,7 @@ def attend(given: Mapping[str, Any], causal: bool) -> torch.Tensor:
 
 
 def gradients(given: Mapping[str, Any]) -> Launch:
-    """Those of q, k and v, by the backend whose backward is fastest at the shape."""
+    """Compute the gradients of q, k and v, by the backend with the fastest backward."""
 
     def prepare() -> Launch:
         leaves = [given[name].detach().requires_grad_() for name in "qkv"]
@@ -38,12 +38,12 @@ def gradients(given: Mapping[str, Any]) -> Launch:
 
 
 def fastest(prepare: Callable[[], Launch], device: torch.device) -> Launch:
-    """A launch by the backend that takes the least time for it, which stays on; each is tried.
+    """Make a launch by the fastest backend, which stays selected; each is tried first.
 
     Args:
         prepare: makes the launch; what it does before, such as a forward pass, takes the
             backend that is on as well.
-        device: of the inputs; on a CPU there is nothing to choose.
+        device: device of the inputs; on a CPU there is nothing to choose.
     """
     if device.type != "cuda":
         return prepare()

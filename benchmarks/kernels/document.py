@@ -47,46 +47,50 @@ def results(path: Path = FILE) -> dict[str, Any]:
     """Read the committed results; without rows as long as there is no file."""
     if not path.exists():
         return {"mode": "events", "runs": [], "rows": []}
-    found: dict[str, Any] = json.loads(path.read_text())
+    content: dict[str, Any] = json.loads(path.read_text())
     if LIMITS.exists():
-        found["limits"] = json.loads(LIMITS.read_text())["rows"]
-    return found
+        content["limits"] = json.loads(LIMITS.read_text())["rows"]
+    return content
 
 
-def rewritten(text: str, found: Mapping[str, Any]) -> str:
+def rewritten(text: str, content: Mapping[str, Any]) -> str:
     """Replace the tables of results between the marks of a document.
 
     Raises:
         ValueError: a mark is missing.
     """
-    return between(text, BEGIN, END, f"\n\n{tables(found)}\n", DOCUMENT.name)
+    return between(text, BEGIN, END, f"\n\n{tables(content)}\n", DOCUMENT.name)
 
 
-def tables(found: Mapping[str, Any]) -> str:
+def tables(content: Mapping[str, Any]) -> str:
     """Write all that is generated: origin, figure, one line a kernel, and one a row."""
-    timed = [row for row in found["rows"] if "ours" in row]
+    timed = [row for row in content["rows"] if "ours" in row]
     parts = [_list_of_kernels(timed)]
     if timed:
-        parts = [_origin(found), f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n", *parts]
+        parts = [
+            _origin(content),
+            f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n",
+            *parts,
+        ]
         names = dict.fromkeys(row["kernel"] for row in timed)
-        parts += [_slower(found["limits"], timed)] if found.get("limits") else []
+        parts += [_slower(content["limits"], timed)] if content.get("limits") else []
         parts += [_backward(pairs)] if (pairs := backward(timed)) else []
         parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
     return "\n".join(parts)
 
 
-def _origin(found: Mapping[str, Any]) -> str:
-    runs = [found["runs"][run] for run in sorted({row["run"] for row in found["rows"]})]
+def _origin(content: Mapping[str, Any]) -> str:
+    runs = [content["runs"][run] for run in sorted({row["run"] for row in content["rows"]})]
     facts = {
         name: ", ".join(dict.fromkeys(str(run[key]) for run in runs))
         for name, key in (("Triton", "triton"), ("PyTorch", "torch"), ("driver", "driver"))
     }
     dates = sorted(run["date"][:10] for run in runs)
     span = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    made = ", ".join(f"{name} {value}" for name, value in facts.items())
+    versions = ", ".join(f"{name} {value}" for name, value in facts.items())
     return (
-        f"{', '.join(dict.fromkeys(run['device'] for run in runs))}, {made}, {span}; "
-        f"clock: {found['mode']}, L2 cold. "
+        f"{', '.join(dict.fromkeys(run['device'] for run in runs))}, {versions}, {span}; "
+        f"clock: {content['mode']}, L2 cold. "
         f"Results: [{FILE.name}](../benchmarks/results/{FILE.name}).\n"
     )
 
@@ -251,16 +255,16 @@ def sentence(docstring: str) -> str:
 
 def part(docstring: str, name: str) -> str:
     """Take what a docstring says under a name such as "Shapes", on one line."""
-    found = re.search(rf"^{name}: (.+?)(?=^[A-Z]\w+: |^$|\Z)", docstring, re.DOTALL | re.MULTILINE)
-    return re.split(r" (?=[A-Z]\w+: )", " ".join(found.group(1).split()))[0] if found else "-"
+    match = re.search(rf"^{name}: (.+?)(?=^[A-Z]\w+: |^$|\Z)", docstring, re.DOTALL | re.MULTILINE)
+    return re.split(r" (?=[A-Z]\w+: )", " ".join(match.group(1).split()))[0] if match else "-"
 
 
 def main() -> None:
     """Write document and figure."""
-    found = results()
-    DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), found))
-    if found["rows"]:
-        draw(found["rows"], FIGURE)
+    content = results()
+    DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), content))
+    if content["rows"]:
+        draw(content["rows"], FIGURE)
 
 
 if __name__ == "__main__":

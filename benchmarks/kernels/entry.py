@@ -1,4 +1,4 @@
-"""`Entry`: what a kernel is timed against, and what limits it."""
+"""`Entry`: the vendor's function that a kernel is timed against, and the kernel's limits."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Inputs = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One kernel's line in the table.
+    """A kernel's line in the table.
 
     Attributes:
-        vendor_name: what the vendor calls it.
-        vendor: from the public function's inputs to a launch of the vendor's; what happens
+        vendor_name: the vendor's name of the function.
+        vendor: makes a launch of the vendor's from the public function's inputs; what happens
             before the launch, such as a forward pass, is not timed.
-        group: what its speedup is averaged with.
+        group: name of the group that its speedup is averaged in.
         apart: tells rows, by shape and dtype, that are averaged apart from the group.
-        flops: of a shape, where arithmetic limits it and not memory.
+        flops: counts operations of a shape, if arithmetic limits the kernel and not memory.
         rates: the target's name of the rate of each dtype, where `flops` is given.
-        dtypes: those that the vendor has a function for; all where empty.
+        dtypes: dtypes that the vendor has a function for; all if empty.
         others: further launches to time beside, by name, made as the vendor's; a row has
             `over_NAME` for each.
     """
@@ -37,13 +37,13 @@ class Entry:
     apart: Callable[[Mapping[str, int], str], bool] | None = None
 
     def group_at(self, shape: Mapping[str, int], dtype: str) -> str:
-        """Return the group that a row is averaged with."""
+        """Name the group that a row is averaged with."""
         aside = self.apart is not None and self.apart(shape, dtype)
         return f"{self.group}, others" if aside else self.group
 
 
 def entry_of(name: str) -> Entry:
-    """A kernel's entry."""
+    """Import a kernel's entry."""
     entry = importlib.import_module(f"benchmarks.kernels.entries.{name}").ENTRY
     assert isinstance(entry, Entry)
     return entry

@@ -1,4 +1,4 @@
-"""The figure of docs/kernels.md: by how much each kernel is faster than the vendor's function."""
+"""Figure of docs/kernels.md: each kernel's speed over the vendor's function."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     The two kernels of attention's backward pass share one bar.
 
     Args:
-        rows: of the table.
-        path: of the SVG.
+        rows: the table's rows.
+        path: path of the SVG.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -43,8 +43,8 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         figure.savefig(path, metadata={"Date": None})
 
 
-def _bar(axis: Any, place: int, found: Mapping[str, Any], factors: Sequence[float]) -> None:
-    mean = found["geometric_mean"]
+def _bar(axis: Any, place: int, row: Mapping[str, Any], factors: Sequence[float]) -> None:
+    mean = row["geometric_mean"]
     axis.barh(place, min(mean, MOST), height=0.7, color="tab:blue" if mean >= 1 else "tab:orange")
     axis.plot([min(factors), min(max(factors), MOST)], [place, place], color="0.25", linewidth=1.2)
     end = min(max(mean, *factors), MOST * 0.93)

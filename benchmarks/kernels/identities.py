@@ -1,4 +1,4 @@
-"""Launches of the kernels' public functions, and the keys of their configs; needs no GPU."""
+"""Launches of the kernels' public functions and the keys of their configs; without a GPU."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import module_of
 
 DEVICE = "NVIDIA H200"
-"""The device that configs are shipped for."""
+"""The target that configs are shipped for."""
 
 Identity = tuple[TuneKey, Provenance]
 
 
 def identities(place: Place, device: str = DEVICE) -> list[Identity]:
-    """The key of each launch that a row's public function makes, and what a record must hold.
+    """List the key of each launch of a row's public function, and what its record must hold.
 
     Tensors are without memory, and nothing is launched.
 
@@ -36,34 +36,34 @@ def identities(place: Place, device: str = DEVICE) -> list[Identity]:
         device: the name of the GPU in the keys.
     """
     module = module_of(place.kernel)
-    with described(device) as found, torch.no_grad():
+    with described(device) as launches, torch.no_grad():
         getattr(module, place.kernel)(**module.inputs(place.shape, place.dtype, "meta"))
-    return found
+    return launches
 
 
 @contextmanager
 def described(device: str) -> Iterator[list[Identity]]:
-    """Launches of decorated kernels are listed instead of made."""
-    found: list[Identity] = []
+    """List the launches of decorated kernels instead of making them."""
+    launches: list[Identity] = []
 
     def launcher(tuner: AsmAutotuner, grid: Any) -> Any:  # noqa: ARG001 - Triton's
         def launch(*args: Any, **named: Any) -> None:
             placed = dict(zip(tuner.arg_names, args, strict=False))
-            found.append(tuner.identity({**placed, **named}, device))
+            launches.append(tuner.identity({**placed, **named}, device))
 
         return launch
 
     with mock.patch.object(AsmAutotuner, "__getitem__", launcher):
-        yield found
+        yield launches
 
 
 @cache
 def source_of(name: str) -> str:
-    """Digest of the sources of all kernels that a module tunes; 12 digits."""
+    """Digest the sources of all kernels that a module tunes, to 12 digits."""
     tuners = autotuners(module_of(name))
     return digest(*sorted(source_digest(tuner.fn) for tuner in tuners))[:12]
 
 
 def kernel_modules() -> list[ModuleType]:
-    """The modules of `asmtune.kernels` that are loaded, those that kernels share among them."""
+    """List the loaded modules of `asmtune.kernels`, shared ones included."""
     return [m for n, m in sorted(sys.modules.items()) if n.startswith("asmtune.kernels.")]

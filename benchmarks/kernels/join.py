@@ -1,4 +1,4 @@
-"""Tables of several runs, such as of several GPUs at once, into one.
+"""Join of the tables of several runs, such as of several GPUs at once, into one.
 
     python -m benchmarks.kernels.join FILE [FILE ...] [--output FILE]
 
@@ -16,7 +16,7 @@ from tests.kernels.accuracy import KERNELS
 
 
 def main() -> None:
-    """Reads the files in turn and writes one."""
+    """Read the files in turn and write one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--mode", choices=("events", "graph"), default="events")

@@ -1,4 +1,4 @@
-"""Rows of the table, and the order in which they are made."""
+"""Plans: the rows that the table has, and the order in which they are made."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Place:
     """A row of the table.
 
     Attributes:
-        kernel: its name.
-        shape: of its module's SHAPES.
+        kernel: the kernel's name.
+        shape: a shape of its module's SHAPES.
         dtype: canonical name.
     """
 
@@ -28,25 +28,25 @@ class Place:
 
     @property
     def name(self) -> str:
-        """On one line; no two rows have the same."""
+        """Name the row on one line; no two rows have the same name."""
         sizes = ",".join(f"{name}={size}" for name, size in self.shape.items())
         return f"{self.kernel} {sizes} {self.dtype}"
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Place:
-        """The place of a row as the file has it."""
+        """Read the place of a row of the file."""
         return cls(row["kernel"], row["shape"], row["dtype"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Selection of rows.
+    """Choice of the rows to measure.
 
     Attributes:
         name: "full" for every shape with every dtype, "quick" for every shape with a kernel's
             first dtype, and its first shape with the others.
-        dtypes: only these, where any are given.
-        shapes: of each kernel at most so many; all where it is None.
+        dtypes: dtypes to measure; all if empty.
+        shapes: most shapes of each kernel; all if None.
     """
 
     name: str = "full"
@@ -54,7 +54,7 @@ class Plan:
     shapes: int | None = None
 
     def places(self, kernels: Sequence[str]) -> list[Place]:
-        """The rows: the first of each kernel, then the others, a kernel after the other.
+        """List the rows: the first of each kernel, then the others, a kernel after the other.
 
         A run that is cut off has something of every kernel then.
         """

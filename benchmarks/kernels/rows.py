@@ -1,4 +1,4 @@
-"""One row of the table: a kernel at a shape and dtype, checked, then timed."""
+"""Measurement of a row of the table: a kernel at a shape and dtype, checked, then timed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Shape = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Timer:
-    """Settings for timing rows.
+    """Settings by which rows are timed.
 
     Attributes:
-        policy: of asmtune's clock.
-        target: the machine's limits; None where no descriptor is of this GPU.
-        device: where the inputs are made.
+        policy: timing policy of asmtune's clock.
+        target: the machine's limits; None if this GPU has no descriptor.
+        device: device of the inputs.
     """
 
     policy: TimingPolicy
@@ -43,7 +43,7 @@ class Timer:
     device: str = "cuda"
 
     def row(self, module: ModuleType, entry: Entry, shape: Shape, dtype: str) -> dict[str, Any]:
-        """The check and, where it passes, the timings; `wrong` says by how much it does not."""
+        """Check a row and, if it passes, time it; `wrong` says by how much it fails."""
         name = module.__name__.rpartition(".")[2]
         group = entry.group_at(shape, dtype)
         row: dict[str, Any] = {"kernel": name, "group": group, "dtype": dtype}
@@ -81,41 +81,41 @@ class Timer:
             torch.cuda.synchronize()
 
     def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
-        """All in one final, interleaved."""
+        """Time all launches in one final, interleaved."""
         subjects = [Subject(label, _dropping(launch), lambda: None) for launch in launches]
         return Race(GpuClock(self.policy), self.policy).final(subjects)
 
     def _limits(self, ours: Outcome, moved: int) -> dict[str, Any]:
-        """Bandwidth, and its share of what the machine is specified for and has been seen at."""
+        """Compute bandwidth, and its share of the specified and of the measured peak."""
         _, measured = ours
         if not isinstance(measured, Measurement):
             return {}
         seconds = measured.median_us * 1e-6
-        found = {"seconds": seconds, "bytes": moved, "bytes_per_s": moved / seconds}
+        figures = {"seconds": seconds, "bytes": moved, "bytes_per_s": moved / seconds}
         if self.target is not None:
-            found["share_of_dram"] = found["bytes_per_s"] / self.target.dram_bytes_per_s
+            figures["share_of_dram"] = figures["bytes_per_s"] / self.target.dram_bytes_per_s
             seen = self.target.measured_dram_bytes_per_s
             if seen is not None:
-                found["share_of_measured_dram"] = found["bytes_per_s"] / seen
-        return found
+                figures["share_of_measured_dram"] = figures["bytes_per_s"] / seen
+        return figures
 
     def _arithmetic(self, seconds: float, flops: float, rate: str) -> dict[str, float]:
-        """FLOP/s, and its share of the machine's rate of that name."""
-        found = {"flops_per_s": flops / seconds}
+        """Compute FLOP/s, and its share of the machine's rate of that name."""
+        figures = {"flops_per_s": flops / seconds}
         if self.target is not None:
-            found["share_of_flops"] = found["flops_per_s"] / self.target.flops_per_s(rate)
-        return found
+            figures["share_of_flops"] = figures["flops_per_s"] / self.target.flops_per_s(rate)
+        return figures
 
 
 def _config(module: ModuleType) -> dict[str, Any]:
-    """The config of the last launch, of the module's main kernel where that was launched."""
+    """Give the config of the last launch, of the module's main kernel if that was launched."""
     tuners = (module._tuned, *autotuners(module))
     launched = [config for tuner in tuners if (config := tuner.best_config) is not None]
     return launched[0].to_dict() if launched else {}
 
 
 def _speedups(timed: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Percentiles of each, and the factors by which ours is faster than the others."""
+    """Compute percentiles of each, and the factors by which ours is faster than the others."""
     figures: dict[str, Any] = {who: _percentiles(outcome) for who, outcome in timed.items()}
     for other in [who for who in timed if who != "ours"]:
         if "p50_us" in figures["ours"] and "p50_us" in figures[other]:
@@ -125,28 +125,28 @@ def _speedups(timed: Mapping[str, Outcome]) -> dict[str, Any]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Geometric means of the speedup over the vendor, by kernel and by group, and what failed.
+    """Average the speedups over the vendor, by kernel and by group; list what failed.
 
     `over_others_by_kernel` has those over further competitors, by kernel and name.
     """
-    found: dict[str, Any] = {"wrong": [Place.of(row).name for row in rows if "wrong" in row]}
+    result: dict[str, Any] = {"wrong": [Place.of(row).name for row in rows if "wrong" in row]}
     for part in ("kernel", "group"):
         by_name: dict[str, list[float]] = {}
         for row in rows:
             if "over_vendor" in row:
                 by_name.setdefault(row[part], []).append(row["over_vendor"])
-        found[f"over_vendor_by_{part}"] = {name: _means(all_) for name, all_ in by_name.items()}
+        result[f"over_vendor_by_{part}"] = {name: _means(all_) for name, all_ in by_name.items()}
     others: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         for name, factor in row.items():
             if name.startswith("over_") and name not in ("over_vendor", "over_baseline"):
                 of_kernel = others.setdefault(row["kernel"], {})
                 of_kernel.setdefault(name.removeprefix("over_"), []).append(factor)
-    found["over_others_by_kernel"] = {
+    result["over_others_by_kernel"] = {
         kernel: {name: _means(all_) for name, all_ in by_name.items()}
         for kernel, by_name in others.items()
     }
-    return found
+    return result
 
 
 def _means(factors: Sequence[float]) -> dict[str, Any]:
@@ -157,14 +157,17 @@ def _means(factors: Sequence[float]) -> dict[str, Any]:
 def _error(
     module: ModuleType, dtype: str, inputs: Inputs, results: Sequence[torch.Tensor]
 ) -> float:
-    """The largest error of the results by what is allowed."""
+    """Compute the largest error of the results, relative to what is allowed."""
     name = module.__name__.rpartition(".")[2]
-    wanted, named = as_tuple(module.baseline(**doubled(inputs))), case_of(name).rows("cuda", dtype)
-    return max(excess(a, b, named) for a, b in zip(results, wanted, strict=True))
+    expected, named = (
+        as_tuple(module.baseline(**doubled(inputs))),
+        case_of(name).rows("cuda", dtype),
+    )
+    return max(excess(a, b, named) for a, b in zip(results, expected, strict=True))
 
 
 def _bytes(values: Sequence[Any]) -> int:
-    """Return the bytes of all tensors, each read or written once."""
+    """Add up the bytes of all tensors, each read or written once."""
     return sum(value.nbytes for value in values if torch.is_tensor(value))
 
 

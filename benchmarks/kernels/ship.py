@@ -1,4 +1,4 @@
-"""Writes the tuned configs of a store into `cache/`, for an H200.
+"""Writing of the tuned configs of a store into `cache/`, for an H200.
 
     python -m benchmarks.kernels.ship [KERNEL ...] [--store FILE] [--output FOLDER]
 
@@ -31,13 +31,13 @@ FASTEST = 6
 
 
 def launched(name: str, plan: Plan) -> dict[str, Identity]:
-    """Return the launches of a kernel's public function at a plan's rows, by digest of the key."""
-    found = (made for place in plan.places([name]) for made in identities(place))
-    return {key_digest(key): (key, expected) for key, expected in found}
+    """List what a kernel's public function launches at the rows of a plan, by key digest."""
+    launches = (launch for place in plan.places([name]) for launch in identities(place))
+    return {key_digest(key): (key, expected) for key, expected in launches}
 
 
 def current(records: Iterable[TuneRecord], wanted: Mapping[str, Identity]) -> Iterator[TuneRecord]:
-    """The records of wanted keys that hold today, one a key: the first."""
+    """Keep the valid records of wanted keys, the first of each key."""
     met: set[str] = set()
     for record in records:
         digest = key_digest(record.key)
@@ -49,25 +49,25 @@ def current(records: Iterable[TuneRecord], wanted: Mapping[str, Identity]) -> It
 
 
 def file_of(name: str, folder: Path = CACHE) -> Path:
-    """Where a kernel's records lie."""
+    """Give the path of a kernel's records."""
     return folder / f"{name}-{DEVICE.rpartition(' ')[2].lower()}.json"
 
 
 def ship(name: str, tuned: Iterable[TuneRecord], folder: Path) -> tuple[int, int]:
-    """Writes a kernel's file; how many keys it launches, and how many of them are shipped."""
+    """Write a kernel's file; return how many keys it launches, and how many of them are shipped."""
     file = file_of(name, folder)
     shipped = interchange.read(file) if file.exists() else ()
     wanted = launched(name, Plan())
-    kept = [abridged(record, FASTEST) for record in current([*tuned, *shipped], wanted)]
-    if kept:
-        interchange.write(file, kept)
+    fresh = [abridged(record, FASTEST) for record in current([*tuned, *shipped], wanted)]
+    if fresh:
+        interchange.write(file, fresh)
     else:
         file.unlink(missing_ok=True)
-    return len(wanted), len(kept)
+    return len(wanted), len(fresh)
 
 
 def records_of(where: str) -> Sequence[TuneRecord]:
-    """All records of a store, or of a file that was exported."""
+    """Read all records of a store, or of an exported file."""
     if where.endswith(".json"):
         return interchange.read(Path(where))
     with Store.open(where) as store:
@@ -75,7 +75,7 @@ def records_of(where: str) -> Sequence[TuneRecord]:
 
 
 def main() -> None:
-    """Ships what a store has."""
+    """Ship the records of a store."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(KERNELS)}")
     parser.add_argument(
@@ -88,8 +88,8 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     tuned = records_of(options.store)
     for name in options.kernels or KERNELS:
-        keys, kept = ship(name, tuned, options.output)
-        print(f"{name:<24}{kept:>4} of {keys:>3} keys shipped", flush=True)
+        keys, shipped = ship(name, tuned, options.output)
+        print(f"{name:<24}{shipped:>4} of {keys:>3} keys shipped", flush=True)
 
 
 if __name__ == "__main__":

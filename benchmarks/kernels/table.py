@@ -1,4 +1,4 @@
-"""The file of the table: rows of one run or of several, each with the run that it is of."""
+"""File of the table: rows of one run or of several, each with the run that it belongs to."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Table:
     """Rows of the file, in order of the kernels' names and of their places.
 
     Attributes:
-        mode: of asmtune's clock, the same for all rows.
-        rows: by the names of their places.
+        mode: mode of asmtune's clock, the same for all rows.
+        rows: rows by the names of their places.
         runs: where the rows come from; a row's `run` is the place of its own among them.
     """
 
@@ -34,28 +34,28 @@ class Table:
 
     @classmethod
     def resumed(cls, path: Path, mode: str) -> Self:
-        """The table of a file, without the rows that are wrong, failed, or of another source.
+        """Read the table of a file, without rows that are wrong, failed, or of another source.
 
         Raises:
             ValueError: the file's rows were timed in another mode.
         """
         if not path.exists():
             return cls(mode)
-        found = json.loads(path.read_text())
-        if found["mode"] != mode:
+        content = json.loads(path.read_text())
+        if content["mode"] != mode:
             raise ValueError(
-                f"{path.name} was timed with --mode {found['mode']}, and this run with {mode}: "
+                f"{path.name} was timed with --mode {content['mode']}, and this run with {mode}: "
                 "give the same mode, or another --output"
             )
-        kept = (row for row in found["rows"] if is_current(row))
-        return cls(mode, {Place.of(row).name: row for row in kept}, found["runs"])
+        valid = (row for row in content["rows"] if is_current(row))
+        return cls(mode, {Place.of(row).name: row for row in valid}, content["runs"])
 
     def begin(self) -> None:
-        """From now on rows are of this run."""
+        """Start a run: rows added from now on belong to it."""
         self.runs.append(provenance())
 
     def join(self, path: Path) -> None:
-        """Takes over the rows of another file, and the runs that they are of.
+        """Take over the rows of another file, and the runs that they belong to.
 
         Raises:
             ValueError: they were timed in another mode.
@@ -72,7 +72,7 @@ class Table:
         self.rows[Place.of(row).name] = {**row, "run": len(self.runs) - 1}
 
     def write(self, path: Path, order: Sequence[Place]) -> None:
-        """Writes the file whole: rows in the order of places, then those of others."""
+        """Write the whole file: rows in the order of places, then those of others."""
         places = [place.name for place in order if place.name in self.rows]
         names = dict.fromkeys([*places, *self.rows])
         rows = sorted((self.rows[name] for name in names), key=lambda row: str(row["kernel"]))
@@ -80,5 +80,5 @@ class Table:
 
 
 def is_current(row: Row) -> bool:
-    """Return whether a row was timed with the source that its kernel has now."""
+    """Say if a row was timed with the source that its kernel has now."""
     return "ours" in row and row.get("source") == source_of(str(row["kernel"]))

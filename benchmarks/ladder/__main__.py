@@ -1,4 +1,4 @@
-"""Measure each step of the GEMM ladder, and show its assembly.
+"""Gain of each step of the GEMM ladder, and the assembly behind it.
 
     python -m benchmarks.ladder [--assembly] [--rounds N] [--output FILE]
     python -m benchmarks.ladder --table
@@ -35,15 +35,15 @@ from tests.kernels.tolerances import excess
 
 
 def errors(operands: Operands) -> dict[str, float]:
-    """The error of each step by what is allowed; up to 1 is right."""
+    """Compute the error of each step relative to what is allowed; up to 1 is right."""
     product, fused = operands.exact()
-    wanted, launches = dict.fromkeys(STEPS, product) | {"v4": fused}, operands.launches()
+    expected, launches = dict.fromkeys(STEPS, product) | {"v4": fused}, operands.launches()
     # JSON has no infinity.
-    return {name: min(excess(launches[name](), wanted[name]), 1e300) for name in STEPS}
+    return {name: min(excess(launches[name](), expected[name]), 1e300) for name in STEPS}
 
 
 def timed(operands: Operands, policy: TimingPolicy) -> dict[str, dict[str, Any]]:
-    """Microseconds and samples of each launch, or why it failed."""
+    """Measure microseconds and samples of each launch, or its error."""
 
     def subject(run: Any) -> Subject:
         def launch() -> None:
@@ -53,31 +53,31 @@ def timed(operands: Operands, policy: TimingPolicy) -> dict[str, dict[str, Any]]
 
     launches = operands.launches()
     outcomes = Race(GpuClock(policy), policy).final([subject(run) for run in launches.values()])
-    found: dict[str, dict[str, Any]] = {}
+    by_step: dict[str, dict[str, Any]] = {}
     for name, (_, outcome) in zip(launches, outcomes, strict=True):
         if isinstance(outcome, Measurement):
-            found[name] = {
+            by_step[name] = {
                 "p50_us": round(outcome.median_us, 3),
                 "samples": len(outcome.samples_us),
             }
         else:
-            found[name] = {"failed": outcome.detail}
-    return found
+            by_step[name] = {"failed": outcome.detail}
+    return by_step
 
 
 def measured(size: Size, policy: TimingPolicy) -> dict[str, Any]:
-    """The check at one size and, where it passes, the times."""
+    """Check the steps at one size and, if they pass, time them."""
     torch.manual_seed(0)
     operands = Operands.random(size, "cuda")
-    found = errors(operands)
-    wrong = {name: error for name, error in found.items() if not error <= 1}
+    by_step = errors(operands)
+    wrong = {name: error for name, error in by_step.items() if not error <= 1}
     if wrong:
         return {"wrong": wrong}
-    return {"error_by_tolerance": found, "times": timed(operands, policy)}
+    return {"error_by_tolerance": by_step, "times": timed(operands, policy)}
 
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Return one row a size: times, and the assembly of each step."""
+    """Make a row a size: times, and the assembly's facts of each step."""
     target = load_target("H200" if options.assembly else device_name())
     settings = Settings.from_environment()
     policy = TimingPolicy(fine_rounds=options.rounds)
@@ -89,7 +89,7 @@ def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measures the ladder, or writes its document."""
+    """Measure the ladder, or write its document."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--assembly", action="store_true", help="times nothing; needs no GPU")
     parser.add_argument("--table", action="store_true", help=f"write docs/{DOCUMENT.name}")

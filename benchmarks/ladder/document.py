@@ -1,4 +1,4 @@
-"""docs/ladder.md: the steps told in sentences and in one table, its numbers off the results."""
+"""docs/ladder.md, generated: the steps in sentences and in one table, from the results."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _NARROW: Final = (
 
 
 def document(results: Mapping[str, Any]) -> str:
-    """The whole text, from the results alone."""
+    """Write the whole text, from the results alone."""
     rows = {row["size"]["N"]: row for row in results["rows"]}
     parts = [_OPENING, *(_section(step, rows[4096]) for step in _CHANGES)]
     parts += ["## The table", _wrapped(_source(results)), _table(results["rows"])]
@@ -79,12 +79,12 @@ def _wrapped(text: str) -> str:
 
 def _section(step: str, row: Row) -> str:
     name, changed = _CHANGES[step]
-    told = (changed, _read(row["assembly"][step]), _gain(step, row))
-    return f"## {step}: {name}\n\n{_wrapped(' '.join(told))}"
+    sentences = (changed, _read(row["assembly"][step]), _gain(step, row))
+    return f"## {step}: {name}\n\n{_wrapped(' '.join(sentences))}"
 
 
 def _read(seen: Row) -> str:
-    """Describe the assembly in a sentence."""
+    """Describe the assembly's facts in a sentence."""
     spills = f"{seen['spills']} spilled words" if seen["spills"] else "no spills"
     return (
         f"The assembly: {seen['products']}, {seen['registers']} registers a thread, {spills}, "
@@ -99,7 +99,7 @@ def _loads(seen: Row) -> str:
 
 
 def _gain(step: str, row: Row) -> str:
-    """Return a step's gain over the one before, v4 over PyTorch's calls; empty without times."""
+    """Give a step's gain over the one before, v4's over PyTorch's calls; empty without times."""
     names = list(STEPS)
     before = EPILOGUE if step == "v4" else names[max(names.index(step) - 1, 0)]
     mine, other = _microseconds(row, step), _microseconds(row, before)
@@ -109,20 +109,20 @@ def _gain(step: str, row: Row) -> str:
 
 
 def _microseconds(row: Row, name: str) -> float | None:
-    found: float | None = row.get("times", {}).get(name, {}).get("p50_us")
-    return found
+    median: float | None = row.get("times", {}).get(name, {}).get("p50_us")
+    return median
 
 
 def _source(results: Mapping[str, Any]) -> str:
-    made = results["provenance"]
+    origin = results["provenance"]
     timed = any("times" in row for row in results["rows"])
     what = (
-        f"{made['device']}, L2 cold, p50 of interleaved launches"
+        f"{origin['device']}, L2 cold, p50 of interleaved launches"
         if timed
         else "the assembly alone; times follow from a machine with a GPU"
     )
     return (
-        f"{results['dtype']}, M = N = K; {what}. Triton {made['triton']}, {made['date'][:10]}, "
+        f"{results['dtype']}, M = N = K; {what}. Triton {origin['triton']}, {origin['date'][:10]}, "
         "[ladder.json](../benchmarks/results/ladder.json) by `python -m benchmarks.ladder`. v4 is "
         "held against `torch.addmm` and `gelu`, the others against `torch.matmul`. Loads are those "
         "of the loop from global memory, by their bytes. The configs of v3 and v4 are "
@@ -142,7 +142,7 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _of(row: Row) -> Iterator[tuple[str, ...]]:
-    """The lines of one size: the steps, then what they are held against, where it is timed."""
+    """Write the lines of one size: the steps, then the vendor's functions where it is timed."""
     size = row["size"]
     flops = 2.0 * size["M"] * size["N"] * size["K"]
     for name in (*STEPS, *((PRODUCT, EPILOGUE) if "times" in row else ())):
@@ -163,7 +163,7 @@ def _cells(seen: Row | None) -> tuple[str, ...]:
 
 
 def _config(values: Mapping[str, int]) -> str:
-    """`128x128x64, 8 warps, 3 stages`; v0 has a depth alone."""
+    """Format a config as `128x128x64, 8 warps, 3 stages`; v0 has a depth alone."""
     tile = "x".join(str(values[f"BLOCK_{axis}"]) for axis in "MNK" if f"BLOCK_{axis}" in values)
     counts = {"warp": values["num_warps"], "stage": values["num_stages"]}
     return ", ".join([tile, *(f"{n} {word}{'s' * (n > 1)}" for word, n in counts.items())])

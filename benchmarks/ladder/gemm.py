@@ -48,7 +48,7 @@ V0 = Config({"BLOCK_K": 128}, num_warps=1)
 
 
 def v0(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """A @ B, element by element."""
+    """Compute A @ B, element by element."""
     return launched(naive, elements, arguments(a, b), V0)
 
 
@@ -76,7 +76,7 @@ V1 = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}, num_warps=4, num_stag
 
 
 def v1(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """A @ B, tile by tile."""
+    """Compute A @ B, tile by tile."""
     return launched(tiled, tiles, arguments(a, b), V1)
 
 
@@ -126,7 +126,7 @@ V2 = Config(
 
 
 def v2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """A @ B, loads ahead of products."""
+    """Compute A @ B, loads ahead of products."""
     return launched(pipelined, tiles, arguments(a, b), V2)
 
 
@@ -147,7 +147,7 @@ autotuned = asm_autotune(space=SPACE, key=["M", "N", "K"], effort="quick")(pipel
 
 
 def v3(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """A @ B, by a config of these sizes' own."""
+    """Compute A @ B, by a config tuned for these sizes."""
     return launched(autotuned, tiles, arguments(a, b))
 
 
@@ -176,7 +176,7 @@ epilogue = asm_autotune(space=SPACE, key=["M", "N", "K"], effort="quick")(fused)
 def v4(
     a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor, activation: str = "gelu"
 ) -> torch.Tensor:
-    """The activation of A @ B + bias: "none", "relu", "gelu" (by erf) or "silu"."""
+    """Compute the activation of A @ B + bias: "none", "relu", "gelu" (by erf) or "silu"."""
     if activation not in ACTIVATIONS:
         raise ValueError(f"v4: {activation!r} must be one of {', '.join(ACTIVATIONS)}")
     if bias.shape != b.shape[1:] or bias.dtype != b.dtype or not bias.is_contiguous():
@@ -189,17 +189,17 @@ def v4(
 
 
 def elements(meta: Mapping[str, Any]) -> tuple[int]:
-    """v0's grid."""
+    """Give v0's grid."""
     return (meta["M"] * meta["N"],)
 
 
 def tiles(meta: Mapping[str, Any]) -> tuple[int]:
-    """The grid of all others."""
+    """Give the grid of all others."""
     return (triton.cdiv(meta["M"], meta["BLOCK_M"]) * triton.cdiv(meta["N"], meta["BLOCK_N"]),)
 
 
 def arguments(a: torch.Tensor, b: torch.Tensor) -> dict[str, Any]:
-    """Return the arguments of all five by name, with a new C. ValueError if none takes them."""
+    """Make the arguments of all five launches, by name; raise ValueError if they do not fit."""
     what = f"{tuple(a.shape)} {a.dtype} and {tuple(b.shape)} {b.dtype}"
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"{what}: expected two matrices of equal inner extents")
@@ -215,7 +215,7 @@ def arguments(a: torch.Tensor, b: torch.Tensor) -> dict[str, Any]:
 
 
 def launched(kernel: Any, grid: Any, given: dict[str, Any], config: Any = None) -> torch.Tensor:
-    """C after a launch, by a config or, where the kernel is tuned, by its own."""
+    """Launch by a config or, if the kernel is tuned, by its own; return C."""
     c: torch.Tensor = given["c_ptr"]
     if c.numel():
         kernel[grid](**given, **(config.all_kwargs() if config else {}))

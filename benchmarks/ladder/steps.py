@@ -1,4 +1,4 @@
-"""The steps of the ladder: how each is launched, and what its assembly shows."""
+"""Steps of the ladder: how each is launched, and the facts of its assembly."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ PRODUCT, EPILOGUE = "torch.matmul", "torch.addmm, gelu"
 
 @dataclass(frozen=True)
 class Step:
-    """One step.
+    """A step of the ladder.
 
     Attributes:
         kernel: the Triton function, undecorated.
         grid: its grid.
-        config: what it is launched with; None where asmtune finds it.
+        config: the config of its launch; None if asmtune tunes it.
         tuned: the function as asmtune tunes it, if it does.
     """
 
@@ -48,7 +48,7 @@ class Step:
 
     @property
     def launched_with(self) -> Config:
-        """The config of the last launch; before the first, what the space begins with."""
+        """Give the config of the last launch; before the first, the first config of the space."""
         best = self.tuned.best_config if self.tuned is not None else None
         return self.config or best or gemm.SPACE.first()
 
@@ -72,12 +72,12 @@ class Operands:
 
     @classmethod
     def random(cls, size: Size, device: str) -> Operands:
-        """Normal numbers; none on "meta"."""
+        """Draw normal numbers; none on "meta"."""
         extents = ((size["M"], size["K"]), (size["K"], size["N"]), (size["N"],))
         return cls(*(torch.randn(n, device=device).half() for n in extents))
 
     def launches(self) -> dict[str, Callable[[], torch.Tensor]]:
-        """All steps and PyTorch's functions, by name."""
+        """List all steps and PyTorch's functions, by name."""
         a, b, bias = self.a, self.b, self.bias
         steps = {name: partial(getattr(gemm, name), a, b) for name in STEPS if name != "v4"}
         return {
@@ -89,13 +89,13 @@ class Operands:
         }
 
     def exact(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The product, and what v4 makes of it, in float64."""
+        """Compute the product, and v4's activation of it, in float64."""
         product = self.a.double() @ self.b.double()
         return product, functional.gelu(product + self.bias.double())
 
 
 def assembly(name: str, size: Size, target: Target, settings: Settings) -> dict[str, Any]:
-    """Read a step's machine code at a size, for the config that it is launched with.
+    """Read the facts of a step's machine code at a size, with the config that it is launched with.
 
     Raises:
         CompileError: it does not compile.
@@ -107,15 +107,15 @@ def assembly(name: str, size: Size, target: Target, settings: Settings) -> dict[
         arguments |= {"bias_ptr": given.bias, "ACTIVATION": "gelu"}
     problem = Problem(step.kernel, arguments, step.grid, size, name)
     request = Lowering(problem, target, settings.compile_timeout_s).request(config)
-    made = compile_one(request, settings) if isinstance(request, LowerRequest) else request
-    if not isinstance(made, Artifact):
-        raise CompileError(f"ladder: {name} does not compile at {config}: {made.detail}")
-    read = ProfileReader(target)(made)
-    return {"config": config.to_dict(), **_shown(read), "products": _products(made, read)}
+    artifact = compile_one(request, settings) if isinstance(request, LowerRequest) else request
+    if not isinstance(artifact, Artifact):
+        raise CompileError(f"ladder: {name} does not compile at {config}: {artifact.detail}")
+    read = ProfileReader(target)(artifact)
+    return {"config": config.to_dict(), **_shown(read), "products": _products(artifact, read)}
 
 
 def _shown(read: Profile) -> dict[str, Any]:
-    """Registers, spills, shared memory, and the loads in loops, by their bytes."""
+    """List registers, spills, shared memory, and the loads in loops, by their bytes."""
     widths: Counter[int] = Counter()
     ahead = 0
     for segment in read.segments:
@@ -129,10 +129,10 @@ def _shown(read: Profile) -> dict[str, Any]:
     return {**shown, "loads": loads, "cp_async": ahead}
 
 
-def _products(made: Artifact, read: Profile) -> str:
-    """Return the multiplying instruction: wgmma, mma.sync or fma, with its shape if it has one."""
+def _products(artifact: Artifact, read: Profile) -> str:
+    """Name the instruction that multiplies: wgmma, mma.sync or fma, with its shape if any."""
     for name, feature in (("wgmma", "text_wgmma"), ("mma.sync", "text_mma_sync")):
         if read.static[feature]:
-            shape = re.search(rf"{name}\S*?\.(m\d+n\d+k\d+)", made.outputs["ptx"])
+            shape = re.search(rf"{name}\S*?\.(m\d+n\d+k\d+)", artifact.outputs["ptx"])
             return f"{name} {shape[1]}" if shape else name
     return "fma"

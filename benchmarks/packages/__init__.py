@@ -1,1 +1,1 @@
-"""Public packages that use `triton.autotune`, unchanged, with and without `asmtune run`."""
+"""Public packages that use `triton.autotune`, run as they are, with and without `asmtune run`."""

@@ -1,4 +1,4 @@
-"""Runs programs of public packages with `triton.autotune` alone and under `asmtune run`.
+"""Programs of public packages, run with `triton.autotune` alone and under `asmtune run`.
 
     python -m benchmarks.packages [--programs a,b] [--again] [--limit S] [--seconds S] [--keep FILE]
 
@@ -7,7 +7,7 @@ asmtune with an empty store, and again with the store that this left; with `--ag
 once more, with the caches that the first run left. `--limit` is for one process, `--seconds` for
 all. The model of `learned` is fitted before, once, as on a machine where asmtune ran before; its
 seconds are told apart. `--keep` takes the other programs' results from a file of an earlier run,
-each with that run's provenance. Needs one GPU and the packages; what fails is told as such and
+each with that run's provenance. Needs one GPU and the packages; what fails is reported as such and
 stops no other.
 """
 
@@ -32,14 +32,14 @@ from benchmarks.side_by_side.__main__ import fitted
 
 
 def measured(program: Program, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """A program in all ways, and what they amount to.
+    """Run a program in all ways, and summarise the runs.
 
     Args:
-        program: to run.
-        folder: empty; for its caches and outputs.
-        options: of the command line, with `models` and `end`.
+        program: program to run.
+        folder: empty folder for its caches and outputs.
+        options: options of the command line, with `models` and `end`.
     """
-    told, outputs = {}, {}
+    by_way, outputs = {}, {}
     for way in (*WAYS, AGAIN) if options.again else WAYS:
         caches = folder / way.caches
         models = caches / "asmtune_cache_dir" / "models"
@@ -47,25 +47,25 @@ def measured(program: Program, folder: Path, options: argparse.Namespace) -> dic
             shutil.copytree(options.models, models)
         outputs[way.name] = folder / "outputs" / way.name
         place = Place(caches, outputs[way.name], options.limit, options.end)
-        told[way.name] = run_program(program, way, place)
+        by_way[way.name] = run_program(program, way, place)
     return {
         "program": program.name,
         "package": f"{program.distribution} {_version(program.distribution)}",
         "provenance": provenance(),
-        "operations": judged(told, outputs),
-        "ways": told,
+        "operations": judged(by_way, outputs),
+        "ways": by_way,
     }
 
 
-def kept(path: Path | None, asked: Sequence[str]) -> list[dict[str, Any]]:
-    """The programs of an earlier file that are not asked for anew."""
+def results_of_others(path: Path | None, anew: Sequence[str]) -> list[dict[str, Any]]:
+    """Read the programs of an earlier file that are not run anew."""
     if path is None:
         return []
-    found = json.loads(path.read_text())
+    earlier = json.loads(path.read_text())
     return [
-        {"provenance": found["provenance"], **program}
-        for program in found["programs"]
-        if program["program"] not in asked
+        {"provenance": earlier["provenance"], **program}
+        for program in earlier["programs"]
+        if program["program"] not in anew
     ]
 
 
@@ -77,7 +77,7 @@ def _version(distribution: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the programs and writes what came of it, anew after each."""
+    """Run the programs and write the results, anew after each."""
     names = [program.name for program in PROGRAMS]
     parser = argparse.ArgumentParser()
     parser.add_argument("--programs", default=",".join(names))
@@ -88,20 +88,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--keep", type=Path, help="file with the results of other programs")
     options = parser.parse_args(arguments)
     options.end = time.monotonic() + options.seconds
-    asked = options.programs.split(",")
-    unknown = set(asked) - set(names)
+    chosen = options.programs.split(",")
+    unknown = set(chosen) - set(names)
     if unknown:
         parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    results = kept(options.keep, asked)
+    results = results_of_others(options.keep, chosen)
     with tempfile.TemporaryDirectory() as name:
         fit_s = fitted(Path(name) / "fit")
         options.models = Path(name) / "fit" / "models"
-        for program in (program for program in PROGRAMS if program.name in asked):
+        for program in (program for program in PROGRAMS if program.name in chosen):
             results.append(measured(program, Path(name) / program.name, options))
             units = {str(dtype): unit for dtype, unit in UNITS.items()}
-            told = {"fit_of_learned_s": round(fit_s, 2), "summary": summary(results)}
-            told["tolerances"] = {"rms_share": units, "max_share_in_units": MOST_UNITS}
-            write(options.output, {**told, "programs": results})
+            summarised = {"fit_of_learned_s": round(fit_s, 2), "summary": summary(results)}
+            summarised["tolerances"] = {"rms_share": units, "max_share_in_units": MOST_UNITS}
+            write(options.output, {**summarised, "programs": results})
     print(table(results))
 
 

@@ -14,9 +14,9 @@ class Program:
     """A program that uses one package.
 
     Attributes:
-        name: of its file in `programs/`, which knows nothing of asmtune.
+        name: name of its file in `programs/`, which knows nothing of asmtune.
         distribution: the package's name on PyPI.
-        operations: what it runs, in this order.
+        operations: operations that it runs, in this order.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Program:
 
     @property
     def path(self) -> Path:
-        """Its file."""
+        """Give its file."""
         return FOLDER / f"{self.name}.py"
 
 
@@ -34,8 +34,8 @@ class Way:
     """A way of running a program, in a process of its own.
 
     Attributes:
-        name: in the results.
-        command: what stands between the interpreter and the program's file.
+        name: name in the results.
+        command: arguments between the interpreter and the program's file.
         caches: ways of one name share all their caches; the first of them finds them empty.
     """
 
@@ -57,5 +57,5 @@ AGAIN: Final = Way("plain_again", (), "plain")
 FRESH: Final = Way("asmtune", _ASMTUNE, "asmtune")
 WARM: Final = Way("asmtune_warm", _ASMTUNE, "asmtune")
 WAYS: Final = (PLAIN, FRESH, WARM)
-"""The ways to run a program. `AGAIN`, if chosen, is the fair rival of a warm store: Triton has its
-compiled code there but no choices, unless the package makes Triton keep them, as fla-core does."""
+"""Ways that are run. `AGAIN`, an option, is the fair side of a warm store: Triton has compiled code
+there and no choices, unless the package asks Triton to keep them, as fla-core does."""

@@ -1,4 +1,4 @@
-"""Runs a program in a process of its own, with caches of its own and a limit of time."""
+"""Programs run in processes of their own, with their own caches and a limit of time."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _SHOWN: Final = 300
 
 @dataclass(frozen=True)
 class Place:
-    """Where a program runs in one way.
+    """The folders in which a program runs in one way.
 
     Attributes:
-        caches: folder of all that is kept for the next process.
+        caches: folder of the caches that the next process reads.
         outputs: folder into which the program writes.
         limit_s: seconds after which a process is killed.
-        end: when all must have ended, by `time.monotonic`; no process starts or lives after it.
+        end: time by `time.monotonic` after which no process starts or lives.
     """
 
     caches: Path
@@ -46,31 +46,31 @@ class Place:
 
     @property
     def asmtune(self) -> Path:
-        """The folder of asmtune among the caches."""
+        """Give the folder of asmtune among the caches."""
         return self.caches / "asmtune_cache_dir"
 
 
 def run_program(program: Program, way: Way, place: Place) -> dict[str, Any]:
-    """Runs all operations of a program; each has times, or an error that says what happened.
+    """Run all operations of a program; each has times, or an error that says what happened.
 
-    An operation that ends its process, or lasts until the limit, is told so, and the operations
-    behind it run in a process of their own.
+    An operation that ends its process, or lasts until the limit, has that as its error. The
+    operations behind it run in a process of their own.
     """
     place.outputs.mkdir(parents=True)
     known = tunings.traces(place.asmtune / "runs")
-    told: dict[str, Any] = {"seconds": 0.0, "operations": {}}
+    result: dict[str, Any] = {"seconds": 0.0, "operations": {}}
     pending = list(program.operations)
     while pending:
         ended = _process(program, way, place, pending)
-        told["seconds"] = round(told["seconds"] + ended.seconds, 2)
-        told["operations"] |= _operations(ended, place, known)
-        pending = [name for name in pending if name not in told["operations"]]
+        result["seconds"] = round(result["seconds"] + ended.seconds, 2)
+        result["operations"] |= _operations(ended, place, known)
+        pending = [name for name in pending if name not in result["operations"]]
         if pending:
             error = {"error": ended.error or "ended without its result"}
-            told["operations"][pending.pop(0)] = error
+            result["operations"][pending.pop(0)] = error
         known = tunings.traces(place.asmtune / "runs")
-    told["predicted"] = tunings.predicted(place.asmtune / "store.sqlite")
-    return told
+    result["predicted"] = tunings.predicted(place.asmtune / "store.sqlite")
+    return result
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _process(program: Program, way: Way, place: Place, operations: Sequence[str]
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str | None:
-    """Waits for a process and ends it, with its children, at the limit; says so then."""
+    """Wait for a process, or end it with its children at the limit; say if it was ended."""
     try:
         process.wait(limit_s)
     except subprocess.TimeoutExpired:
@@ -126,7 +126,7 @@ def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str | None:
 
 
 def _operations(ended: _Ended, place: Place, known: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The operations that a process ended, with what was tuned in the first call of each."""
+    """List the operations that a process ended, with what was tuned in the first call of each."""
     done: dict[str, dict[str, Any]] = ended.times.get("operations", {})
     spans = {name: row.pop("first_at") for name, row in done.items()}
     triton = tunings.by_triton(ended.output)

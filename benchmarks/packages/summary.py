@@ -1,4 +1,4 @@
-"""Summary of a program's runs: time to tune, speed, and whether the outputs are equal."""
+"""Summary of a program's runs: time to tune, speed, and equality of the outputs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from benchmarks.packages.tolerances import compared, worst
 _OWN: Final = ("asmtune", "asmtune_warm")
 
 
-def judged(told: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
-    """For each operation of a program, what asmtune changed against `triton.autotune` alone.
+def judged(runs: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+    """Say for each operation of a program what asmtune changed against `triton.autotune` alone.
 
     Args:
-        told: of each way by name, as `run_program` gives it; "plain" among them.
+        runs: the result of `run_program` by name of the way; "plain" among them.
         outputs: folders into which the program wrote, by way.
 
     Returns:
@@ -28,12 +28,12 @@ def judged(told: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, di
         `speed_of_call`: likewise with the host; `first_s`: seconds of the first call, tuning
         included; `tuning`: how many keys, configs compiled and timed, and seconds; all by way.
     """
-    plain = told["plain"]["operations"]
-    return {name: _operation(name, told, outputs) for name in plain}
+    plain = runs["plain"]["operations"]
+    return {name: _operation(name, runs, outputs) for name in plain}
 
 
-def _operation(name: str, told: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, Any]:
-    rows = {way: ran["operations"].get(name, {}) for way, ran in told.items()}
+def _operation(name: str, runs: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, Any]:
+    rows = {way: ran["operations"].get(name, {}) for way, ran in runs.items()}
     result: dict[str, Any] = {
         "first_s": {way: row["first_s"] for way, row in rows.items() if "first_s" in row},
         "tuning": {way: _tuning([row]) for way, row in rows.items() if "first_s" in row},
@@ -51,8 +51,8 @@ def _operation(name: str, told: Mapping[str, Any], outputs: Mapping[str, Path]) 
     result["spread"] = compared(expected["last"], expected["first"])
     result["outputs"] = {}
     for way in (way for way in _OWN if way in rows):
-        found = _saved(outputs[way], name)
-        calls = [compared(expected["last"], found[call]) for call in ("first", "last")]
+        saved = _saved(outputs[way], name)
+        calls = [compared(expected["last"], saved[call]) for call in ("first", "last")]
         result["outputs"][way] = {
             output: worst([call[output] for call in calls if output in call]) for output in calls[0]
         }
@@ -63,7 +63,7 @@ def _operation(name: str, told: Mapping[str, Any], outputs: Mapping[str, Path]) 
 
 
 def _tuning(operations: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Keys, configs and seconds of all that was tuned in the first calls of operations.
+    """Add up keys, configs and seconds of all that was tuned in the first calls of operations.
 
     Of Triton's own tuning, FlagGems' among it, each config is compiled and timed.
     """
@@ -86,7 +86,7 @@ def _saved(folder: Path, name: str) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Over all operations with a result in each way: sums of times, geometric means of speeds."""
+    """Sum times and average speeds of all operations with a result in each way."""
     rows = [row for program in programs for row in program["operations"].values()]
     result: dict[str, Any] = {
         "programs": len(programs),
@@ -115,7 +115,7 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def table(programs: Sequence[Mapping[str, Any]]) -> str:
-    """Render one line an operation: seconds of the first call by way, speed, equality."""
+    """Write a line an operation: seconds of the first call by way, speed, equality."""
     ways = ("plain", "plain_again", *_OWN)
     head = "".join(f"{way:>14}" for way in ways)
     lines = [f"{'first call, seconds':34}{head}{'speed':>8}{'of call':>8}  outputs"]

@@ -1,4 +1,4 @@
-"""Compare two runs of an operation, within the accuracy of its dtype.
+"""Comparison of two runs of an operation, with the tolerance of its dtype.
 
 Other configs add up in another order, so that equal bits cannot be asked for. What is asked:
 
@@ -25,31 +25,31 @@ MOST_UNITS: Final = 8.0
 
 
 def compared(
-    expected: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]
+    expected: Mapping[str, torch.Tensor], actual: Mapping[str, torch.Tensor]
 ) -> dict[str, dict[str, Any]]:
-    """Return how far each output is from the expected one; a missing output differs."""
+    """Compare each output with what was expected; a missing output differs."""
     rows = {}
-    for name in {**expected, **found}:
-        if name in expected and name in found:
-            rows[name] = difference(expected[name], found[name])
+    for name in {**expected, **actual}:
+        if name in expected and name in actual:
+            rows[name] = difference(expected[name], actual[name])
         else:
             rows[name] = {"equal": False, "why": "one run has no such output"}
     return rows
 
 
-def difference(expected: torch.Tensor, found: torch.Tensor) -> dict[str, Any]:
-    """Return how far a tensor is from another, in shares of the other's values.
+def difference(expected: torch.Tensor, actual: torch.Tensor) -> dict[str, Any]:
+    """Compute how far a tensor is from another, in shares of the other's values.
 
     Returns:
         `equal`, by this module's tolerances; `bitwise`; `max_abs`, the largest difference;
         `max_share`, of the largest value; `rms_share`, of the root mean square; or `why` not.
     """
-    if expected.shape != found.shape or expected.dtype != found.dtype:
-        return {"equal": False, "why": f"{_form(found)} instead of {_form(expected)}"}
-    if torch.equal(expected, found):  # most are; the rest takes seconds where values are 1e8
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return {"equal": False, "why": f"{_form(actual)} instead of {_form(expected)}"}
+    if torch.equal(expected, actual):  # most are; the rest takes seconds where values are 1e8
         return {"equal": True, "bitwise": True, "max_abs": 0.0, "max_share": 0.0, "rms_share": 0.0}
     unit = UNITS.get(expected.dtype, 0.0)
-    want, have = expected.double(), found.double()
+    want, have = expected.double(), actual.double()
     finite = want.isfinite() & have.isfinite()
     odd = ~finite & (want != have) & ~(want.isnan() & have.isnan())
     if odd.any():
@@ -65,7 +65,7 @@ def difference(expected: torch.Tensor, found: torch.Tensor) -> dict[str, Any]:
 
 
 def worst(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The row that is furthest off: one that says why, else that of the largest share."""
+    """Give the row that is furthest off: one that says why, else that of the largest share."""
     return max(rows, key=lambda row: ("why" in row, row.get("max_share", 0.0)))
 
 

@@ -1,4 +1,4 @@
-"""Tunings of a program's run: Triton's from its own output, asmtune's from its files."""
+"""Tunings during a program: Triton's, from its own output; asmtune's, from its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINE: Final = re.compile(
 
 
 def by_triton(output: str) -> dict[str, list[dict[str, Any]]]:
-    """Return Triton's own tunings by the operation whose first call caused them.
+    """List what Triton's own autotuner tuned, by the operation whose first call did it.
 
     Args:
         output: all that the program printed.
@@ -33,7 +33,7 @@ def by_triton(output: str) -> dict[str, list[dict[str, Any]]]:
         Rows of `kernel`, `configs` that were compiled and timed, and `seconds`. What no operation
         follows, since the program ended before, stands under "".
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_operation: dict[str, list[dict[str, Any]]] = {}
     rows: list[dict[str, Any]] = []
     tried: Counter[str] = Counter()
     for match in _LINE.finditer(output):
@@ -41,20 +41,20 @@ def by_triton(output: str) -> dict[str, list[dict[str, Any]]]:
             tried[match["tried"]] += 1
         elif match["tuned"]:
             kernel = match["tuned"]
-            told = {"configs": tried.pop(kernel, 0), "seconds": float(match["seconds"])}
-            rows.append({"kernel": kernel, **told})
+            counts = {"configs": tried.pop(kernel, 0), "seconds": float(match["seconds"])}
+            rows.append({"kernel": kernel, **counts})
         else:
-            found[match["operation"]], rows = rows, []
-    return {**found, "": rows} if rows else found
+            by_operation[match["operation"]], rows = rows, []
+    return {**by_operation, "": rows} if rows else by_operation
 
 
 def by_asmtune(
     folder: Path, known: Sequence[str], spans: Mapping[str, Sequence[float]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return asmtune's tunings by the operation whose first call ended the run's trace.
+    """List what asmtune tuned, by the operation in whose first call the run's trace ended.
 
     Args:
-        folder: of traces.
+        folder: folder of traces.
         known: names of traces that were there before.
         spans: Unix times at which the first call of each operation began and ended.
 
@@ -62,23 +62,23 @@ def by_asmtune(
         Rows of `kernel`, configs `compiled` and `timed`, `seconds`, the `winner` and its time;
         of a run that has no ending, its `kernel` alone.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_operation: dict[str, list[dict[str, Any]]] = {}
     for path in run_files(folder):
         if path.name in known:
             continue
         ended = path.stat().st_mtime
         names = [name for name, (begin, end) in spans.items() if begin <= ended <= end]
-        found.setdefault(names[0] if names else "", []).append(_row(path))
-    return found
+        by_operation.setdefault(names[0] if names else "", []).append(_row(path))
+    return by_operation
 
 
 def traces(folder: Path) -> list[str]:
-    """The names of a folder's traces."""
+    """List the names of a folder's traces."""
     return [path.name for path in run_files(folder)]
 
 
 def predicted(store: Path) -> list[str]:
-    """The kernels for which the model chose and nothing was timed, as a store has them."""
+    """List the kernels in a store whose config the model chose, with nothing timed."""
     if not store.exists():
         return []
     with Store.open(store) as opened:

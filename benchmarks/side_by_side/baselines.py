@@ -24,7 +24,7 @@ PARTS: Final = 4
 
 
 def autotuned(problem: Problem, configs: Sequence[Config], most_s: float) -> dict[str, Any]:
-    """Wall clock of `triton.autotune`; of a random quarter, scaled, where all would take too long.
+    """Time `triton.autotune`; a random quarter, scaled, where all would take too long.
 
     Args:
         problem: the launch; its kernel is bare.
@@ -50,7 +50,7 @@ def autotuned(problem: Problem, configs: Sequence[Config], most_s: float) -> dic
 
 
 def _autotune(problem: Problem, configs: Sequence[Config]) -> tuple[float, Config, float]:
-    """Seconds of the first launch, the config chosen, and its time."""
+    """Give the seconds of the first launch, the config chosen, and its time."""
     import torch
     import triton
 
@@ -73,7 +73,7 @@ def exhaustive(
     *,
     fine: bool = True,
 ) -> dict[str, Any]:
-    """Compiles everything in parallel, then times everything as Triton does.
+    """Compile everything in parallel, then time everything as Triton does.
 
     The compile's seconds count for each timing: "coarse" is 5/20 ms a config, "fine" 25/100 ms.
     """
@@ -84,9 +84,9 @@ def exhaustive(
     cache = ArtifactCache.of(settings)
     runs = {}
     for config, digest in digests.items():
-        found = load_cached(lowering, config, cache, digest)
-        if not isinstance(found, Failure):
-            runs[config] = found[1]
+        cached = load_cached(lowering, config, cache, digest)
+        if not isinstance(cached, Failure):
+            runs[config] = cached[1]
     result: dict[str, Any] = {"configs": len(configs), "compiled": len(digests)}
     for name, warmup, rep in (("coarse", 5, 20), ("fine", 25, 100))[: 1 + fine]:
         timing, times = _timed(runs, warmup, rep)
@@ -132,7 +132,7 @@ def _compiled(
 
 
 def _nothing(artifact: Any) -> None:
-    """Reads nothing off an artifact."""
+    """Read nothing from an artifact."""
 
 
 def _triton_config(config: Config) -> Any:

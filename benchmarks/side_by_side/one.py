@@ -1,4 +1,4 @@
-"""One task in a process of its own: tune by asmtune, by the baselines, then compare the winners.
+"""Task in its own process: tune by asmtune and by the baselines, then compare the winners.
 
     python -m benchmarks.side_by_side.one KERNELS LANE TASK FOLDER OUTPUT [--most-s S]
 
@@ -33,7 +33,7 @@ from benchmarks.side_by_side.tasks import LANES, Task
 def measure_task(
     task: Task, kernels: Path, folder: Path, most_s: float
 ) -> Iterator[dict[str, Any]]:
-    """All ways of tuning one task, and their winners in one fresh interleaved round.
+    """Tune one task in all ways, and time the winners in one fresh interleaved round.
 
     Yields:
         What is known so far, after each of the ways, so that a cut leaves something.
@@ -85,7 +85,7 @@ def _tuned(problem: Problem, space: Any) -> dict[str, Any]:
 def retimed(
     problem: Problem, chosen: dict[str, dict[str, Any]], target: Target, settings: Settings
 ) -> dict[str, float]:
-    """Microseconds of each choice, timed anew in interleaved rounds; equal choices once."""
+    """Time each choice anew, in microseconds, in interleaved rounds; equal choices once."""
     from asmtune.measure.timing.clock import GpuClock, Subject
     from asmtune.measure.timing.policy import TimingPolicy
     from asmtune.measure.timing.race import Race
@@ -116,7 +116,7 @@ def _artifact(lowering: Lowering, config: Config, settings: Settings) -> Artifac
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one task and writes its result."""
+    """Run one task and write its result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", type=Path)
     parser.add_argument("lane", type=int)

@@ -1,4 +1,4 @@
-"""Summary of the runs: time saved, and speed of the chosen configs."""
+"""Summary of the runs: how much less time, and the speed of the chosen configs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from asmtune.studies.replay.results import geometric_mean
 
 
 def ratios(task: dict[str, Any]) -> dict[str, float]:
-    """Return a task's wall clock against each baseline, and its speed against the best known."""
+    """Compute for a task the factor in wall clock against each baseline, and the relative speed."""
     seconds = task["asmtune"]["seconds"]
     times = task["retimed_us"]
     return {
@@ -22,7 +22,7 @@ def ratios(task: dict[str, Any]) -> dict[str, float]:
 
 
 def summary(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric means and worst cases over the tasks that ran to their end."""
+    """Compute geometric means and worst cases over the finished tasks."""
     whole = [ratios(task) for task in tasks if "error" not in task]
     if not whole:
         return {"tasks": 0}
@@ -38,7 +38,7 @@ def summary(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(tasks: Sequence[dict[str, Any]]) -> str:
-    """Render one line a task, and the summary."""
+    """Write a line a task, and the summary."""
     head = f"{'task':44} {'asmtune':>8} {'autotune':>9} {'25/100':>7} {'5/20':>7} {'speed':>6}"
     lines = [head]
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Tasks to tune: whole spaces of five kernels of the oracle, shared out over GPUs."""
+"""Tasks: whole spaces of five kernels of the oracle, shared out over GPUs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Final
 
 @dataclass(frozen=True)
 class Task:
-    """One kernel on one shape.
+    """A kernel on one shape.
 
     Attributes:
         kernel: name of its file.
-        shape: as the file has it.
+        shape: the shape, as the file has it.
     """
 
     kernel: str
     shape: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """As a mapping."""
+        """Give the task as a mapping."""
         return {"kernel": self.kernel, "shape": self.shape}
 
 

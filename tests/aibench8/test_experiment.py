@@ -95,8 +95,8 @@ def test_tuned(tuner: TaskTuner) -> None:
     """A run finds the best, and tells the time of every config that was tried."""
     found = tuner.tuned(Search(addition(), addition_space()), "full")
     assert found.winner == BEST
-    times = found.told["candidates_us"]
-    assert len(times) == found.timed == found.told["timed"]
+    times = found.summary["candidates_us"]
+    assert len(times) == found.timed == found.summary["timed"]
     assert next(iter(times)) == str(BEST)
     assert list(times.values()) == sorted(times.values())
 
@@ -112,7 +112,7 @@ def test_by_chance(tuner: TaskTuner, machine: HostMachine, monkeypatch: pytest.M
         machine.timed.clear()
         found = tuner.by_chance(Search(addition(), addition_space()), 6, seed)
         assert found.timed == len(set(machine.timed)) == 6
-        assert found.told["candidates_us"].keys() == {str(config) for config in machine.timed}
+        assert found.summary["candidates_us"].keys() == {str(config) for config in machine.timed}
         drawn.append(set(machine.timed))
     assert set(asked) == {"chance"}
     assert drawn[0] != drawn[1]
@@ -129,7 +129,7 @@ def test_tiles(name: str, tiles: bool, tuner: TaskTuner, monkeypatch: pytest.Mon
         seen.append(options.tiles)
         raise MeasureError("enough")
 
-    monkeypatch.setattr("benchmarks.aibench8.tuning.Workshop.open", opened)
+    monkeypatch.setattr("benchmarks.aibench8.tuning.Tuner.open", opened)
     task = Task(name, {"rows": 8, "cols": 64})
     search = Search.of(task, task.problem("meta"))
     for run in (lambda: tuner.tuned(search, "full"), lambda: tuner.by_chance(search, 3, 0)):
@@ -144,12 +144,14 @@ POLICY = TimingPolicy(fine_rounds=5)
 
 
 def entrant(bar: str, number: int, **changed: Any) -> Entrant:
-    """Writes ones, as is wanted."""
+    """Make an entrant that writes ones, as expected."""
     out = torch.ones(4)  # right before: what a launch does not write must not pass
     launch = changed.pop("launch", lambda: out.fill_(1.0))
-    wanted = (torch.ones(4, dtype=torch.float64),)
+    expected = (torch.ones(4, dtype=torch.float64),)
     config = Config({"number": number})
-    return Entrant(bar=bar, config=config, launch=launch, outputs=(out,), wanted=wanted, **changed)
+    return Entrant(
+        bar=bar, config=config, launch=launch, outputs=(out,), expected=expected, **changed
+    )
 
 
 def raced(entrants: Sequence[Entrant], times_us: Sequence[float]) -> list[dict[str, Any]]:
@@ -203,7 +205,7 @@ WARPS = [Config({"ROWS": 1, "BLOCK": 1024, "STAGES": 1}, num_warps=n) for n in (
 
 
 def write_reference(arguments: Mapping[str, Any]) -> None:
-    """What softmax would write."""
+    """Compute what softmax should write."""
     arguments["y_ptr"].copy_(module_of("softmax").reference(arguments))
 
 

@@ -25,7 +25,7 @@ from asm_dumps import FIXTURES, GEMM, compile_kernel
 
 
 class Case(NamedTuple):
-    """One kernel to compile, and which of its stages to keep."""
+    """A kernel to compile, and the stages of it to keep."""
 
     name: str
     capability: int

@@ -39,7 +39,7 @@ def problem(**more: Any) -> Problem:
 def setup(
     checks: Mapping[str, Any] | None = None, run_timeout_s: float = 20.0, **more: Any
 ) -> BenchSetup:
-    """What is timed, with few samples."""
+    """Make the setup of what is timed, with few samples."""
     return BenchSetup(
         lowering=Lowering(problem(**more), load_target("H200"), 30),
         effects=Effects(reads=frozenset({"x_ptr"}), writes=frozenset({"y_ptr"})),
@@ -49,14 +49,14 @@ def setup(
     )
 
 
-def entrant(mode: str, us: float = 10.0, **options: Any) -> TimingCandidate:
-    """One whose launch is of a mode, and takes so long; its code is its own."""
+def entrant(mode: str, us: float = 10.0, **options: Any) -> Entrant:
+    """Make an entrant whose launch is of a mode and takes so long; its code is its own."""
     config = Config({"MODE": mode, "US": us}, **options)
     code = f"{mode} {us} {config.num_warps}".encode()
     return TimingCandidate(config, artifact(code, num_warps=config.num_warps))
 
 
 def artifact(code: bytes, **metadata: Any) -> Artifact:
-    """What a compile could have given."""
+    """Make an artifact such as a compile could give."""
     launch = {"name": "double", "num_warps": 4, "num_ctas": 1, "shared": 0, **metadata}
     return Artifact(code.hex(), "double", "sm_90", {}, code, launch, {})

@@ -34,7 +34,7 @@ def sent(arguments: dict[str, Any], constexprs: frozenset[str] = frozenset()) ->
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors hold the same bytes, NaN or not."""
+    """Say if two tensors hold the same bytes, NaN or not."""
     packed = [torch.empty(t.numel(), dtype=t.dtype).copy_(t.reshape(-1)) for t in (a, b)]
     return torch.equal(*[tensor.view(torch.uint8) for tensor in packed])
 

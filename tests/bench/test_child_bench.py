@@ -26,7 +26,7 @@ from tests.bench.bench_support import CHILD, entrant, setup
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[ChildBench]:
-    """One for all tests that leave it in order; it has begun with a right config of 10 us."""
+    """Share a bench with all tests that leave it in order; it begins with a right 10 us config."""
     made = begun(setup(run_timeout_s=6.0))
     yield made
     made.close()
@@ -51,7 +51,7 @@ def child_of(bench: ChildBench) -> int:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
+    """Say if a process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def is_running(pid: int) -> bool:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends within seconds."""
+    """Say if a process ends within seconds."""
     end = time.monotonic() + 20
     while is_running(pid) and time.monotonic() < end:
         time.sleep(0.01)

@@ -74,7 +74,7 @@ def twins(count: int, **options: Any) -> list[TimingCandidate]:
 
 
 def medians(outcomes: Sequence[Outcome]) -> list[float]:
-    """Of outcomes that are all timings."""
+    """List the medians of outcomes that are all timings."""
     return [r.median_us for _, r in outcomes if isinstance(r, Measurement)]
 
 

@@ -70,7 +70,7 @@ BAD = "tl.store(x_ptr + at, missing_name * 2, mask=at < n)"
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command gave."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -89,7 +89,7 @@ class Commands:
         (folder / "syntax.py").write_text(HEAD + "def kernel(:\n")
 
     def run(self, *arguments: str) -> Ran:
-        """One command; {} in an argument stands for the folder."""
+        """Run a command; {} in an argument stands for the folder."""
         self._capture.readouterr()
         code = run([argument.replace("{}", str(self.folder)) for argument in arguments])
         printed = self._capture.readouterr()

@@ -13,7 +13,7 @@ import time
 
 
 def say(**message: object) -> None:
-    """One message."""
+    """Send a message."""
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 

@@ -41,7 +41,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def identity(path: Path, n: int, dtype: str = "fp16") -> tuple[TuneKey, Provenance]:
-    """What launches of the doubling kernel look for."""
+    """Give the identity that launches of the doubling kernel look for."""
     module = load_kernel_module(str(path))
     problem = module.problem({"n": n}, dtype, "meta")
     return key_of(problem, "NVIDIA H200"), provenance(problem, module.space())
@@ -237,7 +237,7 @@ class Played:
 
 
 def said(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the process says, as its parent hears it."""
+    """Collect the messages of the process, as its parent hears them."""
     for message in process_main.answers(plan):
         yield json.loads(json.dumps(message))
 

@@ -57,7 +57,7 @@ def filled(path: Path) -> Path:
 
 
 def run(*arguments: str, **env: str) -> Any:
-    """One command, which is to succeed."""
+    """Run a command, which is to succeed."""
     result = CliRunner().invoke(cache.app, list(arguments), env=env)
     assert result.exception is None, result.exception
     return result

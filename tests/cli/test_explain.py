@@ -74,7 +74,7 @@ def _saved(loaded: LoadedKernel) -> TuneRecord:
 
 
 def first_block(text: str) -> str:
-    """What stands before the tables."""
+    """Take the text before the tables."""
     return text[: text.index("Resources")]
 
 

@@ -56,7 +56,7 @@ def traced(folder: Path, size: int, ending: Ending | None = ENDING) -> None:
 def sized(
     lookup: StoreLookup, folder: Path, kernel: KernelModule | None = None, n: int = 4000
 ) -> bool:
-    """Whether it was timed at n."""
+    """Say if it was timed at n."""
     return is_sized(lookup, kernel or module(100), {"n": n}, key_of, folder)
 
 

@@ -46,7 +46,7 @@ outer()
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of a process."""
+    """The result of a process."""
 
     code: int
     out: str

@@ -11,7 +11,7 @@ from asmtune.compile.sandbox import Sandbox, release
 
 @pytest.fixture(scope="session")
 def shared_sandbox() -> Iterator[Sandbox]:
-    """One for all tests that leave it as it was."""
+    """Share a sandbox with all tests that leave it as it was."""
     sandbox = Sandbox(1 << 34)
     yield sandbox
     sandbox.close()
@@ -19,7 +19,7 @@ def shared_sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    """One for a test that kills it."""
+    """Open a sandbox for a test that kills it."""
     sandbox = Sandbox(1 << 34)
     yield sandbox
     sandbox.close()

@@ -43,7 +43,7 @@ def _line(pid: int) -> str:
 
 
 def comes_true(condition: Callable[[], object], seconds: float = 20.0) -> bool:
-    """Whether something holds within some seconds."""
+    """Say if something holds within some seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():

@@ -43,7 +43,7 @@ def compiled(target: Target, settings: Settings, configs: list[Config] = CONFIGS
 
 
 def cache_of(settings: Settings) -> ArtifactCache:
-    """What any part of the program opens to get an artifact."""
+    """Open the cache as any part of the program opens it to get an artifact."""
     return ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
 
 

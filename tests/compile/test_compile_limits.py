@@ -102,7 +102,7 @@ def test_time_limit_ends_ptxas(sandbox: Sandbox, target: Target, tmp_path: Path)
 
 
 def _watch(leader: int, name: str) -> Future[bool]:
-    """Whether a program of that name joins the group within some seconds."""
+    """Watch for a program of that name in the group; the future says if it joined in time."""
     seen: Future[bool] = Future()
 
     def look() -> None:

@@ -38,7 +38,7 @@ def requests(problem: Problem, configs: list[Config], machine: Target) -> list[L
 
 
 def whole(artifact: Artifact) -> Artifact:
-    """What to read off an artifact: all of it."""
+    """Read all of an artifact: return it as it is."""
     return artifact
 
 

@@ -75,7 +75,7 @@ def test_launch_passes_all_arguments(
 
 
 class Recorded:
-    """What Triton's launcher is made of, taken down where it would be built for the GPU."""
+    """The arguments of Triton's launcher, recorded where it would be built for the GPU."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[Any] = []

@@ -36,7 +36,7 @@ def descriptors(specialise: bool) -> Problem:
 
 
 def request_of(problem: Problem, config: Config, name: str) -> LowerRequest:
-    """What a back end is asked for a config."""
+    """Make the request that a back end gets for a config."""
     request = Lowering(problem, load_target(name), 30).request(config)
     assert isinstance(request, LowerRequest), request
     return request
@@ -77,7 +77,7 @@ def test_as_the_whole_compile_has_it(
 
 
 def whole(made: Any) -> Any:
-    """What to read off a sketch or an artifact: all of it."""
+    """Read all of a sketch or an artifact: return it as it is."""
     return made
 
 

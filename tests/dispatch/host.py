@@ -70,5 +70,5 @@ def miss(
 
 
 def described(choice: Choice) -> tuple[str, bool, Config]:
-    """How a config was chosen, whether that is final, and which it is."""
+    """Say how a config was chosen, if that is final, and which config it is."""
     return choice.how, choice.final, choice.config

@@ -104,7 +104,7 @@ class HostGpu(HostMachine):
         return DedupBench(setup.lowering.problem, LocalBench(setup, self))
 
     def runs(self, kernel: Any) -> Callable[..., None]:
-        """What stands for `kernel.run`: one launch of the user's."""
+        """Stand in for `kernel.run`: launch once for the user."""
 
         def run(*args: Any, grid: Any, warmup: bool, **keywords: Any) -> None:
             values = {**dict(zip(kernel.arg_names, args, strict=False)), **keywords}

@@ -39,7 +39,7 @@ by_block = triton.heuristics({"EVEN": lambda values: values["n"] % values["BLOCK
 
 
 def launch(kernel: Any, n: int = N, **keywords: Any) -> list[Any]:
-    """Whether the sum is right, the block, and EVEN."""
+    """Launch; return if the sum is right, the block, and EVEN."""
     x, y = torch.randn(2, n)
     out = torch.zeros(n + 2)
     kernel[grid](x, y, out, n=n, **keywords)
@@ -89,7 +89,7 @@ def kernels() -> dict[str, Any]:
 
 
 def threads() -> bool:
-    """Whether eight threads with one kernel all get their sums."""
+    """Say if eight threads with one kernel all get their sums."""
     kernel, found = asm_autotune(space=SPACE, key=["n"])(even(add)), []
     made = [
         threading.Thread(target=lambda n=n: found.append(launch(kernel, 90 + n)[0]))

@@ -45,7 +45,7 @@ SPACE = [Config({"BLOCK": 2**i}, pre_hook=hooked) for i in range(4, 12)]
 
 
 def matter(name: str, device: str = "NVIDIA H200") -> AgreementKey:
-    """What is agreed on in a scene."""
+    """Give the key that a scene agrees on."""
     made_with = Provenance("source", "space", "3", "2", "0", "1", "now")
     return AgreementKey(
         TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device), made_with, lambda: SPACE
@@ -128,7 +128,7 @@ def peaceful(player: Player) -> dict[str, Any]:
 
 
 def capped(player: Player) -> dict[str, Any]:
-    """One that is of the space but for a derived cap."""
+    """Play a scene in which rank 0 chose a config of the space with a derived cap."""
     if player.rank == 0:
         player.own = SPACE[0].with_cap(96)
     else:

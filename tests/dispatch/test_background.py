@@ -29,7 +29,7 @@ PATIENCE_S = 120.0
 
 
 class Told:
-    """What a resolver tells of keys that were tuned in the background."""
+    """Records of what a resolver emits of keys that were tuned in the background."""
 
     def __init__(self) -> None:
         self.choices: list[tuple[TuningRequest, Choice]] = []

@@ -41,7 +41,7 @@ FIRST = "BLOCK=64 num_warps=4 num_stages=3"
 
 
 class Pointer:
-    """What is no tensor of PyTorch's and has a pointer."""
+    """An object that has a pointer and is no tensor of PyTorch's."""
 
     dtype = torch.float32
 
@@ -65,7 +65,7 @@ def at(place: str) -> torch.Tensor:
 
 
 def launched(grid: Any = (4,), strict: bool = True, kernel: Any = add, **changes: Any) -> bool:
-    """What the checks say of a launch with changed arguments; None leaves one out."""
+    """Check a launch with changed arguments; None leaves one out."""
     x = at("meta")
     arguments = {"x_ptr": x, "y_ptr": x, "n": 8, **changes}
     given = {name: value for name, value in arguments.items() if value is not None}

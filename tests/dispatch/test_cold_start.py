@@ -17,7 +17,7 @@ TUNING = ("funnel", "score", "search", "bench", "features", "workload", "asm", "
 
 
 def run(folder: Path, *arguments: str) -> str:
-    """What the script prints with an empty environment but for its cache folder."""
+    """Run the script with an empty environment but for its cache folder; return its output."""
     environment = {**os.environ, "ASMTUNE_CACHE_DIR": str(folder)}
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def launched(folder: Path, **options: Any) -> dict[str, Any]:
-    """What a new process launched and loaded."""
+    """List what a new process launched and loaded."""
     found: dict[str, Any] = json.loads(run(folder, "launch", json.dumps(options)))
     return found
 

@@ -302,7 +302,7 @@ def test_a_cleared_cache_is_filled_again(gpu: HostGpu) -> None:
 
 
 def options_of(instance: Any) -> dict[str, Any]:
-    """What became of a converted autotuner's options."""
+    """Give the options that a converted autotuner ended up with."""
     made = convert(instance, {"small": None})
     choices = dict(made.options.choices)
     return {"key": made.keys, "prune": made.options.prune, "strict": made.options.strict, **choices}

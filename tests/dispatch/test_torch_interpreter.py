@@ -29,7 +29,7 @@ BLOCKS = {
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a process under the interpreter printed; it left nothing in its cache folder."""
+    """Run a process under the interpreter, and check that it caches nothing; return its output."""
     folder = tmp_path_factory.mktemp("interpreted")
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("interpreted_torch.py"))],

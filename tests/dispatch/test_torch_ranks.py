@@ -37,7 +37,7 @@ PACE = RankPace(wait_s=0.2, beat_s=0.01, stale_s=0.1, poll_s=0.01)
 
 
 def run_job(scene: str, world: int, folder: Path) -> list[dict[str, Any] | None]:
-    """What each rank printed; None of one that was killed."""
+    """Run a job; return what each rank printed, None for one that was killed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -76,7 +76,7 @@ class Imagined:
 
 
 class ImaginedDriver:
-    """What Triton's front end asks a driver, without a GPU."""
+    """Answers what Triton's front end asks a driver, without a GPU."""
 
     def get_current_target(self) -> GPUTarget:
         """A Hopper."""

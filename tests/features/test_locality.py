@@ -40,7 +40,7 @@ def rows(width: int, programs: int = 4096, machine: str = "H200") -> tuple[Probl
 
 
 def locality(reading: LaunchReading) -> Locality:
-    """What is known of a launch's memory."""
+    """Analyse a launch's memory."""
     runs = executions(reading.profile, reading.work)
     return Locality.of(reading.profile, runs, reading.work, reading.target)
 

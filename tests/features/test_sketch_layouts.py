@@ -25,7 +25,7 @@ def span(bases: Iterable[Basis], rank: int) -> set[Basis]:
 
 
 def covers(layout: TensorLayout, shape: tuple[int, ...]) -> bool:
-    """Whether every element is held by some thread, and none that is not there."""
+    """Say if every element is held by some thread, and none that is not there."""
     held = span((*layout.registers, *layout.lanes, *layout.warps), len(shape))
     return held == span(
         [

@@ -28,5 +28,5 @@ def write_ptx(path: Path, text: str, block: int = 256) -> triton.Config:
 
 
 def is_edited(config: Config | triton.Config) -> bool:
-    """Whether a config has a file of its own."""
+    """Say if a config has a file of its own."""
     return Config.of(config).ir_override is not None

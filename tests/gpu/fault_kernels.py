@@ -119,7 +119,7 @@ class Prepared:
     before: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def is_whole(self) -> bool:
-        """Whether every tensor holds what it held, bit for bit, and the device still computes."""
+        """Say if every tensor holds what it held, bit for bit, and the device still computes."""
         arguments = self.setup.lowering.problem.arguments
         same = [torch.equal(arguments[name], held) for name, held in self.before.items()]
         device = next(iter(self.before.values())).device

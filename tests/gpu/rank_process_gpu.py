@@ -25,7 +25,7 @@ N = 1 << 20
 
 
 def launch(kernel: Any, n: int) -> bool:
-    """Whether the sum is right."""
+    """Launch; say if the sum is right."""
     x, y = torch.randn(2, n, device="cuda")
     out = torch.empty_like(x)
     kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
@@ -33,7 +33,7 @@ def launch(kernel: Any, n: int) -> bool:
 
 
 def play(rank: int) -> dict[str, Any]:
-    """What this rank saw."""
+    """Play a rank; return what it saw."""
     tuned: list[int] = []
     run = Session.run
     Session.run = lambda self, job, *rest: (  # type: ignore[method-assign]

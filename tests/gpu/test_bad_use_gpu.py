@@ -29,7 +29,7 @@ def grid(meta: dict[str, int]) -> tuple[int]:
 
 @pytest.fixture
 def out() -> torch.Tensor:
-    """What a launch would write."""
+    """Make a launch's output tensor."""
     return torch.full((SIZE,), UNTOUCHED, device="cuda")
 
 

@@ -56,7 +56,7 @@ def doubled(cache_dir: Path) -> Path:
 
 
 def asmtune(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """One command in a process of its own."""
+    """Run a command in a process of its own."""
     command = [sys.executable, "-m", "asmtune", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

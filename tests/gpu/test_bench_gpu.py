@@ -39,7 +39,7 @@ def scratch() -> None:
 
 
 def timed(bench: Bench, prepared: fault_kernels.Prepared) -> list[bool]:
-    """Whether each entrant, the first as the default, got a timing."""
+    """Say if each entrant, the first as the default, got a timing."""
     default, *others = prepared.entrants
     outcomes = [bench.begin(default), *bench.trial(others)]
     assert all(isinstance(r, Measurement) for _, r in outcomes), outcomes

@@ -63,7 +63,7 @@ def quickest(outcomes: Sequence[Outcome]) -> Config:
 
 
 def is_fault_free(prepared: Prepared, say: Say) -> bool:
-    """Whether this process's tensors and CUDA context are whole."""
+    """Say if this process's tensors and CUDA context are whole."""
     whole = prepared.is_whole()
     say(f"tensors and context of this process are {'whole' if whole else 'NOT whole'}")
     return whole

@@ -92,13 +92,13 @@ def arguments(n: int = 100, device: str = "cuda") -> tuple[Any, ...]:
 
 
 def right(given: tuple[Any, ...]) -> bool:
-    """Whether the output is what it should be."""
+    """Say if the output is what it should be."""
     out, x, n = given[0], given[6], given[8]
     return torch.equal(out[8 : 8 + n], 2 * x[:n]) and bool((out[8 + n :] == -1).all())
 
 
 def planned(kernel: AsmAutotuner) -> bool:
-    """Whether the last launch went by a plan."""
+    """Say if the last launch went by a plan."""
     return kernel._launcher.last is not None
 
 

@@ -21,7 +21,7 @@ SPLIT = Config({"LOADS": "pointers", "PERSISTENT": False, "SPLIT_K": 8, **TILE})
 
 
 def errors(a: torch.Tensor, b: torch.Tensor, dtype: str) -> dict[str, float]:
-    """Of every variant that may run on two operands, launched twice."""
+    """Give the errors of every variant that may run on two operands, launched twice."""
     with torch.no_grad():
         made = product("matmul", a, b, None, "none")
     shape = (*made.a.shape[:2], made.b.shape[2])

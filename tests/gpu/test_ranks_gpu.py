@@ -18,7 +18,7 @@ N = 1 << 20
 
 
 def run_job(backend: str, world: int, folder: Path) -> list[dict[str, Any]]:
-    """What each rank printed."""
+    """Run a job; return what each rank printed."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

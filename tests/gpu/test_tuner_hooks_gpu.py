@@ -157,7 +157,7 @@ def test_tritons_old_figures_are_taken() -> None:
 
 @pytest.fixture
 def ptx() -> str:
-    """What Triton makes of `add_five` with 256 elements a program."""
+    """Compile `add_five` with 256 elements a program; return its PTX."""
     x = torch.randn(N, device="cuda")
     kernel = edited_kernels.add_five[(N // 256,)](x, torch.empty_like(x), N, BLOCK=256, num_warps=4)
     text = str(kernel.asm["ptx"])

@@ -27,7 +27,7 @@ KERNELS = kernel_names()
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What one kernel is checked on.
+    """The cases that one kernel is checked on.
 
     Attributes:
         shapes: small and odd ones; the first is used for values, layouts and gradients.
@@ -70,7 +70,7 @@ def module_of(name: str) -> Any:
 
 
 def case_of(name: str) -> Case:
-    """What a kernel is checked on."""
+    """Give the cases that a kernel is checked on."""
     case = importlib.import_module(f"tests.kernels.cases.{name}").CASE
     assert isinstance(case, Case)
     return case
@@ -174,7 +174,7 @@ class _Check:
         return found
 
     def gradients(self) -> dict[str, float]:
-        """What autograd gives, against autograd of the baseline."""
+        """Compare gradients by autograd with those of the baseline."""
         found = {}
         if self._case.gradients:
             for shape in self._case.shapes:
@@ -231,7 +231,7 @@ def doubled(inputs: Inputs) -> Inputs:
 
 
 def _sprinkled(x: torch.Tensor, value: float) -> torch.Tensor:
-    """One value at the first element and at every 37th after the second."""
+    """Put one value at the first element and at every 37th after the second."""
     x = x.contiguous()
     x.view(-1)[:1] = value
     x.view(-1)[2::37] = value

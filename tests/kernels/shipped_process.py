@@ -35,7 +35,7 @@ def ship(folder: Path) -> None:
 
 
 def launched(name: str) -> list[dict[str, Any]]:
-    """What the public function launches at its first row."""
+    """Launch the public function at its first row; return what it launched."""
     module, launches = module_of(name), []
     for tuner in autotuners(module):
         tuner._function.run = lambda *_, **keywords: launches.append(keywords)

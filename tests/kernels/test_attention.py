@@ -21,7 +21,7 @@ FORWARD = {"BLOCK_M": 64, "BLOCK_N": 64}
 
 
 def made(name: str, config: Config, settings: Settings, target: Target, **sizes: int) -> Artifact:
-    """What one config compiles to."""
+    """Compile one config."""
     problem = load_kernel_module(name).problem({**HEADS, **sizes}, "fp16", "meta")
     request = Lowering(problem, target, 60).request(config)
     assert isinstance(request, LowerRequest), request

@@ -44,7 +44,7 @@ def compiled(settings: Settings, target: Target) -> Any:
 
 
 def copies(ptx: str) -> list[str]:
-    """What follows the addresses of each copy into shared memory: its size, and its mask's."""
+    """Give what follows the addresses of each copy into shared memory: its size, and its mask's."""
     return re.findall(r"cp\.async\.c[ag]\.shared\.global \[[^]]*\], \[[^]]*\], ([^;]*);", ptx)
 
 

@@ -48,7 +48,7 @@ def test_results_against_float64(
 
 @pytest.fixture(scope="module")
 def shown(settings: Settings, target: Target) -> Callable[..., dict[str, Any]]:
-    """What the assembly of a step shows at a size."""
+    """Give the function that reads a step's assembly at a size."""
     return lambda step, size=ROUND: assembly(step, size, target, settings)
 
 

@@ -76,7 +76,7 @@ def test_contract(a: torch.Tensor, b: torch.Tensor, expected: tuple[str, int, in
 
 
 def made(a: torch.Tensor, b: torch.Tensor) -> Product:
-    """What `matmul` makes of its operands."""
+    """Bring operands into `matmul`'s layout."""
     with torch.no_grad():
         return product("matmul", a, b, None, "none")
 

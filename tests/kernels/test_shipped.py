@@ -108,7 +108,7 @@ def tuned(name: str) -> Iterator[TuneRecord]:
 
 
 def run(folder: Path, name: str, tmp_path: Path) -> dict[str, Any]:
-    """What a new process launches whose asmtune ships a folder, and whose user has no store."""
+    """Run a new process with asmtune's shipped folder and no store; return what it launches."""
     environment = {**os.environ, "ASMTUNE_CACHE_DIR": str(tmp_path / "none"), "ASMTUNE_JOBS": "1"}
     command = [sys.executable, "-m", "tests.kernels.shipped_process", str(folder), name]
     done = subprocess.run(

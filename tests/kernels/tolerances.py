@@ -20,7 +20,7 @@ from asmtune.core.dtypes import dtype_of
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What an error may be.
+    """Bounds of an error.
 
     Attributes:
         relative: of the exact value.

@@ -16,7 +16,7 @@ SOURCE = Path(__file__).with_name("fake_driver.c")
 
 
 class Noted(ctypes.Structure):
-    """One launch, as `fake_driver.c` has it."""
+    """A launch, as `fake_driver.c` records it."""
 
     _fields_ = (
         ("function", ctypes.c_ulonglong),
@@ -44,7 +44,7 @@ class FakeDriver:
         self._library.fake_noted.restype = ctypes.POINTER(Noted)
 
     def expect(self, widths: Sequence[int], *, code: int = 0, context: bool = True) -> None:
-        """How many bytes each parameter has, what launching answers, whether there is a context."""
+        """Set the bytes of each parameter, the answer of a launch, and if there is a context."""
         self._library.fake_expect(len(widths), bytes(widths), code, int(context))
 
     @property

@@ -62,7 +62,7 @@ class Planned:
 
 @pytest.fixture
 def planned(part: Any, driver: FakeDriver) -> Planned:
-    """One with the plan made."""
+    """Plan a launch."""
     driver.expect([8, 4, 4, 8, 8])
     made = Planned(part)
     made.plan(X, 4096, 0.5, 128)

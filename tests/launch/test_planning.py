@@ -40,7 +40,7 @@ def scratch(x, n, B: tl.constexpr):
 
 
 def compiled(function: Any, arguments: dict[str, Any], arch: int = 90, **options: Any) -> Any:
-    """What Triton compiles for a launch, as if it had been loaded."""
+    """Compile a launch as Triton does, as if it had been loaded."""
     toolchain = Toolchain("cuda", arch, 32)
     made = toolchain.specialise(function, {**arguments, **options})
     kernel = triton_compile(

@@ -63,7 +63,7 @@ ARGUMENTS = st.tuples(*[ANY] * 7, CONSTANTS, CONSTANTS)
 
 
 def triton_key(function: Any, arguments: tuple[Any, ...]) -> Any:
-    """What Triton finds its compiled kernel by, and the constexprs with their types."""
+    """Give Triton's key of its compiled kernel, and the constexprs with their types."""
     binder = create_function_from_signature(function.signature, function.params, BACKEND)
     _, specialization, _ = binder(*arguments)
     constants = [(type(arguments[i]), arguments[i]) for i in (7, 8)]

@@ -26,7 +26,7 @@ def found(
     effects: Mapping[str, list[str]],
     runs: Mapping[str, Callable[[], object]],
 ) -> dict[str, Any]:
-    """What the check says of each run, the first being the default."""
+    """Return the check's verdict on each run, the first being the default."""
     before = {name: tensor.clone() for name, tensor in arguments.items()}
     sets = {name: frozenset(names) for name, names in effects.items()}
     with OutputChecker(arguments, Effects(**sets), CheckOptions()) as checker:

@@ -38,7 +38,7 @@ class Library:
     asked: list[str] = field(default_factory=list)
 
     def module(self) -> ModuleType:
-        """What `import pynvml` gives."""
+        """Make the module that `import pynvml` gives."""
         made = ModuleType("pynvml")
         names = {"NVMLError": FakeError, "NVML_CLOCK_SM": 1, "NVML_CLOCK_MEM": 2}
         names |= {"NVML_TEMPERATURE_GPU": 0, "nvmlInit": self._init}
@@ -170,11 +170,11 @@ class Board:
     shown_mj: int = 7_000_000
 
     def run(self) -> None:
-        """One launch."""
+        """Launch once."""
         self._pass(self.launch_s, self.launch_mj)
 
     def read(self) -> int:
-        """What the meter shows; asking takes a tenth of a millisecond."""
+        """Read the meter; the call takes a tenth of a millisecond."""
         self._pass(1e-4, 0.0)
         return self.shown_mj
 

@@ -70,5 +70,5 @@ class Page(HTMLParser):
 
 
 def html_of(record: object) -> Page:
-    """What a notebook would show of a record."""
+    """Render a record as a notebook would."""
     return Page(record._repr_html_())  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ MADE = {"device": "NVIDIA H200", "driver": "1", "triton": "3", "torch": "2", "da
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What is counted of simulated processes that drift: the second half is 1% slower."""
+    """Count over simulated processes that drift: the second half is 1% slower."""
     pool = simulated(0, processes=32, **rows_of(3))
     document = run_to_json(pool)
     for row in document["rows"]:
@@ -52,7 +52,7 @@ def test_the_table(counted: dict[str, Any]) -> None:
     assert rewritten(text, counted) == text
     before, _, after = text.partition("## How often it is wrong")
     assert DOCUMENT.read_text().startswith(before)
-    assert "What remains:" in after
+    assert "One limit remains." in after
 
 
 def test_the_document_is_that_of_the_results() -> None:

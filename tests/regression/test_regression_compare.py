@@ -18,7 +18,7 @@ STEADY = {"one": 10.0, "two": 400.0}
 
 
 def verdicts(check: Check) -> dict[str, str]:
-    """Of each kernel."""
+    """Give the verdicts of each kernel."""
     return {finding.subject.kernel: finding.verdict for finding in check.findings}
 
 

@@ -131,7 +131,7 @@ class Opened:
         return [row[titles.index(title)] for row in self.rows()]
 
     def shown(self) -> str:
-        """How many configs the page says it shows."""
+        """Read how many configs the page says it shows."""
         return self.page.inner_text("#shown")
 
     def search(self, text: str) -> None:
@@ -148,7 +148,7 @@ class Opened:
         raise AssertionError("it did not come to hold within 5 s")
 
     def violations(self) -> list[Any]:
-        """What axe finds wrong."""
+        """List the accessibility violations that axe reports."""
         from axe_playwright_python.sync_playwright import Axe
 
         found = Axe().run(self.page).response["violations"]

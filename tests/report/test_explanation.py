@@ -58,7 +58,7 @@ def verdict_of(report: PruneReport, config: Config) -> Verdict:
 def gathered(
     problem: Problem, report: PruneReport, config: Config, target: Target, settings: Settings
 ) -> Explained:
-    """What is known of one config, its code as PTX."""
+    """Gather the facts of one config, its code as PTX."""
     verdict = verdict_of(report, config)
     found = ArtifactCache.of(settings).get(verdict.artifact or "none")
     reading, code = None, None
@@ -70,7 +70,7 @@ def gathered(
 
 
 def printed(explained: Explained) -> str:
-    """What a terminal shows."""
+    """Print as in a terminal."""
     text = io.StringIO()
     Console(file=text, width=300).print(explanation(explained))
     return text.getvalue()

@@ -26,7 +26,7 @@ MODULES = {name: (STATIC / f"{name}.js").read_text() for name in page.MODULES}
 
 
 def held(text: str) -> dict[str, Any]:
-    """What a page holds of its reports."""
+    """Read the reports that a page holds."""
     match = re.search(r'<script type="application/json" id="report">([^<]*)</script>', text)
     assert match is not None
     found: dict[str, Any] = unpacked(match[1])

@@ -15,7 +15,7 @@ from asmtune.studies.roofline.counts import WorkCounts
 
 
 def shown(renderable: object) -> str:
-    """What a wide terminal would show."""
+    """Print as in a wide terminal."""
     text = io.StringIO()
     Console(width=400, file=text).print(renderable)
     return text.getvalue()

@@ -50,7 +50,7 @@ def rows(renderable: object) -> list[list[str]]:
 
 
 def run_of(writer: TraceWriter) -> TracedRun:
-    """What a writer has written."""
+    """Read a run that a writer wrote."""
     assert writer.path is not None
     return read_trace(writer.path)
 

@@ -49,7 +49,7 @@ def features(seed: int, count: int = 40) -> list[Features]:
 
 
 def times(found: Sequence[Features]) -> list[float]:
-    """What they take here: registers count, which the roofline does not know."""
+    """Give times in which registers count, which the roofline does not know."""
     return [1 + f["regs_per_thread"] + 1e-3 * f["issue_cycles"] for f in found]
 
 

@@ -64,7 +64,7 @@ def us(values: dict[str, float], **changes: float) -> float:
 
 
 def not_below(longer: float, shorter: float) -> bool:
-    """Whether a time is at least another, but for rounding."""
+    """Say if a time is at least another, up to rounding."""
     return longer >= shorter * (1 - 1e-9)
 
 

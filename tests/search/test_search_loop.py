@@ -28,7 +28,7 @@ PACE = BatchSizes(first=6, batch=4, trial=4)
 def searched(
     state: State, bench: Bench, limits: Limits | None = None, strategy: str = "exhaustive"
 ) -> Ended:
-    """One run of the loop."""
+    """Run the loop once."""
     chosen = make_strategy(strategy, pace=PACE)
     return run(chosen, state, bench, bench, limits or Limits())
 

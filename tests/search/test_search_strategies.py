@@ -25,7 +25,7 @@ TIME = bowl(A=256, B=32, C=128)
 def searched(
     name: str, time: Time, *, seed: int = 0, space: list[Config] = SPACE
 ) -> tuple[Ended, Bench]:
-    """One search without limits, and what was asked for in it."""
+    """Search without limits; return the result, and what was asked for in it."""
     bench = Bench(time)
     strategy = make_strategy(name, seed, pace=BatchSizes(first=16, batch=8, trial=8))
     return run(strategy, State(foreseen(space), space[0]), bench, bench, Limits()), bench

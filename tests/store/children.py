@@ -46,7 +46,7 @@ def start(work: Callable[[int], object]) -> tuple[int, int]:
 
 
 def finish(child: int, reader: int) -> str:
-    """What the process wrote, once it has ended."""
+    """Return what the process wrote, once it has ended."""
     with os.fdopen(reader, "rb") as pipe:
         text = pipe.read().decode()
     os.waitpid(child, 0)
@@ -59,7 +59,7 @@ def in_child(work: Callable[[], object]) -> str:
 
 
 def killed(work: Callable[[int], object], delay_s: float) -> str:
-    """What `work(pipe)` wrote in a process of its own until SIGKILL ended it after a delay."""
+    """Run `work(pipe)` in a process until SIGKILL ends it after a delay; return what it wrote."""
     child, reader = start(work)
     time.sleep(delay_s)
     os.kill(child, signal.SIGKILL)
@@ -73,7 +73,7 @@ def delays(count: int, longest_s: float, seed: int) -> list[float]:
 
 
 def say(pipe: int, *words: object) -> None:
-    """One line to the parent, whole or not at all."""
+    """Write a line to the parent, whole or not at all."""
     os.write(pipe, (" ".join(map(str, words)) + "\n").encode())
 
 

@@ -48,7 +48,7 @@ def store(where: str) -> Iterator[Store]:
 def shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Store]:
-    """One store for all examples of a property: each meets the others' records."""
+    """Share a store with all examples of a property: each meets the others' records."""
     if request.param == "sqlite":
         url = str(tmp_path_factory.mktemp("shared") / "store.sqlite")
     else:

@@ -95,7 +95,7 @@ class Server:
         shutil.rmtree(self.folder)
 
     def execute(self, statement: str, where: str | None = None) -> None:
-        """One statement as the superuser, outside a transaction, in a store's schema if given."""
+        """Execute a statement as the superuser, outside a transaction, in a schema if given."""
         engine = create_engine(driven(where or self._url()), poolclass=NullPool)
         with engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(statement)

@@ -32,7 +32,7 @@ Told = dict[int, dict[int, float]]
 
 
 def key_of(m: int) -> TuneKey:
-    """One shape's key."""
+    """Give the key of one shape."""
     return replace(record().key, shape={"M": m})
 
 
@@ -108,7 +108,7 @@ def kill_and_check(where: str, moments: list[float]) -> tuple[Told, set[int]]:
 
 
 def seconds_to_a_record(place: Callable[[], AbstractContextManager[str]]) -> float:
-    """How long a session takes to make a store and its first record: the least of three times."""
+    """Time a session until its store and first record exist; the least of three times."""
     found = []
     for _ in range(3):
         with place() as where:

@@ -42,12 +42,12 @@ def tuned(value: int, **changes: object) -> TuneRecord:
 
 
 def block(made: TuneRecord) -> int:
-    """What tells who tuned a record."""
+    """Read the field that tells who tuned a record."""
     return int(made.winner.kwargs["BLOCK_M"])
 
 
 def resolve(where: str, m: int, tune_s: float, pipe: int) -> None:
-    """What a launch does: uses what is there, waits for who tunes, or tunes; says what it got."""
+    """Resolve as a launch does: use the stored config, wait, or tune; say which it was."""
     used = shelf(where, PATIENT)
     mine = tuned(os.getpid(), key=record(m).key)
     with used.lease(mine.key, PROVENANCE) as lease:

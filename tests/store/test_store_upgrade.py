@@ -28,7 +28,7 @@ INSERT INTO meta VALUES ('schema_version', '1');
 
 
 def version(where: str) -> str:
-    """Return the schema version that a store holds."""
+    """Read the version that a store states."""
     with Store.open(where) as store:
         query = tables.meta.select()
         return str(store.transact(lambda connection: connection.execute(query).one().value))

@@ -168,7 +168,7 @@ def test_a_hook_stays_with_its_edited_config(tmp_path: Path, ptx: str) -> None:
     """What is found in the store has the hook and the file of the config given."""
 
     def hook(values: Mapping[str, Any]) -> None:
-        """Of the edited config."""
+        """Run before the edited config."""
 
     space = listed(tmp_path / "add.ptx", "// better\n" + ptx, pre_hook=hook)
     resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space)

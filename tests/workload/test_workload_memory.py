@@ -25,7 +25,7 @@ def uses(found: Work) -> dict[str, str]:
 
 
 def use_of(found: Work, name: str) -> ArgumentUse:
-    """One argument by name."""
+    """Give one argument's use by name."""
     return next(use for use in found.arguments if use.name == name)
 
 

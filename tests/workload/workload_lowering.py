@@ -41,7 +41,7 @@ def after_passes(ttir: str) -> str:
 
 
 def work(function: Any, /, *, grid: tuple[int, ...], **values: Any) -> Work:
-    """What a launch of a kernel asks for."""
+    """Give the work of a launch of a kernel."""
     return analyse(lower(function, **values), call(grid, **values))
 
 

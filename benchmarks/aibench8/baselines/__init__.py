@@ -19,15 +19,15 @@ from tests.kernels.accuracy import as_tuple
 
 
 def baseline_of(name: str) -> Any:
-    """A kernel's baseline module."""
+    """Import a kernel's baseline module."""
     return importlib.import_module(f"benchmarks.aibench8.baselines.{name}")
 
 
 def exact(task: Task, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """Compute the expected outputs in float64; whole numbers for int8."""
+    """Compute the expected outputs of the baseline in float64; integers for int8."""
     doubled = {
         name: value.double() if torch.is_tensor(value) else value for name, value in inputs.items()
     }
     own = getattr(baseline_of(task.name), "reference", None)
-    wanted = own(doubled) if own is not None else task.module.baseline(**doubled)
-    return as_tuple(wanted)
+    expected = own(doubled) if own is not None else task.module.baseline(**doubled)
+    return as_tuple(expected)

@@ -49,7 +49,7 @@ def kernel(
 
 
 def problem(inputs: Mapping[str, Any]) -> Problem:
-    """Return a launch; what is not written is 0."""
+    """Make one launch; what is not written is 0."""
     src0, src1 = inputs["src0"], inputs["src1"]
     channels, height, width = src0.shape
     shifts = inputs["shifts"]

@@ -23,7 +23,7 @@ CONFIGS = (Config({"BLOCK": 32}),)
 OUTPUTS = ("y_ptr",)
 
 _TO_UNIT = 4.6566127342e-10
-"""Of `tl.rand`: from 31 bits to [0, 1)."""
+"""The factor that `tl.rand` uses: from 31 bits to [0, 1)."""
 
 
 @triton.jit
@@ -40,7 +40,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def problem(inputs: Mapping[str, Any]) -> Problem:
-    """Return a launch."""
+    """Make one launch."""
     x = inputs["x"]
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "n": x.numel()}
     chance = {"p": inputs["p"], "seed": inputs["seed"]}
@@ -48,7 +48,7 @@ def problem(inputs: Mapping[str, Any]) -> Problem:
 
 
 def reference(inputs: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the expected output from the words of Philox."""
+    """Compute the result from the words of Philox themselves."""
     x, p = inputs["x"], inputs["p"]
     words = philox(torch.arange(x.numel(), device=x.device), inputs["seed"])[0]
     # As `tl.rand` has it: of a word that is negative as a signed number, its complement.

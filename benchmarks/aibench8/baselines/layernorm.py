@@ -50,7 +50,7 @@ def kernel(
 
 
 def problem(inputs: Mapping[str, Any]) -> Problem:
-    """Return a launch."""
+    """Make one launch."""
     x = inputs["x"]
     results = {"y_ptr": torch.empty_like(x)}
     for name in ("mean_ptr", "rstd_ptr"):
@@ -61,6 +61,6 @@ def problem(inputs: Mapping[str, Any]) -> Problem:
 
 
 def reference(inputs: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """The result, the mean and the reciprocal of the deviation."""
+    """Compute the result, the mean and the reciprocal of the deviation."""
     given = {f"{name}_ptr": inputs[name] for name in ("x", "weight", "bias")}
     return layernorm.reference({**given, "eps": layernorm.EPS})

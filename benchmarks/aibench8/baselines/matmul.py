@@ -64,7 +64,7 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 
 def problem(inputs: Mapping[str, Any]) -> Problem:
-    """One product."""
+    """Make one product."""
     a, b = inputs["a"], inputs["b"]
     c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=a.dtype)
     names = ("stride_am", "stride_ak", "stride_bk", "stride_bn", "stride_cm", "stride_cn")

@@ -42,7 +42,7 @@ def kernel(x_ptr, y_ptr, height, width, BLOCK_W: tl.constexpr):
 
 
 def problem(inputs: Mapping[str, Any]) -> Problem:
-    """Return a launch."""
+    """Make one launch."""
     x = inputs["x"]
     channels, height, width = x.shape
     y = torch.empty((channels, 2 * height, 2 * width), dtype=x.dtype, device=x.device)

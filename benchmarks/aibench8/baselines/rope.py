@@ -45,7 +45,7 @@ def kernel(
 
 
 def problem(inputs: Mapping[str, Any]) -> Problem:
-    """Return a launch."""
+    """Make one launch."""
     x, cos, sin = inputs["x"], inputs["cos"], inputs["sin"]
     seq, batch, heads, dim = x.shape
     tensors = {"x_ptr": x, "cos_ptr": cos, "sin_ptr": sin, "y_ptr": torch.empty_like(x)}

@@ -27,7 +27,7 @@ def kernel(x_ptr, y_ptr, stride_x, stride_y, cols, BLOCK: tl.constexpr):
 
 
 def problem(inputs: Mapping[str, Any]) -> Problem:
-    """Return a launch."""
+    """Make one launch."""
     x = inputs["x"]
     y = torch.empty_like(x)
     strides = {"stride_x": x.stride(0), "stride_y": y.stride(0)}

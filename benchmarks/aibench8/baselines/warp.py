@@ -37,7 +37,7 @@ def kernel(x_ptr, offset_ptr, y_ptr, height, width, BLOCK_W: tl.constexpr):
 
 
 def problem(inputs: Mapping[str, Any]) -> Problem:
-    """Return a launch."""
+    """Make one launch."""
     x, offset = inputs["x"], inputs["offset"]
     channels, height, width = x.shape
     tensors = {"x_ptr": x, "offset_ptr": offset, "y_ptr": torch.empty_like(x)}

@@ -1,1 +1,1 @@
-"""Rivals of each kernel: one file a kernel, of the same name, with an `ENTRY`."""
+"""Entries: the vendor's function of each kernel, in a file named like the kernel, as `ENTRY`."""

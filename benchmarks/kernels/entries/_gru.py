@@ -11,7 +11,7 @@ from benchmarks.kernels.entry import Inputs
 
 
 def cudnn(given: Inputs) -> Callable[[], Any]:
-    """`torch.nn.GRU` with its weights flattened; cuDNN has fp32 as tf32, and so PyTorch here."""
+    """Build `torch.nn.GRU` with its weights flattened; cuDNN and PyTorch use tf32 for fp32."""
     torch.backends.cuda.matmul.allow_tf32 = True
     x, h0 = given["x"], given["h0"][None]
     layer = torch.nn.GRU(x.shape[2], h0.shape[2]).to(device=x.device, dtype=x.dtype)

@@ -10,7 +10,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], Any]:
-    """By the backend that is fastest at the shape: FlashAttention-2's, cuDNN's or xFormers'."""
+    """Launch the fastest backend at the shape: FlashAttention-2's, cuDNN's or xFormers'."""
     detached = {**given, **{name: given[name].detach() for name in "qkv"}}
     causal = given["causal"]
     return fastest(lambda: lambda: attend(detached, causal), given["q"].device)

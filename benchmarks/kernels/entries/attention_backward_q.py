@@ -15,7 +15,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], Any]:
-    """By the backend whose backward is fastest at the shape."""
+    """Launch the backend whose backward is fastest at the shape."""
     delta = (given["dy"].float() * given["y"].float()).sum(-1)
     all_three = gradients(given)
     return lambda: (all_three()[0], delta)

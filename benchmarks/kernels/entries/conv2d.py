@@ -12,7 +12,7 @@ _CALLS = 5
 
 
 def vendor(given: Inputs) -> Callable[[], torch.Tensor]:
-    """CuDNN's fastest by its own trials, with tensor cores for fp32 as well, then ReLU in place."""
+    """Launch cuDNN's fastest by its own trials (tensor cores for fp32 too), then ReLU in place."""
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = True
     x, weight, bias = given["x"], given["weight"], given["bias"]
@@ -29,7 +29,7 @@ def vendor(given: Inputs) -> Callable[[], torch.Tensor]:
 
 
 def fused(given: Inputs) -> Callable[[], torch.Tensor]:
-    """CuDNN's own convolution with bias and ReLU in one, by its own trials as well.
+    """Launch cuDNN's own convolution with bias and ReLU in one, by its own trials as well.
 
     Raises:
         ValueError: ReLU is not asked for, which the function always applies.
@@ -50,7 +50,7 @@ def fused(given: Inputs) -> Callable[[], torch.Tensor]:
 
 
 def flops(shape: Mapping[str, int]) -> float:
-    """A product and a sum for each tap of each pixel; taps in the padding count as well."""
+    """Count a product and a sum for each tap of each pixel, taps in the padding included."""
     taps, stride = shape["taps"], shape["stride"]
     over = 2 * (taps // 2) - taps
     height, width = ((shape[name] + over) // stride + 1 for name in ("height", "width"))

@@ -10,7 +10,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], torch.Tensor]:
-    """Four operations a shift, written into zeros."""
+    """Launch four operations a shift, written into zeros."""
     src0, src1 = given["src0"], given["src1"]
     shifts, out_shift, wide = given["shifts"], given["out_shift"], src0.shape[2]
 

@@ -11,7 +11,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], Any]:
-    """The gradient of the logits, of a forward pass that is run once, before."""
+    """Compute the gradient of the logits, after a forward pass that is run once, before."""
     logits = given["logits"].detach().requires_grad_()
     losses = torch.nn.functional.cross_entropy(logits, given["target"], reduction="none")
     grad = given["grad"].to(losses.dtype)

@@ -17,7 +17,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def by_steps(given: Inputs) -> Callable[[], Any]:
-    """All steps, a launch each; tuned before any is timed."""
+    """Run all steps, a launch each; tuned before any is timed."""
     launch = partial(gru_step, **given)
     launch()
     return launch

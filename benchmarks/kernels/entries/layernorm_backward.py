@@ -11,7 +11,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], Any]:
-    """All three gradients; PyTorch wants mean and rstd as columns, and some bias."""
+    """Compute all three gradients; PyTorch wants mean and rstd as columns, and some bias."""
     dy, x, weight = given["dy"], given["x"], given["weight"]
     mean, rstd = given["mean"][:, None], given["rstd"][:, None]
     backward, all_three = torch.ops.aten.native_layer_norm_backward, [True] * 3

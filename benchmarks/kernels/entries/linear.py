@@ -11,7 +11,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], Any]:
-    """Two launches: cuBLAS with its bias, then the activation."""
+    """Launch twice: cuBLAS with its bias, then the activation."""
     torch.backends.cuda.matmul.allow_tf32 = True
     x, weight, bias = given["x"], given["weight"], given["bias"]
     return lambda: torch.nn.functional.gelu(torch.nn.functional.linear(x, weight, bias))

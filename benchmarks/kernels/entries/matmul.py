@@ -12,7 +12,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], Any]:
-    """cuBLAS, with tensor cores for fp32 as well, as the kernel has it; fp8 with fast sums."""
+    """Launch cuBLAS, with tensor cores for fp32 as the kernel has it; fp8 with fast sums."""
     torch.backends.cuda.matmul.allow_tf32 = True
     a, b = given["a"], given["b"]
     if a.dtype == torch.float8_e4m3fn:
@@ -26,7 +26,7 @@ def vendor(given: Inputs) -> Callable[[], Any]:
 
 
 def beside(shape: Mapping[str, int], dtype: str) -> bool:
-    """Return whether a row is outside the fourteen shapes, in halves, that stand for all."""
+    """Say if the row lies outside the fourteen shapes, in halves, whose mean stands for all."""
     return dtype != "fp16" or dict(shape) not in MAIN_SHAPES
 
 

@@ -10,7 +10,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], torch.Tensor]:
-    """Averages of neighbours, stacked with the pixels, across and then down."""
+    """Average neighbours, stacked with the pixels, across and then down."""
     x = given["x"]
 
     def launch() -> torch.Tensor:

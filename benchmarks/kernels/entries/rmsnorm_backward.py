@@ -12,7 +12,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], Any]:
-    """Both gradients, of a forward pass that is run once, before."""
+    """Compute both gradients, after a forward pass that is run once, before."""
     x, weight = (given[name].detach().requires_grad_() for name in ("x", "weight"))
     y = torch.nn.functional.rms_norm(x, weight.shape, weight, EPS)
     return lambda: torch.autograd.grad(y, (x, weight), given["dy"], retain_graph=True)

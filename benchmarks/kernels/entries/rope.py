@@ -10,7 +10,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], torch.Tensor]:
-    """As x * cos + (-x2, x1) * sin; both tables are widened before, as models keep them."""
+    """Compute x * cos + (-x2, x1) * sin; both tables are widened before, as models keep them."""
     x = given["x"]
     cos, sin = (torch.cat((t, t), -1)[:, None, None] for t in (given["cos"], given["sin"]))
 

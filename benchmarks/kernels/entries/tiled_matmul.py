@@ -11,7 +11,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], Any]:
-    """cuBLAS, with tensor cores for fp32 as well, as the kernel has it."""
+    """Launch cuBLAS, with tensor cores for fp32 as well, as the kernel has it."""
     torch.backends.cuda.matmul.allow_tf32 = True
     a, b = given["a"], given["b"]
     return lambda: torch.matmul(a, b)

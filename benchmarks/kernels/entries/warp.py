@@ -10,7 +10,7 @@ from benchmarks.kernels.entry import Entry, Inputs
 
 
 def vendor(given: Inputs) -> Callable[[], torch.Tensor]:
-    """Gathers of rows with a zero at either end, which columns out of range are clamped to."""
+    """Gather rows with a zero at either end, to which columns out of range are clamped."""
     x, offset = given["x"], given["offset"]
     columns = torch.arange(1, x.shape[2] + 1, device=x.device)
 

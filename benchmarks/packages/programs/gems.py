@@ -1,4 +1,4 @@
-"""Operations of PyTorch as FlagGems has them in Triton: a norm, a loss, a batched product."""
+"""Operations of PyTorch in FlagGems: a norm, a loss, a batched product."""
 
 import flag_gems
 import torch
@@ -6,7 +6,7 @@ from stopwatch import Call, Outputs, Place, gradients, main
 
 
 def layer_norm(place: Place) -> Call:
-    """Layer norm over 4096 tokens of width 8192, forward and backward."""
+    """Run layer norm over 4096 tokens of width 8192, forward and backward."""
     tokens, width = place.size(4096, 16), place.size(8192, 4160)
     x, upstream = (_normal(place, tokens, width) for _ in range(2))
     weight, bias = (_normal(place, width) for _ in range(2))
@@ -14,14 +14,14 @@ def layer_norm(place: Place) -> Call:
     def call() -> Outputs:
         y, mean, rstd = flag_gems.layer_norm(x, (width,), weight, bias)
         mask = [True, True, True]
-        found = flag_gems.layer_norm_backward(upstream, x, (width,), mean, rstd, weight, bias, mask)
-        return {"y": y, **dict(zip(("dx", "dweight", "dbias"), found, strict=True))}
+        grads = flag_gems.layer_norm_backward(upstream, x, (width,), mean, rstd, weight, bias, mask)
+        return {"y": y, **dict(zip(("dx", "dweight", "dbias"), grads, strict=True))}
 
     return call
 
 
 def cross_entropy(place: Place) -> Call:
-    """The loss over a vocabulary of 128,256 for 512 tokens, forward and backward."""
+    """Run the loss over a vocabulary of 128,256 for 512 tokens, forward and backward."""
     tokens, words = place.size(512, 16), place.size(128256, 512)
     logits = _normal(place, tokens, words).requires_grad_()
     target = torch.randint(words, (tokens,), device=place.device)
@@ -35,7 +35,7 @@ def cross_entropy(place: Place) -> Call:
 
 
 def bmm(place: Place) -> Call:
-    """32 products of 2048 x 2048 x 128, as queries and keys of one attention layer."""
+    """Run 32 products of 2048 x 2048 x 128, as queries and keys of one attention layer."""
     heads, rows, depth = place.size(32, 2), place.size(2048, 64), place.size(128, 32)
     left, right = _normal(place, heads, rows, depth), _normal(place, heads, depth, rows)
     return lambda: {"y": flag_gems.bmm(left, right)}

@@ -6,7 +6,7 @@ from stopwatch import Call, Outputs, Place, gradients, main
 
 
 def dyt(place: Place) -> Call:
-    """Dynamic tanh over 4096 tokens of width 4096, forward and backward."""
+    """Run dynamic tanh over 4096 tokens of width 4096, forward and backward."""
     tokens, width = place.size(4096, 16), place.size(4096, 256)
     inputs = {
         "x": _normal(place, tokens, width),
@@ -26,7 +26,7 @@ def dyt(place: Place) -> Call:
 
 
 def mlp(place: Place) -> Call:
-    """The fused SwiGLU MLP of an 8 B Llama over 4096 tokens, inference, through TMA descriptors."""
+    """Run the fused SwiGLU MLP of an 8 B Llama over 4096 tokens, inference, by TMA descriptors."""
     width, hidden = place.size(4096, 128), place.size(14336, 256)
     x = _normal(place, 1, place.size(4096, 64), width)
     gate, up, down = (
@@ -42,7 +42,7 @@ def mlp(place: Place) -> Call:
 
 
 def moe(place: Place) -> Call:
-    """The experts of a 30 B Qwen3 (128, 8 a token) over 4096 tokens, forward."""
+    """Run the experts of a 30 B Qwen3 (128, 8 a token) over 4096 tokens, forward."""
     tokens, width, hidden = place.size(4096, 16), place.size(2048, 64), place.size(768, 64)
     experts, chosen = place.size(128, 4), place.size(8, 2)
     x = _normal(place, tokens, width)

@@ -14,14 +14,14 @@ Heads = dict[str, torch.Tensor]
 
 
 def gla(place: Place) -> Call:
-    """A gated linear attention layer, forward: `chunk_gla`."""
+    """Run a gated linear attention layer, forward: `chunk_gla`."""
     inputs = _heads(place, heads=16)
     inputs["g"] = logsigmoid(torch.randn_like(inputs["q"])) / 16
     return _forward(chunk_gla, inputs)
 
 
 def gated_delta_rule(place: Place) -> Call:
-    """A gated delta rule layer as in Qwen3-Next, forward: `chunk_gated_delta_rule`.
+    """Run a gated delta rule layer as in Qwen3-Next, forward: `chunk_gated_delta_rule`.
 
     The package refuses its backward on Hopper under Triton 3.6.
     """

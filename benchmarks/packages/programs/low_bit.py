@@ -10,7 +10,7 @@ GROUP = 128
 
 
 def _linear(tokens: int) -> Callable[[Place], Call]:
-    def made(place: Place) -> Call:
+    def operation(place: Place) -> Call:
         width = place.size(4096, 256)
         codes = torch.randint(16, (width, width), device=place.device, dtype=torch.uint8)
         shape = (width * width // GROUP, 1)
@@ -27,7 +27,7 @@ def _linear(tokens: int) -> Callable[[Place], Call]:
 
         return call
 
-    return made
+    return operation
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs a program's operations one after another, times them, and keeps what they computed.
+"""Stopwatch of a program's operations: runs them in turn, times them, and saves their results.
 
 A program hands its operations to `main`, which reads the command line:
 
@@ -37,7 +37,7 @@ Call = Callable[[], Outputs]
 
 @dataclass(frozen=True)
 class Place:
-    """Where and how large an operation runs.
+    """Place and size of an operation: its device, and the real or the dry run's.
 
     Attributes:
         device: "cuda", or "cpu" for a dry run under Triton's interpreter.
@@ -48,21 +48,22 @@ class Place:
     small: bool
 
     def size(self, whole: int, small: int) -> int:
-        """A model's size, or a dry run's."""
+        """Choose a model's size, or a dry run's."""
         return small if self.small else whole
 
 
 def main(operations: Mapping[str, Callable[[Place], Call]]) -> None:
-    """Runs the operations that the command line asks for.
+    """Run the operations that the command line names.
 
     Args:
-        operations: by name; each makes its inputs, seeded alike, and returns the call to time.
+        operations: functions by name; each makes its inputs, seeded alike, and returns the call to
+            time.
     """
     options = _options()
     place = Place(options.device, options.small)
     names = options.operations.split(",") if options.operations else list(operations)
-    told: dict[str, Any] = {"operations": {}}
-    _write(options.folder, told)
+    results: dict[str, Any] = {"operations": {}}
+    _write(options.folder, results)
     for name in names:
         torch.manual_seed(0)
         call = operations[name](place)
@@ -72,8 +73,8 @@ def main(operations: Mapping[str, Callable[[Place], Call]]) -> None:
         print(f"operation {name}: first call {first_s:.2f} s", flush=True)
         steady, last = _steady(call) if place.device == "cuda" else ({}, call())
         torch.save({"first": first, "last": _kept(last)}, options.folder / f"{name}.pt")
-        told["operations"][name] = {"first_s": round(first_s, 4), "first_at": at, **steady}
-        _write(options.folder, told)
+        results["operations"][name] = {"first_s": round(first_s, 4), "first_at": at, **steady}
+        _write(options.folder, results)
 
 
 def _options() -> argparse.Namespace:
@@ -86,7 +87,7 @@ def _options() -> argparse.Namespace:
 
 
 def _timed_first(call: Call, place: Place) -> tuple[float, Outputs]:
-    """Wall clock of the first call, tuning and compiles included, and what it computed."""
+    """Time the first call, tuning and compiles included; return its wall clock and result."""
     _wait(place.device)
     start = time.perf_counter()
     outputs = call()
@@ -95,18 +96,18 @@ def _timed_first(call: Call, place: Place) -> tuple[float, Outputs]:
 
 
 def _steady(call: Call) -> tuple[dict[str, float], Outputs]:
-    """Microseconds of one call once all is tuned: of the host and GPU, and of the GPU alone."""
+    """Time a call once all is tuned, in microseconds: host and GPU, and the GPU alone."""
     calls = max(1, min(20, int(QUEUED_S / min(_enqueued_s(call) for _ in range(5)))))
     walls, kernels = [], []
     for _ in range(ROUNDS):
         walls.append(_wall_us(call, calls))
         kernels.append(_gpu_us(call, calls))
-    told = {
+    times = {
         "call_us": round(statistics.median(walls), 2),
         "gpu_us": round(statistics.median(kernels), 2),
         "calls_a_round": calls,
     }
-    return told, call()
+    return times, call()
 
 
 def _enqueued_s(call: Call) -> float:
@@ -144,16 +145,16 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _write(folder: Path, told: Mapping[str, Any]) -> None:
+def _write(folder: Path, results: Mapping[str, Any]) -> None:
     part = folder / "times.part"
-    part.write_text(json.dumps(told))
+    part.write_text(json.dumps(results))
     part.replace(folder / "times.json")
 
 
 def gradients(
     output: torch.Tensor, inputs: Mapping[str, torch.Tensor], upstream: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """The gradient of each input, named `d` and the input's name."""
+    """Compute the gradient of each input, named `d` and the input's name."""
     names: Sequence[str] = list(inputs)
-    found = torch.autograd.grad(output, [inputs[name] for name in names], upstream)
-    return {f"d{name}": value for name, value in zip(names, found, strict=True)}
+    grads = torch.autograd.grad(output, [inputs[name] for name in names], upstream)
+    return {f"d{name}": value for name, value in zip(names, grads, strict=True)}

@@ -94,7 +94,7 @@ def parted(device: str) -> dict[str, float]:
 
 
 def in_place(device: str) -> dict[str, float]:
-    """One tap that sees each pixel: in a batch as it lies, in parts of it, in a single column."""
+    """Check one tap that sees each pixel: in a batch as it lies, in parts of it, in one column."""
     module = module_of("conv2d")
     given = module.inputs(_shape(3, (5, 6), (80, 24), 1), "fp16", device)
     x, weight, bias = (given[name] for name in ("x", "weight", "bias"))
