@@ -91,15 +91,7 @@ def occupancy(
     }
     limiter = min(limits, key=lambda resource: limits[resource])
     programs = limits[limiter]
-    reasons = {
-        "warps": f"{num_warps} warps are {num_warps * target.warp_size} threads;"
-        f" a program may have {target.max_threads_per_block}",
-        "shared": f"{shared_bytes} bytes of shared memory;"
-        f" a program may have {target.shared_bytes_per_block}",
-        "registers": f"{num_warps} warps at {registers_per_thread} registers a thread;"
-        f" a thread may have {target.max_registers_per_thread},"
-        f" an SM has {target.registers_per_sm}",
-    }
+    reasons = _reasons(target, num_warps, registers_per_thread, shared_bytes)
     active_warps = programs * num_warps
     return Occupancy(
         programs_per_sm=programs,
@@ -112,6 +104,21 @@ def occupancy(
         active_warps=active_warps,
         fraction=active_warps / target.max_warps_per_sm,
     )
+
+
+def _reasons(
+    target: Target, num_warps: int, registers_per_thread: int, shared_bytes: int
+) -> dict[str, str]:
+    """Says for each limiter why no program fits."""
+    return {
+        "warps": f"{num_warps} warps are {num_warps * target.warp_size} threads;"
+        f" a program may have {target.max_threads_per_block}",
+        "shared": f"{shared_bytes} bytes of shared memory;"
+        f" a program may have {target.shared_bytes_per_block}",
+        "registers": f"{num_warps} warps at {registers_per_thread} registers a thread;"
+        f" a thread may have {target.max_registers_per_thread},"
+        f" an SM has {target.registers_per_sm}",
+    }
 
 
 def register_cap_for(target: Target, num_warps: int, programs: int) -> int | None:
@@ -162,14 +169,14 @@ def waves(programs_total: int, programs_per_sm: int, sms: int) -> Waves:
 
 
 def _warp_limit(target: Target, num_warps: int) -> int:
-    """`cudaOccMaxBlocksPerSMWarpsLimit`: whole programs into the warp slots."""
+    """Counts whole programs in the warp slots, as `cudaOccMaxBlocksPerSMWarpsLimit`."""
     if num_warps * target.warp_size > target.max_threads_per_block:
         return 0
     return target.max_warps_per_sm // num_warps
 
 
 def _register_limit(target: Target, num_warps: int, registers_per_thread: int) -> int:
-    """`cudaOccMaxBlocksPerSMRegsLimit`: registers go to warps, within a partition.
+    """Counts programs by registers, as `cudaOccMaxBlocksPerSMRegsLimit`.
 
     A warp gets its registers in whole units and from one of the SM's equal partitions,
     so that what is left over in each is lost. The header's further check of a program
@@ -184,7 +191,7 @@ def _register_limit(target: Target, num_warps: int, registers_per_thread: int) -
 
 
 def _shared_limit(target: Target, shared_bytes: int) -> int:
-    """`cudaOccMaxBlocksPerSMSmemLimit`: each program also takes the driver's reserve."""
+    """Counts programs by shared memory with the driver's reserve, as NVIDIA's SmemLimit."""
     if shared_bytes > target.shared_bytes_per_block:
         return 0
     taken = _round_up(

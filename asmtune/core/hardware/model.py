@@ -130,7 +130,7 @@ class Target:
         return self.special_functions_per_clock_per_sm * self.sms * self.clock_hz
 
     def flops_per_s(self, dtype: str) -> float:
-        """Peak rate for operands of a type, in flops a second.
+        """Return the peak rate for operands of a type, in flops per second.
 
         Args:
             dtype: "fp32" for the ordinary cores, else a key of `tensor_flops_per_s`.
