@@ -36,15 +36,15 @@ def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = 
     tuning = workshop(folder, HostMachine())
     tuning.options = replace(tuning.options, effort=EFFORT)
     tuning.funnel = funnel or tuning.funnel
-    remember = tuning.shelf.remember
+    save_outcomes = tuning.shelf.save_outcomes
 
     def told(key: Any, expected: Any, timed: Any = (), failed: Any = ()) -> None:
-        remember(key, expected, timed, failed)
+        save_outcomes(key, expected, timed, failed)
         if pipe is not None:
             for measurement in timed:
                 say(pipe, "kept", n, measurement.config)
 
-    tuning.shelf.remember = told  # type: ignore[method-assign]
+    tuning.shelf.save_outcomes = told  # type: ignore[method-assign]
     tuning.resolve(job(problem(n)), space())
     if pipe is not None:
         say(pipe, "done", n)
