@@ -92,7 +92,7 @@ def translated(place: str) -> Iterator[None]:
         # Raised by the sqlite3 module for a message that quotes damaged bytes.
         raise damaged(place, "names that are not text") from error
     except OSError as error:
-        raise system_error(f"store {place}", error) from error
+        raise _system_error(place, error) from error
 
 
 def is_conflict(error: DBAPIError) -> bool:
@@ -128,8 +128,7 @@ def _database_error(place: str, error: Exception) -> StoreError:
     )
 
 
-def system_error(subject: str, error: OSError, elsewhere: str = ELSEWHERE) -> StoreError:
-    """Make the error of a failed file operation on `subject`, with advice."""
+def _system_error(place: str, error: OSError) -> StoreError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         advice = "free some space"
     elif error.errno in (errno.ENOTDIR, errno.EEXIST):
@@ -138,4 +137,4 @@ def system_error(subject: str, error: OSError, elsewhere: str = ELSEWHERE) -> St
         advice = "try again when that has ended"
     else:
         advice = "make it and its folder readable and writable"
-    return StoreError(f"{subject}: {error.strerror or error}; {advice}, {elsewhere}")
+    return StoreError(f"store {place}: {error.strerror or error}; {advice}, {ELSEWHERE}")

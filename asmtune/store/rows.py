@@ -32,6 +32,10 @@ from asmtune.store.tables import failures, keys, predictions, timings, trials
 
 _T = TypeVar("_T")
 
+_KEY_JSON: Final = ("shape", "dtypes")
+_TIMES: Final = ("median_us", "p20_us", "p80_us")
+_FAILURE: Final = ("stage", "kind", "detail")
+
 _CHUNK: Final = 500  # ids in one statement; SQLite takes some 32,000
 
 
@@ -269,35 +273,24 @@ def _record(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]
 
 
 def _record_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Any:
+    key = {"kernel": row.kernel, "device": row.device}
+    key |= {name: json_checks.json_of(row._mapping[name], f"row.{name}") for name in _KEY_JSON}
+    measurements = [_child_json(item, "timing", _TIMES) for item in timed]
+    for value, item in zip(measurements, timed, strict=True):
+        where = f"timing {item.position}: samples"
+        value["samples_us"] = json_checks.json_of(item.samples, where)
     return {
-        "key": {
-            "kernel": row.kernel,
-            "shape": json_checks.json_of(row.shape, "row.shape"),
-            "dtypes": json_checks.json_of(row.dtypes, "row.dtypes"),
-            "device": row.device,
-        },
+        "key": key,
         "winner": json_checks.json_of(row.winner, "row.winner"),
-        "provenance": {name: getattr(row, name) for name in codec.PROVENANCE_FIELDS},
-        "measurements": [
-            {
-                "config": json_checks.json_of(item.config, f"timing {item.position}: config"),
-                "median_us": item.median_us,
-                "p20_us": item.p20_us,
-                "p80_us": item.p80_us,
-                "samples_us": json_checks.json_of(item.samples, f"timing {item.position}: samples"),
-            }
-            for item in timed
-        ],
-        "failures": [
-            {
-                "config": json_checks.json_of(item.config, f"failure {item.position}: config"),
-                "stage": item.stage,
-                "kind": item.kind,
-                "detail": item.detail,
-            }
-            for item in failed
-        ],
+        "provenance": {name: row._mapping[name] for name in codec.PROVENANCE_FIELDS},
+        "measurements": measurements,
+        "failures": [_child_json(item, "failure", _FAILURE) for item in failed],
     }
+
+
+def _child_json(row: Row[Any], kind: str, names: Sequence[str]) -> dict[str, Any]:
+    config = json_checks.json_of(row.config, f"{kind} {row.position}: config")
+    return {"config": config, **{name: row._mapping[name] for name in names}}
 
 
 def _trial(row: Row[Any]) -> StoredTrial:
@@ -306,9 +299,7 @@ def _trial(row: Row[Any]) -> StoredTrial:
         for name, value in row._mapping.items()
         if name != "id"
     }
-    named = {
-        name: json_checks.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")
-    }
+    named = {name: json_checks.json_of(texts[name], f"trial.{name}") for name in _KEY_JSON}
     key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
     outcome = _outcome(json_checks.json_of(row.outcome, "trial.outcome"), "trial")
     if texts.pop("seal") != _seal(texts):

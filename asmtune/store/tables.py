@@ -28,16 +28,30 @@ from sqlalchemy import (
 )
 
 from asmtune.base.errors import StoreError
+from asmtune.store.codec import PROVENANCE_FIELDS
 from asmtune.store.fast_lookup import SCHEMA_VERSION
 from asmtune.store.faults import ELSEWHERE, damaged
 
 metadata = MetaData()
 
+
+def _texts(*names: str) -> list[Column[str]]:
+    return [Column(name, Text, nullable=False) for name in names]
+
+
+def _key_columns() -> list[Column[str]]:
+    return _texts("kernel", "shape", "dtypes", "device")
+
+
+def _provenance_columns() -> list[Column[str]]:
+    return _texts(*PROVENANCE_FIELDS)
+
+
 meta = Table(
     "meta",
     metadata,
     Column("name", String(64), primary_key=True),
-    Column("value", Text, nullable=False),
+    *_texts("value"),
 )
 
 keys = Table(
@@ -45,18 +59,9 @@ keys = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("digest", String(64), nullable=False, unique=True),
-    Column("kernel", Text, nullable=False),
-    Column("shape", Text, nullable=False),
-    Column("dtypes", Text, nullable=False),
-    Column("device", Text, nullable=False),
-    Column("winner", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("space", Text, nullable=False),
-    Column("triton", Text, nullable=False),
-    Column("torch", Text, nullable=False),
-    Column("asmtune", Text, nullable=False),
-    Column("driver", Text, nullable=False),
-    Column("date", Text, nullable=False),
+    *_key_columns(),
+    *_texts("winner"),
+    *_provenance_columns(),
     # Digest of the whole record: a changed digit may parse and still be another config.
     Column("seal", String(64), nullable=False),
     # Digest of key, winner and provenance alone: `fast_lookup` checks it without the timings.
@@ -72,11 +77,11 @@ timings = Table(
     metadata,
     Column("key_id", Integer, ForeignKey("keys.id"), primary_key=True),
     Column("position", Integer, primary_key=True),
-    Column("config", Text, nullable=False),
+    *_texts("config"),
     Column("median_us", Double, nullable=False),
     Column("p20_us", Double, nullable=False),
     Column("p80_us", Double, nullable=False),
-    Column("samples", Text, nullable=False),
+    *_texts("samples"),
 )
 
 failures = Table(
@@ -84,12 +89,8 @@ failures = Table(
     metadata,
     Column("key_id", Integer, ForeignKey("keys.id"), primary_key=True),
     Column("position", Integer, primary_key=True),
-    Column("config", Text, nullable=False),
-    Column("stage", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("detail", Text, nullable=False),
+    *_texts("config", "stage", "kind", "detail"),
 )
-
 
 # Rows are only added, and deleted when the run's record is saved, so that writers never wait
 # for each other. The newest row of a config counts.
@@ -98,14 +99,9 @@ trials = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("digest", String(64), nullable=False),
-    Column("kernel", Text, nullable=False),
-    Column("shape", Text, nullable=False),
-    Column("dtypes", Text, nullable=False),
-    Column("device", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("triton", Text, nullable=False),
-    Column("date", Text, nullable=False),
-    Column("outcome", Text, nullable=False),  # a measurement or a failure, as JSON
+    *_key_columns(),
+    # `outcome` is a measurement or a failure, as JSON.
+    *_texts("source", "triton", "date", "outcome"),
     Column("seal", String(64), nullable=False),
     Index("trials_by_digest", "digest"),
     sqlite_autoincrement=True,
@@ -116,19 +112,10 @@ predictions = Table(
     "predictions",
     metadata,
     Column("digest", String(64), primary_key=True),
-    Column("kernel", Text, nullable=False),
-    Column("shape", Text, nullable=False),
-    Column("dtypes", Text, nullable=False),
-    Column("device", Text, nullable=False),
-    Column("winner", Text, nullable=False),
+    *_key_columns(),
+    *_texts("winner"),
     Column("predicted_us", Double),
-    Column("source", Text, nullable=False),
-    Column("space", Text, nullable=False),
-    Column("triton", Text, nullable=False),
-    Column("torch", Text, nullable=False),
-    Column("asmtune", Text, nullable=False),
-    Column("driver", Text, nullable=False),
-    Column("date", Text, nullable=False),
+    *_provenance_columns(),
     Column("seal", String(64), nullable=False),
 )
 

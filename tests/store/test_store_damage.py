@@ -32,7 +32,7 @@ UNFINISHED = record(50)
 
 
 def fill(path: Path) -> Path:
-    """Makes a store of twelve records, an unfinished run and a flight."""
+    """Makes a store of twelve records, an unfinished run and a lease."""
     with Store.open(path) as store:
         store.save_all(RECORDS)
         store.save_outcomes(
@@ -44,7 +44,7 @@ def fill(path: Path) -> Path:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A store of twelve records, an unfinished run and a flight."""
+    """A store of twelve records, an unfinished run and a lease."""
     return fill(tmp_path / "store.sqlite")
 
 
@@ -321,8 +321,8 @@ def test_damaged_trial(path: Path, change: str, problem: str) -> None:
 def test_damaged_lease(path: Path, change: str) -> None:
     """A lease whose row is damaged is taken, and holds nobody up."""
     execute(path, f"UPDATE leases SET {change}")
-    shelf = SafeStore(str(path), wait_s=20, pace=LeaseIntervals(stale_s=0.1))
-    with shelf.lease(UNFINISHED.key, PROVENANCE) as lease:
+    safe = SafeStore(str(path), wait_s=20, pace=LeaseIntervals(stale_s=0.1))
+    with safe.lease(UNFINISHED.key, PROVENANCE) as lease:
         assert lease.mine
 
 

@@ -41,31 +41,31 @@ def timing(config: Config, median_us: float) -> Measurement:
     return Measurement(config, median_us, median_us, median_us, (median_us,) * 20)
 
 
-def tune(shelf: SafeStore, m: int, pipe: int) -> None:
+def tune(safe: SafeStore, m: int, pipe: int) -> None:
     """Tunes one key as a session does: resumes, times batches, keeps each, then the record."""
     key = key_of(m)
-    with shelf.lease(key, PROVENANCE) as flight:
-        if not flight.mine:
+    with safe.lease(key, PROVENANCE) as lease:
+        if not lease.mine:
             return
-        known = {t.config: t for t in shelf.earlier_outcomes(key, PROVENANCE).measurements}
+        known = {t.config: t for t in safe.earlier_outcomes(key, PROVENANCE).measurements}
         for start in range(0, len(CONFIGS), BATCH):
             batch = [c for c in CONFIGS[start : start + BATCH] if c not in known]
             new = [timing(config, 1 + int.from_bytes(os.urandom(6)) / 2**20) for config in batch]
             failures = [(Config({"BLOCK_M": 8 * start + 8}), Failure("launch", "memory", "x"))]
-            shelf.save_outcomes(key, PROVENANCE, new, failures)
+            safe.save_outcomes(key, PROVENANCE, new, failures)
             for taken in new:
                 say(pipe, m, CONFIGS.index(taken.config), taken.median_us)
             known |= {taken.config: taken for taken in new}
-        flight.finish(TuneRecord(key, CONFIGS[0], tuple(known.values()), PROVENANCE))
+        lease.finish(TuneRecord(key, CONFIGS[0], tuple(known.values()), PROVENANCE))
         say(pipe, m, "saved")
 
 
 def session(where: str, pipe: int) -> None:
     """Tunes key after key until it is killed; a warning of the store ends it with a message."""
     warnings.simplefilter("error")
-    shelf = SafeStore(where)
+    safe = SafeStore(where)
     for m in range(10_000):
-        tune(shelf, m, pipe)
+        tune(safe, m, pipe)
 
 
 def listen(text: str, told: Told, saved: set[int]) -> None:

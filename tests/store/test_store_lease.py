@@ -30,8 +30,8 @@ PATIENT = replace(FAST, stale_s=60.0)
 """Where no owner is silent: of 32 processes on two cores, one may get no turn for a second."""
 
 
-def shelf(where: str, pace: LeaseIntervals = FAST, wait_s: float = 60.0) -> SafeStore:
-    """A shelf that waits for locks as long as 32 processes on two cores may take."""
+def safe_store(where: str, pace: LeaseIntervals = FAST, wait_s: float = 60.0) -> SafeStore:
+    """A safe store that waits for locks as long as 32 processes on two cores may take."""
     return SafeStore(where, wait_s=wait_s, patience_s=30.0, pace=pace)
 
 
@@ -48,7 +48,7 @@ def block(made: TuneRecord) -> int:
 
 def resolve(where: str, m: int, tune_s: float, pipe: int) -> None:
     """Resolve as a launch does: use the stored config, wait, or tune; say which it was."""
-    used = shelf(where, PATIENT)
+    used = safe_store(where, PATIENT)
     mine = tuned(os.getpid(), key=record(m).key)
     with used.lease(mine.key, PROVENANCE) as lease:
         found = lease.record
@@ -92,13 +92,13 @@ def test_ranks_of_a_job_end_up_with_the_same_configs(where: str) -> None:
 
 def test_who_does_not_wait_goes_on(where: str) -> None:
     """Without waiting, a key that another tunes is busy at once, and says who tunes it."""
-    with shelf(where).lease(KEY, PROVENANCE) as first:
-        with shelf(where).lease(KEY, PROVENANCE, wait=False) as second:
+    with safe_store(where).lease(KEY, PROVENANCE) as first:
+        with safe_store(where).lease(KEY, PROVENANCE, wait=False) as second:
             assert first.mine
             assert (second.mine, second.record) == (False, None)
             assert second.holder.endswith(f":{os.getpid()}")
         first.finish(tuned(1))
-    with shelf(where).lease(KEY, PROVENANCE, wait=False) as third:
+    with safe_store(where).lease(KEY, PROVENANCE, wait=False) as third:
         assert (third.mine, third.record, third.holder) == (False, tuned(1), "")
 
 
@@ -106,10 +106,10 @@ def test_who_does_not_wait_goes_on(where: str) -> None:
 def test_waiting_ends(where: str) -> None:
     """Who waits longer than is set for an owner that lives goes on without a record."""
     # Longer than an owner may be silent: this one beats, and is left at it.
-    waiting = shelf(where, replace(FAST, stale_s=2.0), wait_s=3.0)
+    waiting = safe_store(where, replace(FAST, stale_s=2.0), wait_s=3.0)
     told: list[str] = []
     with (
-        shelf(where).lease(KEY, PROVENANCE, on_wait=told.append),
+        safe_store(where).lease(KEY, PROVENANCE, on_wait=told.append),
         waiting.lease(KEY, PROVENANCE, on_wait=told.append) as second,
     ):
         assert (second.mine, second.record) == (False, None)
@@ -121,7 +121,7 @@ def test_a_failed_tuner_lets_the_key_go(where: str) -> None:
     """When the one that tunes fails, one of those that wait tries, and the rest get its config."""
 
     def fail(pipe: int) -> None:
-        with shelf(where).lease(KEY, PROVENANCE) as lease:
+        with safe_store(where).lease(KEY, PROVENANCE) as lease:
             say(pipe, "has it")
             time.sleep(0.3)
             assert lease.mine
@@ -139,7 +139,7 @@ def owner_that_dies(where: str) -> None:
     """Leave a lease whose owner was killed."""
 
     def hold(pipe: int) -> None:
-        with shelf(where).lease(KEY, PROVENANCE):
+        with safe_store(where).lease(KEY, PROVENANCE):
             say(pipe, "has it")
             time.sleep(60)
 
@@ -152,7 +152,7 @@ def owner_that_dies(where: str) -> None:
 def test_a_killed_owner_on_this_host_holds_nobody_up(where: str) -> None:
     """The key of a process that was killed on this host is free at once, waiting or not."""
     owner_that_dies(where)
-    with shelf(where, LeaseIntervals(stale_s=1e9)).lease(KEY, PROVENANCE, wait=False) as lease:
+    with safe_store(where, LeaseIntervals(stale_s=1e9)).lease(KEY, PROVENANCE, wait=False) as lease:
         assert lease.mine
 
 
@@ -169,7 +169,7 @@ def test_a_silent_owner_elsewhere_is_taken_over(where: str) -> None:
     """The key of an owner on another host is free once its counter has stood still."""
     owner_that_dies(where)
     move_elsewhere(where)
-    with shelf(where).lease(KEY, PROVENANCE) as lease:
+    with safe_store(where).lease(KEY, PROVENANCE) as lease:
         assert lease.mine
 
 
@@ -178,7 +178,7 @@ def test_silence_is_noticed_without_waiting(where: str) -> None:
     """Who never waits takes a silent owner's key over too, some launches later."""
     owner_that_dies(where)
     move_elsewhere(where)
-    patient = shelf(where, LeaseIntervals(stale_s=0.3))
+    patient = safe_store(where, LeaseIntervals(stale_s=0.3))
     with patient.lease(KEY, PROVENANCE, wait=False) as first:
         assert not first.mine
         assert first.holder == f"elsewhere:{os.getpid()}"
@@ -192,7 +192,7 @@ def test_an_owner_that_was_stopped_agrees_in_the_end(where: str) -> None:
     """An owner that is taken over while it is stopped goes on with the other's config."""
 
     def hold(pipe: int) -> None:
-        with shelf(where).lease(KEY, PROVENANCE) as lease:
+        with safe_store(where).lease(KEY, PROVENANCE) as lease:
             say(pipe, "has it")
             assert lease.mine
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -201,18 +201,18 @@ def test_an_owner_that_was_stopped_agrees_in_the_end(where: str) -> None:
     child, reader = start(hold)
     assert os.read(reader, 7) == b"has it\n"
     os.waitpid(child, os.WUNTRACED)
-    with shelf(where).lease(KEY, PROVENANCE) as lease:
+    with safe_store(where).lease(KEY, PROVENANCE) as lease:
         assert lease.mine
         assert lease.finish(tuned(2)) == tuned(2)
         os.kill(child, signal.SIGCONT)
         assert finish(child, reader) == "2\n"
-    with shelf(where).lease(KEY, PROVENANCE) as lease:
+    with safe_store(where).lease(KEY, PROVENANCE) as lease:
         assert lease.record == tuned(2)
 
 
 def test_forced_tuning_replaces_what_is_there(where: str) -> None:
     """Forced, a key is tuned although a record holds, and the new one takes its place."""
-    used = shelf(where)
+    used = safe_store(where)
     used.save(tuned(1))
     with used.lease(KEY, PROVENANCE) as lease:
         assert lease.record == tuned(1)
@@ -224,7 +224,7 @@ def test_forced_tuning_replaces_what_is_there(where: str) -> None:
 
 def test_ranks_that_force_agree(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of ranks that all force one key, one tunes, and the others take its record."""
-    shelf(where).save(tuned(1))
+    safe_store(where).save(tuned(1))
     note = Claim.start
 
     def force(pipe: int) -> None:
@@ -233,10 +233,10 @@ def test_ranks_that_force_agree(where: str, monkeypatch: pytest.MonkeyPatch) -> 
             say(pipe, "noted")
 
         monkeypatch.setattr(Claim, "start", noted)
-        with shelf(where).lease(KEY, PROVENANCE, force=True) as lease:
+        with safe_store(where).lease(KEY, PROVENANCE, force=True) as lease:
             say(pipe, lease.mine, block(lease.record) if lease.record else "nothing")
 
-    with shelf(where).lease(KEY, PROVENANCE, force=True) as lease:
+    with safe_store(where).lease(KEY, PROVENANCE, force=True) as lease:
         ranks = [start(force) for _ in range(3)]
         assert [os.read(reader, 6) for _, reader in ranks] == [b"noted\n"] * 3
         assert lease.finish(tuned(2)) == tuned(2)
@@ -247,21 +247,21 @@ def test_ranks_that_force_agree(where: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_other_sources_do_not_meet(where: str, field: str) -> None:
     """Processes with another source, space or Triton do not wait for each other."""
     other = replace(PROVENANCE, **{field: "9.9"})
-    with shelf(where).lease(KEY, PROVENANCE), shelf(where).lease(KEY, other) as second:
+    with safe_store(where).lease(KEY, PROVENANCE), safe_store(where).lease(KEY, other) as second:
         assert second.mine
 
 
 def test_a_forked_child_does_not_let_the_key_go(where: str) -> None:
     """A process that leaves a context that it was forked in leaves its parent's lease alone."""
-    with shelf(where).lease(KEY, PROVENANCE) as lease:
+    with safe_store(where).lease(KEY, PROVENANCE) as lease:
         assert finish(*start(lambda _: lease.__exit__(None, None, None))) == ""
-        with shelf(where).lease(KEY, PROVENANCE, wait=False) as second:
+        with safe_store(where).lease(KEY, PROVENANCE, wait=False) as second:
             assert not second.mine
 
 
 def test_nothing_is_left(where: str) -> None:
     """A lease that has ended leaves no row and no thread behind."""
-    with shelf(where).lease(KEY, PROVENANCE):
+    with safe_store(where).lease(KEY, PROVENANCE):
         assert "asmtune-lease" in {thread.name for thread in threading.enumerate()}
     assert "asmtune-lease" not in {thread.name for thread in threading.enumerate()}
     with Store.open(where) as store:

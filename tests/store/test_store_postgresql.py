@@ -95,15 +95,15 @@ def test_reader_without_the_right_to_write(role: str, postgres: Server) -> None:
 
 
 def test_table_that_another_session_holds(url: str) -> None:
-    """A lock that is held for too long costs a shelf one warning, after the time that is set."""
+    """A lock held for too long costs a `SafeStore` one warning, after the time that is set."""
     Store.open(url).close()
     engine = create_engine(driven(url), poolclass=NullPool)
     with engine.begin() as holder:
         holder.exec_driver_sql("LOCK TABLE keys IN ACCESS EXCLUSIVE MODE")
-        shelf = SafeStore(url, patience_s=0.2)
+        safe = SafeStore(url, patience_s=0.2)
         with pytest.warns(StoreWarning, match="another session has held it for too long") as caught:
-            assert shelf.lookup(KEY, PROVENANCE).outcome == "miss"
-        assert shelf.lookup(KEY, PROVENANCE).outcome == "miss"
+            assert safe.lookup(KEY, PROVENANCE).outcome == "miss"
+        assert safe.lookup(KEY, PROVENANCE).outcome == "miss"
     assert len(caught) == 1
 
 
@@ -163,15 +163,15 @@ def test_server_dies() -> None:
     """A server that goes away costs one warning; launches go on."""
     server = Server.start()
     try:
-        shelf = SafeStore(server.new_store(), patience_s=0.2)
-        shelf.save(record())
-        assert shelf.lookup(KEY, PROVENANCE).outcome == "hit"
+        safe = SafeStore(server.new_store(), patience_s=0.2)
+        safe.save(record())
+        assert safe.lookup(KEY, PROVENANCE).outcome == "hit"
         server.process.send_signal(signal.SIGQUIT)
         server.process.wait()
         with pytest.warns(StoreWarning, match="going on without the store") as caught:
-            assert shelf.lookup(KEY, PROVENANCE).outcome == "miss"
-        with shelf.lease(KEY, PROVENANCE) as flight:
-            assert flight.mine
+            assert safe.lookup(KEY, PROVENANCE).outcome == "miss"
+        with safe.lease(KEY, PROVENANCE) as lease:
+            assert lease.mine
         assert len(caught) == 1
     finally:
         server.stop()

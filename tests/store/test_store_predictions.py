@@ -84,15 +84,15 @@ def test_cleared_by_kernel_and_device(where: str) -> None:
 
 
 def test_what_cannot_be_kept(where: str) -> None:
-    """A value that no file can hold is refused by the store, and costs a shelf one warning."""
+    """A value that no file can hold is refused, and costs a `SafeStore` one warning."""
     bad = replace(GUESS, config=Config({"BLOCK": object()}))
     with Store.open(where) as store, pytest.raises(InputError, match=r"prediction\.winner\.BLOCK"):
         store.save_prediction(bad)
-    shelf = SafeStore(where)
+    safe = SafeStore(where)
     with pytest.warns(StoreWarning, match="it is not kept"):
-        shelf.save_prediction(bad)
-    shelf.save_prediction(GUESS)
-    assert shelf.find_prediction(KEY, PROVENANCE) == GUESS
+        safe.save_prediction(bad)
+    safe.save_prediction(GUESS)
+    assert safe.find_prediction(KEY, PROVENANCE) == GUESS
 
 
 @pytest.mark.parametrize(

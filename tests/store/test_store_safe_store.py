@@ -1,4 +1,4 @@
-"""A shelf on stores that fail: one warning, no exception, no hang, never a wrong config."""
+"""`SafeStore` on stores that fail: one warning, no exception, no hang, never a wrong config."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ LOST = StoreLookup("miss", detail="the store cannot be used")
 NOTHING = EarlierOutcomes()
 
 
-def told(shelf: SafeStore) -> list[str]:
-    """Uses a shelf in every way, as a launch that tunes does; what it warned of.
+def warnings_of(safe: SafeStore) -> list[str]:
+    """Use a safe store in every way, as a launch that tunes does; return its warnings.
 
     What it answers is a miss, nothing, or just what this launch has made.
     """
@@ -42,43 +42,43 @@ def told(shelf: SafeStore) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
-            found = find_tuned(KEY, PROVENANCE, shelf)
+            found = find_tuned(KEY, PROVENANCE, safe)
             assert found.outcome == "miss" or found.record == mine
-            with shelf.lease(KEY, PROVENANCE) as flight:
-                assert flight.mine or flight.record == mine
-                known = shelf.earlier_outcomes(KEY, PROVENANCE)
+            with safe.lease(KEY, PROVENANCE) as lease:
+                assert lease.mine or lease.record == mine
+                known = safe.earlier_outcomes(KEY, PROVENANCE)
                 assert known in (NOTHING, EarlierOutcomes(mine.measurements))
-                shelf.save_outcomes(KEY, PROVENANCE, mine.measurements)
-                assert flight.finish(mine) == mine
-            shelf.save(mine)
-            assert shelf.records("pkg.matmul") in ([], [mine])
-        shelf.close()
+                safe.save_outcomes(KEY, PROVENANCE, mine.measurements)
+                assert lease.finish(mine) == mine
+            safe.save(mine)
+            assert safe.records("pkg.matmul") in ([], [mine])
+        safe.close()
     assert all(warning.category is StoreWarning for warning in caught)
     return [str(warning.message) for warning in caught]
 
 
-def goes_on_without(shelf: SafeStore, *parts: str) -> None:
-    """The shelf warns once, in one line that holds these parts, and is of no more use."""
-    (message,) = told(shelf)
+def goes_on_without(safe: SafeStore, *parts: str) -> None:
+    """The safe store warns once, in one line that holds these parts, and is of no more use."""
+    (message,) = warnings_of(safe)
     assert "\n" not in message
     assert message.endswith("; going on without the store")
     for part in parts:
         assert part in message, message
-    assert not shelf.working
-    assert shelf.lookup(KEY, PROVENANCE) == LOST
+    assert not safe.working
+    assert safe.lookup(KEY, PROVENANCE) == LOST
 
 
 def impatient(where: Path | str) -> SafeStore:
-    """A shelf whose waits do not hold the tests up."""
+    """A safe store whose waits do not hold the tests up."""
     return SafeStore(str(where), patience_s=0.2)
 
 
 def test_a_sound_store(where: str) -> None:
-    """On a sound store a shelf says nothing, and keeps and finds what a store does."""
-    shelf = SafeStore(where)
-    assert told(shelf) == []
-    assert shelf.working
-    assert shelf.lookup(KEY, PROVENANCE) == StoreLookup("hit", record())
+    """On a sound store a safe store says nothing, and keeps and finds what a store does."""
+    safe = SafeStore(where)
+    assert warnings_of(safe) == []
+    assert safe.working
+    assert safe.lookup(KEY, PROVENANCE) == StoreLookup("hit", record())
     with Store.open(where) as store:
         assert store.records() == [record()]
 
@@ -100,10 +100,10 @@ def test_damaged_store(tmp_path: Path) -> None:
     """A damaged file is set aside with one warning, and a fresh one used from then on."""
     path = tmp_path / "store.sqlite"
     path.write_bytes(b"not a database" * 100)
-    shelf = SafeStore(str(path))
-    (message,) = told(shelf)
+    safe = SafeStore(str(path))
+    (message,) = warnings_of(safe)
     assert "set aside as store.sqlite.corrupt-" in message
-    assert shelf.lookup(KEY, PROVENANCE) == StoreLookup("hit", record())
+    assert safe.lookup(KEY, PROVENANCE) == StoreLookup("hit", record())
 
 
 def test_file_in_the_folders_place(tmp_path: Path) -> None:
@@ -126,14 +126,14 @@ def test_locked_store(tmp_path: Path, lock: str) -> None:
 
 
 def test_waits_are_bounded(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """What a launch may wait for a lock is what the shelf documents, on both databases."""
+    """What a launch may wait for a lock is what `SafeStore` documents, on both databases."""
     asked = {"sqlite": "PRAGMA busy_timeout", "postgresql": "SHOW statement_timeout"}
     for url in (str(tmp_path / "s.sqlite"), request.getfixturevalue("postgres").new_store()):
-        shelf = SafeStore(url)
-        shelf.save(record())
-        assert shelf._store is not None
-        query = asked[shelf._store._database.engine.dialect.name]
-        (answer,) = shelf._store.transact(lambda c, q=query: c.exec_driver_sql(q).one())
+        safe = SafeStore(url)
+        safe.save(record())
+        assert safe._store is not None
+        query = asked[safe._store._database.engine.dialect.name]
+        (answer,) = safe._store.transact(lambda c, q=query: c.exec_driver_sql(q).one())
         assert answer in (1000 * PATIENCE_S, f"{PATIENCE_S:.0f}s")
 
 
@@ -189,11 +189,11 @@ def test_limit_on_files(tmp_path: Path) -> None:
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-        shelf = SafeStore(str(path))
+        safe = SafeStore(str(path))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for m in range(2, 30):
-                shelf.save_outcomes(record(m).key, PROVENANCE, big(m).measurements)
+                safe.save_outcomes(record(m).key, PROVENANCE, big(m).measurements)
         (warning,) = caught
         assert str(warning.message).endswith("; going on without the store")
 
@@ -229,14 +229,14 @@ def test_full_disk(disk: Path, existing: bool, left_kib: int) -> None:
     if existing:
         Store.open(path).save(record(1))
     filler = fill(disk, 1024 * left_kib)
-    shelf = SafeStore(str(path))
+    safe = SafeStore(str(path))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for m in range(2, 30):
-            with shelf.lease(record(m).key, PROVENANCE) as flight:
-                shelf.save_outcomes(record(m).key, PROVENANCE, big(m).measurements)
-                assert flight.mine
-                assert flight.finish(big(m)) == big(m)
+            with safe.lease(record(m).key, PROVENANCE) as lease:
+                safe.save_outcomes(record(m).key, PROVENANCE, big(m).measurements)
+                assert lease.mine
+                assert lease.finish(big(m)) == big(m)
     (message,) = {str(warning.message) for warning in caught}
     assert message.endswith("; going on without the store")
     assert "space" in message
@@ -253,19 +253,19 @@ def test_config_that_cannot_be_kept(where: str) -> None:
     """A config whose values no store can hold is used, and said once not to be kept."""
     odd = Config({"ACC": object()})
     made = record(winner=odd, measurements=(replace(record().measurements[0], config=odd),))
-    shelf = SafeStore(where)
+    safe = SafeStore(where)
 
     def tune() -> None:
         for _ in range(3):
-            shelf.save_outcomes(KEY, PROVENANCE, made.measurements)
-        with shelf.lease(KEY, PROVENANCE) as flight:
-            assert flight.finish(made) is made
+            safe.save_outcomes(KEY, PROVENANCE, made.measurements)
+        with safe.lease(KEY, PROVENANCE) as lease:
+            assert lease.finish(made) is made
 
     with pytest.warns(StoreWarning, match=r"ACC: expected .*; it is not kept") as caught:
         tune()
     assert len({str(warning.message) for warning in caught}) == len(caught) == 2
-    assert shelf.working
-    assert told(shelf) == []
+    assert safe.working
+    assert warnings_of(safe) == []
 
 
 @pytest.mark.parametrize(
@@ -279,9 +279,9 @@ def test_config_that_cannot_be_kept(where: str) -> None:
 )
 def test_url_that_cannot_be_served(url: str, hidden: str) -> None:
     """A URL that is none, or whose driver is missing, costs a warning that holds no password."""
-    shelf = SafeStore(url)
-    goes_on_without(shelf, f"store URL {url.split(':')[0]}://...: ", "give the path of a file")
-    assert not any(hidden in message for message in shelf._warned)
+    safe = SafeStore(url)
+    goes_on_without(safe, f"store URL {url.split(':')[0]}://...: ", "give the path of a file")
+    assert not any(hidden in message for message in safe._warned)
 
 
 def test_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,9 +296,9 @@ def test_server_that_is_not_there() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # not listening
         url = f"postgresql://me:secret@127.0.0.1:{taken.getsockname()[1]}/x?sslpassword=hidden"
-        shelf = impatient(url)
-        goes_on_without(shelf, "me:***@127.0.0.1", "check that the database is up")
-    assert not any("secret" in text or "hidden" in text for text in shelf._warned)
+        safe = impatient(url)
+        goes_on_without(safe, "me:***@127.0.0.1", "check that the database is up")
+    assert not any("secret" in text or "hidden" in text for text in safe._warned)
 
 
 @pytest.mark.slow
@@ -314,12 +314,12 @@ def test_store_that_fails_while_others_wait(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "store.sqlite"
 
     def wait(pipe: int) -> None:
-        shelf = impatient(path)
+        safe = impatient(path)
         say(pipe, "here")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            with shelf.lease(KEY, PROVENANCE) as flight:
-                say(pipe, flight.mine, flight.finish(record()) == record())
+            with safe.lease(KEY, PROVENANCE) as lease:
+                say(pipe, lease.mine, lease.finish(record()) == record())
         say(pipe, len(caught))
 
     def tune() -> None:
@@ -342,8 +342,8 @@ def test_warning_points_at_the_caller(tmp_path: Path) -> None:
     assert caught[0].filename == __file__
 
 
-def test_one_shelf_a_process_and_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's store is one shelf however often it is asked for, so that it warns once."""
+def test_one_object_a_process_and_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's store is one object however often it is asked for, so that it warns once."""
     one, other = (Settings(cache_dir=tmp_path / name) for name in "ab")
     assert open_user_store(one) is open_user_store(replace(one, jobs=7))
     assert open_user_store(one) is not open_user_store(other)

@@ -38,15 +38,15 @@ def tune(folder: Path, n: int, funnel: Funnel | None = None, pipe: int | None = 
     tuning = workshop(folder, HostMachine())
     tuning.options = replace(tuning.options, effort=EFFORT)
     tuning.funnel = funnel or tuning.funnel
-    remember = tuning.store.remember
+    save_outcomes = tuning.store.save_outcomes
 
     def told(key: Any, expected: Any, timed: Any = (), failed: Any = ()) -> None:
-        remember(key, expected, timed, failed)
+        save_outcomes(key, expected, timed, failed)
         if pipe is not None:
             for measurement in timed:
                 say(pipe, "kept", n, measurement.config)
 
-    tuning.store.remember = told  # type: ignore[method-assign]
+    tuning.store.save_outcomes = told  # type: ignore[method-assign]
     resolved(tuning, made=problem(n))
     if pipe is not None:
         say(pipe, "done", n)

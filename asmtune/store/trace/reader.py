@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import shortened
@@ -22,32 +22,14 @@ from asmtune.store.trace.run import (
     TrialRow,
 )
 
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True)
 class _Line:
     where: str
     event: str
     values: Mapping[str, Any]
-
-
-@dataclass
-class _Parts:
-    """The lines read so far, collected in lists."""
-
-    run: TracedRun
-    stages: list[tuple[str, float]] = field(default_factory=list)
-    batches: list[BatchRow] = field(default_factory=list)
-    trials: list[TrialRow] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def whole(self) -> TracedRun:
-        return replace(
-            self.run,
-            stages=tuple(self.stages),
-            batches=tuple(self.batches),
-            trials=tuple(self.trials),
-            notes=tuple(self.notes),
-        )
 
 
 def read_trace(path: Path) -> TracedRun:
@@ -57,14 +39,22 @@ def read_trace(path: Path) -> TracedRun:
         InputError: it cannot be read, or is malformed; names file, line and field.
     """
     lines = _lines(path, _read(path))
-    parts = _Parts(_start(path, next(lines, None)))
+    run = _start(path, next(lines, None))
+    lists: dict[str, list[Any]] = {name: [] for name in _LISTS.values()}
+    values: dict[str, Any] = {}
     for line in lines:
-        handler = _HANDLERS.get(line.event)
-        if handler is None:
+        if line.event not in _EVENTS:
             raise InputError(f"{line.where}: unknown event {_short(line.event)}")
-        handler(parts, line)
-        parts.run = replace(parts.run, seconds=_seconds(line))
-    return parts.whole()
+        value = _EVENTS[line.event](line)
+        if line.event == "final":
+            lists["finals"] += value
+        elif line.event in _LISTS:
+            lists[_LISTS[line.event]].append(value)
+        else:
+            values[_VALUES[line.event]] = value
+        values["seconds"] = _seconds(line)
+    values.update({name: tuple(items) for name, items in lists.items()})
+    return replace(run, **values)
 
 
 def read_summary(path: Path) -> Summary:
@@ -114,7 +104,7 @@ def _line(where: str, text: bytes) -> _Line:
 
 
 def _seconds(line: _Line) -> float:
-    return decoded(float, line.values.get("t"), f"{line.where}, t")
+    return _field(float, line, "t")
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -134,49 +124,34 @@ def _short(text: str) -> str:
     return shortened(ascii(text), 40)
 
 
-def _stage(parts: _Parts, line: _Line) -> None:
-    name = decoded(str, line.values.get("name"), f"{line.where}, name")
-    seconds = decoded(float, line.values.get("seconds"), f"{line.where}, seconds")
-    parts.stages.append((name, seconds))
+def _stage(line: _Line) -> tuple[str, float]:
+    return _field(str, line, "name"), _field(float, line, "seconds")
 
 
-def _batch(parts: _Parts, line: _Line) -> None:
-    parts.batches.append(decoded(BatchRow, line.values, line.where))
+def _field(kind: type[_T], line: _Line, name: str) -> _T:
+    return decoded(kind, line.values.get(name), f"{line.where}, {name}")
 
 
-def _trial(parts: _Parts, line: _Line) -> None:
-    parts.trials.append(decoded(TrialRow, line.values, line.where))
+def _record(kind: type[_T]) -> Callable[[_Line], _T]:
+    return lambda line: decoded(kind, line.values, line.where)
 
 
-def _note(parts: _Parts, line: _Line) -> None:
-    parts.notes.append(decoded(str, line.values.get("text"), f"{line.where}, text"))
-
-
-def _ranking(parts: _Parts, line: _Line) -> None:
-    parts.run = replace(parts.run, ranking=decoded(InitialRanking, line.values, line.where))
-
-
-def _final(parts: _Parts, line: _Line) -> None:
-    rows = decoded(tuple[TimedRow, ...], line.values.get("rows"), f"{line.where}, rows")
-    parts.run = replace(parts.run, finals=(*parts.run.finals, *rows))
-
-
-def _costs(parts: _Parts, line: _Line) -> None:
-    rows = decoded(tuple[CostRow, ...], line.values.get("rows"), f"{line.where}, rows")
-    parts.run = replace(parts.run, costs=rows)
-
-
-def _end(parts: _Parts, line: _Line) -> None:
-    parts.run = replace(parts.run, ending=decoded(Ending, line.values, line.where))
-
-
-_HANDLERS: Final[Mapping[str, Callable[[_Parts, _Line], None]]] = {
+# An event's value, by event; and the field of `TracedRun` that it goes to.
+_EVENTS: Final[Mapping[str, Callable[[_Line], Any]]] = {
     "stage": _stage,
-    "ranking": _ranking,
-    "batch": _batch,
-    "trial": _trial,
-    "final": _final,
-    "costs": _costs,
-    "note": _note,
-    "end": _end,
+    "ranking": _record(InitialRanking),
+    "batch": _record(BatchRow),
+    "trial": _record(TrialRow),
+    "final": lambda line: _field(tuple[TimedRow, ...], line, "rows"),
+    "costs": lambda line: _field(tuple[CostRow, ...], line, "rows"),
+    "note": lambda line: _field(str, line, "text"),
+    "end": _record(Ending),
 }
+_LISTS: Final = {
+    "stage": "stages",
+    "batch": "batches",
+    "trial": "trials",
+    "final": "finals",
+    "note": "notes",
+}
+_VALUES: Final = {"ranking": "ranking", "costs": "costs", "end": "ending"}
