@@ -43,7 +43,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     Attributes:
         fn: the Triton function underneath, with the heuristics around it.
         arg_names: its parameters.
-        cache: configs by key, as far as this process has met them.
+        cache: configs by key, of the keys that this process has launched.
         configs_timings: `[median, p20, p80]` in milliseconds by config, of the last tuning.
         bench_time: seconds of the last tuning.
         options: of the decorator.

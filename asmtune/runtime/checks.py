@@ -1,9 +1,9 @@
 """Checks that raise on bad use before anything is launched: what, its value, what was expected.
 
-`check_configs` and `check_decorated` look at what the decorator was given, `check_space`
-at a space as soon as it is made, `positional_arguments` and `check_launch` at the first launch of a
-key; the values of the key itself are looked at by `keys.values`. For programs written
-for `triton.autotune` (`strict` is False) what Triton allows is let pass.
+`check_configs` and `check_decorated` check the arguments of the decorator, `check_space` a
+space as soon as it is made, `positional_arguments` and `check_launch` the first launch of a
+key; `core.keys.reading` checks the values of the key. For programs written for
+`triton.autotune` (`strict` is False) what Triton allows passes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check_devices(kernel: str, arguments: Mapping[str, Any], *, strict: bool) ->
 def _tensors(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield PyTorch's tensors among arguments, in tuples, descriptors and wrappers as well.
 
-    What else has a `data_ptr` tells no device, and is its maker's to place.
+    Other objects with a `data_ptr` have no device, and are not checked.
     """
     kind = getattr(sys.modules.get("torch"), "Tensor", None)
     if kind is None:
@@ -199,7 +199,7 @@ def check_launch(
     """Check a launch; return False if its grid is empty and that is allowed.
 
     Nothing is read from a tensor, so that those without memory (meta, fake) pass too. Under
-    the interpreter nothing is checked: it takes tensors anywhere, and tells of the rest.
+    the interpreter nothing is checked: it takes tensors on any device, and raises by itself.
 
     Args:
         kernel: the Triton function, with the heuristics around it.

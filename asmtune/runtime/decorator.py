@@ -85,7 +85,7 @@ def decorator_options(
     """Check the arguments of `asm_autotune` and make its options.
 
     Raises:
-        InputError: as `asm_autotune`, but for what only a kernel can tell.
+        InputError: as `asm_autotune`, but for what depends on the kernel.
     """
     rest: dict[str, Any] = dict(options)
     space = rest.pop("space", None)
@@ -109,7 +109,7 @@ def checked_choices(choices: Mapping[str, Any]) -> Mapping[str, Any]:
     """Check choices of how to tune, and return them.
 
     Raises:
-        InputError: one is unknown, or none of its forms.
+        InputError: one is unknown, or has an invalid value.
     """
     if not choices:
         return choices  # nothing to check, and the tuner need not be loaded before it is needed

@@ -37,7 +37,7 @@ class KeyResolved:
     seconds: float = 0.0
 
 
-# Replaced whole, so that `emit` reads it without the lock; a launch of a known key never tells.
+# Replaced whole, so that `emit` reads it without the lock. A launch of a known key emits nothing.
 _listeners: tuple[Callable[[KeyResolved], None], ...] = ()
 _lock = threading.Lock()
 
@@ -137,7 +137,7 @@ class Notices:
 
         Args:
             key: of the launch.
-            config: that it goes on with.
+            config: that it continues with.
             moment: "capture" or "compile": why it was not tuned.
         """
         text = key_text(key)

@@ -1,4 +1,4 @@
-"""What the decorator was given."""
+"""`DecoratorOptions` and `Pruning`: the checked arguments of `@asm_autotune`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Pruning:
         early_config_prune: takes configs, arguments by name as given by position, and those
             given by name as keywords; gives the configs to keep, one at least.
         perf_model: takes all arguments and a config's values by name; gives its expected time.
-        top_k: how many configs the model keeps: a number, or a share up to 1.0.
+        top_k: number of configs that the model keeps, or a share up to 1.0.
     """
 
     early_config_prune: Callable[..., Sequence[Any]] | None = None
@@ -99,20 +99,20 @@ ON_MISS: Final[tuple[str, ...]] = get_args(OnMiss)
 
 @dataclass(frozen=True, kw_only=True)
 class DecoratorOptions:
-    """What the decorator was given.
+    """The checked arguments of the decorator.
 
     Attributes:
-        space: where configs come from.
+        space: the configs, or a function that makes them.
         key: what a tuned config depends on; see `asmtune.core.keys`.
-        small: which problems are not worth timing: "auto" (predicted to run for less time than
+        small: the problems that are not worth timing: "auto" (predicted to run for less time than
             a launch costs the host), a number of elements of the largest tensor argument, a
             predicate over the arguments by name, or None for no problem. These take
             `heuristic`'s config where there is one, else the model's first pick.
         heuristic: a config, or a function of the arguments by name that gives
             one; the space's default where it is None.
-        on_miss: what to do with a key that no store knows: "tune" it now, "predict" (the
-            model's first pick, nothing timed), tune it in the "background" and go on with a
-            pick meanwhile, or "raise".
+        on_miss: what to do with a key that no store has: "tune" it now, "predict" (use the
+            model's first pick, nothing timed), tune it in the "background" and launch a
+            provisional config until then, or "raise".
         nearest: whether the nearest stored neighbour may be the pick while a key is unknown.
         prune: the user's own choice of what is searched, by arguments.
         choices: of how to tune, by keyword; see `tuning.TuneOptions`.

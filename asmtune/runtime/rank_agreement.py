@@ -1,20 +1,20 @@
 """One config a key for all ranks of a `torch.distributed` job, whatever their stores hold.
 
 Ranks that run different configs differ in their last bits, and the slowest sets the pace of all.
-A collective could settle it, but not every rank need meet a key. So they settle it through the
-key-value store of the default process group, where the first word about a key counts:
+A collective could settle it, but not every rank launches every key. So they use the key-value
+store of the default process group, where the first entry of a key counts:
 
-    told         the config: who has another one takes it as well
-    claim/N      the Nth try to find it: whose it is
-    beat/N       counts up while that rank is at work; once it stands still, the next try is open
-    failed/N     that rank gave up: the next try is open
+    config       the config that all ranks use, also those that have another one
+    claim/N      the Nth attempt to resolve the key: the rank that makes it
+    beat/N       that rank's heartbeat counter; once it stands still, the next attempt is open
+    failed/N     that rank gave up: the next attempt is open
 
-A rank that knows a config (its store has it, or it ships) tells it at once, even while another
-one tunes. One that does not, and finds the key claimed, waits. After `wait_s` it stops waiting,
-since the rank that tunes may itself wait for this one's part in a collective: then it tells an
-untuned config, and all go on with that one, the rank that tunes included. So ranks may wait for
-each other but never differ in silence; only where the group's store fails does a rank go its
-own way, and says so.
+A rank that knows a config (stored or shipped) publishes it at once, even while another one
+tunes. A rank that knows none and finds the key claimed waits. After `wait_s` it stops waiting,
+since the rank that tunes may itself wait for this one's part in a collective. Then it publishes
+an untuned config, and all ranks continue with that one, the rank that tunes included. So ranks
+may wait for each other but never differ in silence; only if the group's store fails does a rank
+use its own config, with a warning.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ class GroupStoreEntries:
 
     def announced(self) -> str | None:
         """Return the config that all ranks use; None before there is one."""
-        name = f"{self._prefix}/told"
+        name = f"{self._prefix}/config"
         if not _store_call(lambda: self._store.check([name])):
             return None
         return _store_call(lambda: self._store.get(name)).decode()
 
     def announce(self, text: str) -> str:
         """Publish a config, and return the one that was published first."""
-        return self._first(f"{self._prefix}/told", text)
+        return self._first(f"{self._prefix}/config", text)
 
     def claim(self, turn: int, name: str) -> str:
         """Claim an attempt for `name` if nobody has it; return the name of its owner."""
@@ -142,9 +142,9 @@ def encode_config(config: Config) -> str:
 
 
 def decode_config(text: str, configs: Iterable[Config]) -> Config:
-    """The config that was told: one of the space's own where it has it, with its `pre_hook`.
+    """Decode a config; return the space's equal one, with its `pre_hook`, if there is one.
 
-    One with a derived cap is not of the space: the hook is that of the one without.
+    A config with a derived cap is not in the space: its hook is that of the one without.
     """
     values = json.loads(text)
     cap = values.get("maxnreg")
@@ -199,7 +199,7 @@ class RankPace:
         beat_s: between two beats of a rank that resolves a key.
         stale_s: without a beat, after which another rank may resolve it.
         poll_s, poll_most_s: between two looks of a rank that waits: at first, and in the end.
-            Looks, for a waiting call of PyTorch's keeps the store from all other threads.
+            A waiting call of PyTorch would block the store for all other threads.
     """
 
     wait_s: float
@@ -216,7 +216,7 @@ class AgreementKey:
     Attributes:
         key: of the launch.
         expected: how it would be tuned now; of it the kernel's source and the configs count.
-        configs: of the space, so that one that another rank tells gets its `pre_hook`.
+        configs: of the space, so that a config of another rank gets its `pre_hook`.
     """
 
     key: TuneKey
@@ -227,7 +227,7 @@ class AgreementKey:
     def prefix(self) -> str:
         """Prefix of its entries in the group's store."""
         key, made = self.key, self.expected
-        # Not by versions: ranks with different builds of PyTorch are ranks of one job.
+        # Without versions: ranks with different builds of PyTorch are ranks of one job.
         identity = (key.kernel, canonical(dict(key.shape)), canonical(dict(key.dtypes)))
         return f"asmtune/{digest(*identity, key.device, made.source, made.space)}"
 
@@ -305,7 +305,7 @@ class _Negotiation:
     Attributes:
         pace: how ranks wait for each other.
         mine: whether this rank is to resolve the key.
-        holder: who resolves it otherwise, for messages.
+        holder: name of the rank that resolves it otherwise, for messages.
     """
 
     def __init__(self, job: RankGroup, agreement: AgreementKey, pace: RankPace) -> None:
@@ -331,7 +331,7 @@ class _Negotiation:
         end, pause_s = time.monotonic() + self.pace.wait_s, self.pace.poll_s
         while True:
             self._claim()
-            # Asked after the claim: who had it may have told its config just before it ended.
+            # Read after the claim: its last owner may have published a config just before it ended.
             announced = self._announced()
             left_s = end - time.monotonic()
             if announced is not None or self.mine or left_s <= 0:

@@ -34,7 +34,7 @@ PruneHook = Callable[..., list[Any]]
 Described = tuple[tuple[str, Any, Any], ...]
 """Arguments as constants: name, None and a value, or name, a tensor's facts and None."""
 
-_UNKNOWN_SIZE: Final = 8192  # what Inductor takes for a size that only the data tell
+_UNKNOWN_SIZE: Final = 8192  # what Inductor takes for a size that depends on the data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class TracedLaunches:
             does under `triton.autotune`; None for the choice's config alone. Only for kernels
             that may run many times on their own arguments.
         rules: names and functions of the `@triton.heuristics` below, outermost first.
-        notices: told of keys that are not tuned.
+        notices: warn of keys that are not tuned.
     """
 
     choose: Callable[[Arguments, Arguments], tuple[TuneKey, Choice]]
@@ -87,8 +87,8 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     def prune(_configs: list[Any], named_args: dict[str, Any], **kwargs: Any) -> list[Any]:
         arguments = {**named_args, **kwargs}
         chosen = []
-        told = choose(_described(named_args, hint), _described(kwargs, hint))
-        for found in told.split(" "):
+        chosen_names = choose(_described(named_args, hint), _described(kwargs, hint))
+        for found in chosen_names.split(" "):
             added: dict[str, Any] = {}
             for name, rule in rules:
                 added[name] = rule({**arguments, **getattr(book, found).kwargs, **added})

@@ -34,14 +34,14 @@ def tune(
 ) -> TuneRecord | list[TuningResult]:
     """Find the fastest config of a space for one problem, or for each of many.
 
-    What the store knows already is taken from it; what is found is kept there. A run that is
-    interrupted goes on where it was when it is started again.
+    Records that the store has are taken from it; new ones are stored. An interrupted run
+    continues where it was when it is started again.
 
     Args:
         problem: one launch; instead of `problems`.
         space: a `Space`, configs, or axes by name.
         problems: launches of one kernel; those of equal specialisation share their compiles,
-            and what was good for one is tried early on the next.
+            and good configs of one are tried early on the next.
         choices: `effort`, `isolate`, `devices` and the others: see `TuneOptions`.
 
     Returns:

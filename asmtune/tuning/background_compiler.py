@@ -17,7 +17,7 @@ MOST: Final = 0.75
 """Share of a batch after which those that are left may be stragglers."""
 
 PATIENCE: Final = 4.0
-"""Times what that share took, and at least `LEAST_S`, that stragglers are waited for. Of a batch of
+"""Factor of the time of that share, and at least `LEAST_S`, to wait for stragglers. Of a batch of
 softmax configs on an H200 machine all but one took 0.5 s, and that one more than 30."""
 
 LEAST_S: Final = 2.0
@@ -63,8 +63,8 @@ class BackgroundCompiler:
     Args:
         front: of the problem; used by that thread alone while a batch is under way.
         known: outcomes of compiles by digest, shared between problems.
-        pulse: the front's progress.
-        meanwhile: called once, while the first batch is compiled.
+        stragglers: the front's progress.
+        on_first_batch: called once, while the first batch is compiled.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class BackgroundCompiler:
         front: Front,
         known: Outcomes,
         stragglers: StragglerTimer,
-        meanwhile: Callable[[], None] = lambda: None,
+        on_first_batch: Callable[[], None] = lambda: None,
     ) -> None:
         self._front, self._known, self._stragglers = front, known, stragglers
-        self._meanwhile: Callable[[], None] | None = meanwhile
+        self._on_first_batch: Callable[[], None] | None = on_first_batch
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="asmtune-compile")
         self._batch: tuple[Config, ...] = ()
-        self._made: Future[list[Verdict]] | None = None
+        self._future: Future[list[Verdict]] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -96,12 +96,12 @@ class BackgroundCompiler:
         """Start a batch; an empty one starts nothing."""
         self._batch = tuple(configs)
         if self._batch:
-            self._made = self._threads.submit(
+            self._future = self._threads.submit(
                 self._front.verdicts, self._batch, "assembly", self._known
             )
-            meanwhile, self._meanwhile = self._meanwhile, None
-            if meanwhile is not None:
-                meanwhile()
+            on_first_batch, self._on_first_batch = self._on_first_batch, None
+            if on_first_batch is not None:
+                on_first_batch()
 
     def collect(self) -> list[Verdict]:
         """Wait for the current batch and return its verdicts in order ([] if none was started).
@@ -110,15 +110,15 @@ class BackgroundCompiler:
             ProblemError: arguments and config do not fit the kernel.
             StoreError: no folder for artifacts can be written.
         """
-        made, self._made = self._made, None
-        if made is None:
+        future, self._future = self._future, None
+        if future is None:
             return []
         overdue_s = 0.0
-        while not wait([made], _LOOK_S).done:
+        while not wait([future], _LOOK_S).done:
             if not overdue_s and (overdue_s := self._stragglers.overdue_s()):
                 self._front.stop()
-        found = {verdict.config: verdict for verdict in made.result()}
-        return [found.get(config) or _given_up(config, overdue_s) for config in self._batch]
+        by_config = {verdict.config: verdict for verdict in future.result()}
+        return [by_config.get(config) or _given_up(config, overdue_s) for config in self._batch]
 
 
 def _given_up(config: Config, seconds: float) -> Verdict:

@@ -130,7 +130,7 @@ def policy_of(policy: TimingPolicy, choices: Mapping[str, Any]) -> TimingPolicy:
     if choices.get("use_cuda_graph"):
         policy = replace(policy, mode="graph")
     if do_bench_of(choices) is not None:
-        # Without samples nothing tells a tie from a difference: what the user's clock says counts.
+        # Without samples a tie cannot be told from a difference: the user's clock decides.
         policy = replace(policy, near_tie=0.0)
     return policy
 
@@ -139,7 +139,7 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
     """Make the options of output checks; the user's hooks replace what they replace in Triton.
 
     There a `pre_hook` stands for zeroing and for keeping a copy, and a `post_hook` for putting
-    the copy back. What the IR tells to be updated in place is put back in any case.
+    the copy back. Arguments that the IR updates in place are restored in any case.
     """
     has_pre, has_post = choices.get("pre_hook") is not None, choices.get("post_hook") is not None
     return CheckOptions(
@@ -189,7 +189,7 @@ class Choices(TypedDict, total=False):
     do_bench: `do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))` times in the place of our clock:
         milliseconds, `[median, p20, p80]` or one number, of which the least wins. Calling
         `kernel_call` launches once, with hooks and with what puts back arguments that the kernel
-        updates; outputs are checked before it is asked. As in Triton the three below, where
+        updates; outputs are checked before it is called. As in Triton the three below, where
         they are given, leave it unused.
     warmup: milliseconds for which each config is launched before its first sample, in every
         trial and final that it is in; one launch by default.
@@ -237,9 +237,9 @@ class TuneOptions:
         tiles: whether to search the tile axes of a persistent kernel as well, which otherwise
             stay at the values of the space's default.
         force: whether to tune although the store knows the key.
-        on_busy: while another process tunes the same key: "wait" for it, or go on with the
+        on_busy: while another process tunes the same key: "wait" for it, or launch the
             "heuristic".
-        checks: how outputs are checked and arguments kept whole.
+        checks: how outputs are checked and arguments restored.
         hooks: called around every launch; with `isolate` or `devices` in the process that times,
             to which they are sent, on its copies of the arguments.
         do_bench: the user's function that times, in the place of our clock; sent likewise.

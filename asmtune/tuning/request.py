@@ -156,11 +156,11 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
 def with_files(record: TuneRecord, space: Space) -> TuneRecord:
     """Replace the name of a winner's hand-edited file by its path on this machine.
 
-    The store holds the file's name alone, which tells its content.
+    The store holds the file's name alone, which holds a digest of its content.
 
     Args:
         record: as stored.
-        space: whose configs name copies of files; see `overrides.pinned_space`.
+        space: whose configs name copies of files; see `core.ir_overrides.pinned_space`.
 
     Raises:
         InputError: no config of the space has the file.

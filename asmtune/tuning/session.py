@@ -24,13 +24,12 @@ from asmtune.store.lookup import Remembered
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import StragglerTimer
-from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.initial_state import Experience, initial_verdicts, known_to, with_edited
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.state import State
-from asmtune.tuning.stages import BenchTimer, Stages
+from asmtune.tuning.stages import BenchTimer, FinalDecision, Stages
 
 Opener = Callable[[BenchSetup], Bench]
 
@@ -44,8 +43,8 @@ class Session:
         options: how to tune.
         store: stores single timings as they come, and has those of runs that were cut off.
         experience: what other shapes taught.
-        listener: told of the run as it goes on.
-        opener: opens the bench; `open_bench` as the options say where it is None.
+        listener: called as the run proceeds.
+        opener: opens the bench; `open_bench` with the options if None.
     """
 
     funnel: Funnel
@@ -78,7 +77,7 @@ class Session:
             stack.enter_context(watch)
             hooked = any(config.pre_hook for config in request.configs())
             touched = request.problem.arguments.values() if hooked else ()
-            # The front end runs hooks, before the bench keeps the arguments whole and after.
+            # The front end runs hooks, before the bench saves the arguments and after.
             stack.enter_context(preserved(touched))
             with preserved(touched), watch.timed_stage("foresee"):
                 state, known = self._state(request, funnel, front, watch)

@@ -42,7 +42,7 @@ class Tuner:
         funnel: for this device.
         options: how to tune.
         store: the user's store; its errors are warnings.
-        listener: told how far each request is.
+        listener: called as each request proceeds.
         opener: see `Session`.
         done: records of this call, which the requests after them learn from.
     """
@@ -181,7 +181,7 @@ class Tuner:
             if not lease.mine:
                 return TuningResult(request, "busy", error=f"{lease.holder} tunes it")
             result = self._session(request).run(request)
-            # Two that tuned one key go on with the same record: the one that was stored first.
+            # Two processes that tuned one key use the same record: the one that was stored first.
             record = None if result.record is None else lease.finish(result.record)
             return replace(result, record=record)
 

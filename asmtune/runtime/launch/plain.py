@@ -139,7 +139,7 @@ class PythonLauncher:
             result = guarded("key", lambda: function(*needs))
         except AsmtuneError as error:
             raise _NoLaunchKey from error
-        if isinstance(result, Failure):  # the slow path calls it again, and says whose it is
+        if isinstance(result, Failure):  # the slow path calls it again, and names the function
             raise _NoLaunchKey
         return self._value_part(result)
 

@@ -68,7 +68,7 @@ def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...])
     """Make the plan of a launch; None where Triton must see each: hooks, instrumentation.
 
     Args:
-        backend: whose plan.
+        backend: makes the plan.
         launched: by Triton.
         tensors: types whose pointers the launcher reads.
     """

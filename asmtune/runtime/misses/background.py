@@ -1,8 +1,8 @@
-"""Tuning while the program goes on: in a thread, on copies of a launch's arguments.
+"""Tuning while the program continues: in a thread, on copies of a launch's arguments.
 
-The thread is a daemon, one for a device, and takes one key after another. What it times runs
-in a process of its own, so that neither waits for the other's Python; they share the GPU, so
-that timings have more noise than those of a tuning that is waited for.
+There is one daemon thread for a device; it tunes one key after another. A child process times,
+so that program and tuning do not wait for each other's Python. They share the GPU, so that
+timings have more noise than those of a tuning in the foreground.
 
 When the program ends, tuning ends at its next step. It is waited for, but not for long: a
 daemon that Python ends inside C++, where Triton's front end is half of the time, aborts the
@@ -38,7 +38,7 @@ _MEMORY: Final = frozenset({"tensor", "wrapper", "descriptor"})
 def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the tensors of arguments; views of one storage stay views of one copy.
 
-    A pointer stays as aligned as it was. What holds no tensor that is known is itself.
+    Pointers keep their alignment. An argument that holds no known tensor stays as it is.
 
     Raises:
         torch.OutOfMemoryError: the device has no room.
@@ -115,11 +115,11 @@ class ShutdownSignal(ProgressListener):
 class BackgroundQueue:
     """Work for one device, done in order by a daemon thread.
 
-    The thread ends when nothing is left: one that something unforeseen has ended does not
-    keep later work from being done.
+    The thread ends when nothing is left. If an unexpected error ends it, later work starts a
+    new one.
 
     Attributes:
-        leaving: to be told of each step of the work.
+        shutdown: listener of the work; ends it at its next step.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Reads the stores for a request: tuned, predicted or neighbouring configs. Compiles nothing.
 
-What loads SQLAlchemy does so only where one look at the store's file cannot tell.
+SQLAlchemy is loaded only where `fast_lookup` cannot answer from the store's file.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def nearest(records: Iterable[TuneRecord], request: TuningRequest) -> Config | None:
     """Return the winner of the nearest record whose winner is in the request's space; else None.
 
-    A space whose constraints name sizes differs from shape to shape, so that the config
-    decides and not the space.
+    A space whose constraints name sizes differs from shape to shape, so that the configs are
+    compared and not the spaces.
 
     Args:
         records: of any keys; those of another kernel, device or dtypes, made with another
@@ -53,8 +53,8 @@ def nearest(records: Iterable[TuneRecord], request: TuningRequest) -> Config | N
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
     """Sum |log2| of the ratios of two shapes' numbers; None if the shapes do not compare.
 
-    They do not where names differ, where other values differ, and where of two different
-    numbers one is not above 0.
+    Shapes do not compare if names differ, if values that are no numbers differ, or if one of
+    two different numbers is not above 0.
     """
     if one.keys() != other.keys():
         return None
@@ -86,14 +86,15 @@ class Choice:
     """The config to launch.
 
     Attributes:
-        config: of the space where it is of it, with its `pre_hook`.
-        final: whether it stands for the rest of the process; else the next launch asks again.
+        config: the space's own config if it has an equal one, with its `pre_hook`.
+        final: whether it counts for the rest of the process; else the next launch resolves
+            the key again.
         how: "tuned" now, "known" to a store, "predicted" by the model, of the "nearest" stored
             neighbour, the "heuristic", or a pick while another process is "busy" tuning it.
-        record: with every timing, of what was tuned now; of what was known, only where it
-            had to be read whole.
-        compiled, timed: configs, where it was tuned now.
-        seconds: that finding it took.
+        record: with every timing, if it was tuned now; if it was known, only where it had to
+            be read whole.
+        compiled, timed: number of configs, if it was tuned now.
+        seconds: that resolving took.
     """
 
     config: Config

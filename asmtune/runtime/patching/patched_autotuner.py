@@ -1,8 +1,8 @@
-"""An `AsmAutotuner` that launches for one of Triton's autotuners, and looks like it.
+"""Makes `AsmAutotuner`s of Triton's autotuners, and lets them launch for those.
 
 Programs read and write an autotuner: its `cache` (by Triton's keys), `best_config`, `configs`.
-What a program writes there is meant for the launch and is obeyed; what it reads there is what
-Triton would have put.
+What a program writes there is obeyed at the launch; what it reads there is what Triton would
+have written.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from asmtune.runtime.calls import as_listed
 from asmtune.runtime.decorator import decorator_options
 from asmtune.runtime.options import DecoratorOptions
 
-# Parts of Triton's autotuner that decide what is timed and how. A subclass, or a program, that
-# puts its own in their place knows something that asmtune does not: Triton goes on with it.
+# Methods of Triton's autotuner that decide what is timed and how. If a subclass or a program
+# replaces one, it knows something that asmtune does not: Triton itself tunes it.
 _REPLACEABLE: Final = ("_bench", "prune_configs", "check_disk_cache", "do_bench")
 
 Pinned = dict[tuple[Any, ...], Any]
@@ -42,8 +42,8 @@ def has_own_parts(instance: Any, base: type) -> bool:
 def pinned_before(instance: Any, base: type) -> Pinned:
     """Return what a program put into an autotuner's `cache` before its first patched launch.
 
-    Where Triton has launched it before, that is not told from what Triton tuned, and is tuned
-    anew; but a subclass with a `run` of its own, which looks there first, has to find it.
+    If Triton has launched it before, a program's entries look like those that Triton tuned, and
+    all are tuned anew. A subclass with its own `run` looks there first, and keeps them.
     """
     has_own_run = inspect.getattr_static(type(instance), "run") is not vars(base)["run"]
     if has_own_run or "best_config" not in vars(instance):
@@ -57,7 +57,7 @@ class PatchedAutotuner:
     Attributes:
         owner: the patch.
         tuner: what launches; None where Triton's own `run` does.
-        cache: stands in the autotuner for its `cache` meanwhile.
+        cache: replaces the autotuner's `cache` until the patch ends.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """`patch()`: an unchanged program's `triton.autotune` uses asmtune.
 
-Two ways lead to a kernel. What is decorated meanwhile becomes an `AsmAutotuner`; for
-autotuners that were made before, or by subclasses, `Autotuner.run` itself is redirected.
+A kernel that is decorated while a patch is active becomes an `AsmAutotuner`. For autotuners that
+were made before, or by subclasses, `Autotuner.run` itself is redirected.
 """
 
 from __future__ import annotations
@@ -83,19 +83,19 @@ def patch(**options: Unpack[PatchOptions]) -> Iterator[None]:
         with asmtune.patch(effort="quick"):
             program()
 
-    Kernels decorated meanwhile are `AsmAutotuner`s, and stay so. Autotuners that were there
-    before launch through asmtune meanwhile and are as before afterwards; so are subclasses,
-    unless they tune in a way of their own. A program keeps Triton's meaning where asmtune's
-    decorator is stricter: a grid of no programs launches nothing. Contexts nest: the one
-    entered last and not yet left counts, in every thread.
+    Kernels decorated inside are `AsmAutotuner`s, and stay so. Autotuners that existed before
+    launch through asmtune inside, and as before afterwards; so do subclasses, unless they
+    replace parts of Triton's tuning. Where asmtune's decorator is stricter than Triton, Triton's
+    meaning holds: a grid of no programs launches nothing. Contexts nest: the last one that is
+    still active counts, in every thread.
 
     Args:
         options: `effort`, `isolate`, `devices`, `objective`, `seed`, `tiles`, `force`,
             `on_busy` and `check` (see `tuning.TuneOptions`), `on_miss`, `small` and
-            `nearest` (see `dispatch.options.DecoratorOptions`).
+            `nearest` (see `runtime.options.DecoratorOptions`).
 
     Raises:
-        InputError: an option is unknown, belongs to one kernel, or has none of its values.
+        InputError: an option is unknown, belongs to one kernel, or has an invalid value.
     """
     check_options(options)
     own = _Patch(options)
@@ -111,7 +111,7 @@ class _Patch:
 
     Attributes:
         options: as they were given.
-        twins: of the autotuners that were launched meanwhile.
+        patched: by autotuner, of those that were launched while it was active.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -177,8 +177,8 @@ class _Redirect:
             held = _patches[-1]
             made = held.patched.get(instance)
             if made is None or not made.fits(instance):
-                kept = has_own_parts(instance, self._base)
-                tuner = None if kept else convert(instance, held.options)
+                by_triton = has_own_parts(instance, self._base)
+                tuner = None if by_triton else convert(instance, held.options)
                 pinned = made.pinned(instance) if made else pinned_before(instance, self._base)
                 made = held.patched[instance] = PatchedAutotuner(held, instance, tuner, pinned)
             self.attach(instance, made)

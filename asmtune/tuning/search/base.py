@@ -55,7 +55,7 @@ class Predictor:
     """A scorer and the target that it predicts for.
 
     Attributes:
-        scorer: ranks; one that cannot before compiling is not asked.
+        scorer: ranks; not used before compiling if it cannot rank sketches.
         target: the machine.
     """
 

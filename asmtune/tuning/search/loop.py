@@ -10,14 +10,7 @@ from typing import Final
 
 from asmtune.core.config import Config
 from asmtune.predict.prune.front import ProgressListener
-from asmtune.tuning.search.base import (
-    Compiler,
-    Ended,
-    Limits,
-    Proposal,
-    Strategy,
-    Timer,
-)
+from asmtune.tuning.search.base import Compiler, Ended, Limits, Proposal, Strategy, Timer
 from asmtune.tuning.search.state import State
 
 MOST_IN_VAIN: Final = 32
@@ -44,7 +37,7 @@ def run(
         compiler: compiles in the background.
         timer: checks and times.
         limits: what may be spent.
-        observer: told of each stage.
+        observer: called at each stage.
     """
     observer = observer or ProgressListener()
     observer.search_started(state)

@@ -61,11 +61,11 @@ class MomentReading:
             features = [v.features for v in verdicts if v.features is not None]
             columns[rows] = base_columns(features, predictor.target)
             if "sketch" in moments_of(predictor.scorer):
-                asked = [
+                candidates = [
                     Candidate(verdicts[r].config, predictor.target, features=f)
                     for r, f in zip(rows, features, strict=True)
                 ]
-                slowdown[rows] = -np.array(predictor.scorer.score(asked))
+                slowdown[rows] = -np.array(predictor.scorer.score(candidates))
         return cls(slowdown, columns)
 
 

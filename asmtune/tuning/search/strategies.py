@@ -58,7 +58,7 @@ def make_strategy(
         name: one of `strategy_names`.
         seed: of all that it draws.
         predictor: for the strategies that use predictions.
-        pace: in which steps it goes on.
+        pace: sizes of its steps.
 
     Raises:
         InputError: no such strategy; lists them.
