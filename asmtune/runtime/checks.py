@@ -65,9 +65,9 @@ def _tensors(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     if kind is None:
         return
     for name, value in items:
-        held = value if isinstance(value, kind) else getattr(value, "base", None)
-        if isinstance(held, kind):
-            yield name, held
+        tensor = value if isinstance(value, kind) else getattr(value, "base", None)
+        if isinstance(tensor, kind):
+            yield name, tensor
         elif isinstance(value, tuple):
             yield from _tensors((f"{name}[{place}]", item) for place, item in enumerate(value))
 

@@ -58,9 +58,9 @@ def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            held = list(_listeners)
-            held.remove(listener)
-            _listeners = tuple(held)
+            remaining = list(_listeners)
+            remaining.remove(listener)
+            _listeners = tuple(remaining)
 
 
 def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:

@@ -143,8 +143,8 @@ class DecoratorOptions:
         """Return the config of the user's heuristic, or the space's default."""
         if self.heuristic is None:
             return space.first(**numbers(arguments))
-        made = self.heuristic(arguments) if callable(self.heuristic) else self.heuristic
-        return Config.of(made)
+        chosen = self.heuristic(arguments) if callable(self.heuristic) else self.heuristic
+        return Config.of(chosen)
 
 
 def numbers(arguments: Arguments) -> dict[str, Any]:

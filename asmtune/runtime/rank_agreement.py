@@ -260,8 +260,8 @@ class RankGroup:
         except GroupStoreError as error:
             return self._agree_alone(agreement, error, resolvers.resolve())
         with negotiation.turn():
-            found = resolvers.resolve()
-        return self.publish(agreement, found)
+            config = resolvers.resolve()
+        return self.publish(agreement, config)
 
     def publish(self, agreement: AgreementKey, config: Config) -> Config:
         """Publish a config and return the one that all ranks use; never waits."""

@@ -101,11 +101,11 @@ class Session:
     ) -> tuple[State, dict[Config, Measurement]]:
         """Make the state that the search begins with; return it with timings of earlier runs."""
         front.warm()
-        found = funnel.searched(request.problem, request.space)
-        for note in found.notes:
+        searched = funnel.searched(request.problem, request.space)
+        for note in searched.notes:
             watch.note(note)
         default = request.space.first(**request.problem.shape)
-        configs = found.configs(default, request.problem.shape)
+        configs = searched.configs(default, request.problem.shape)
         verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
         remembered = Remembered()
         if not self.options.force:

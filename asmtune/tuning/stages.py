@@ -48,8 +48,8 @@ class FinalDecision:
 
     def measurement(self, config: Config) -> Measurement | None:
         """Return a finalist's timing; None if it has none."""
-        found = dict(self.outcomes).get(config)
-        return found if isinstance(found, Measurement) else None
+        outcome = dict(self.outcomes).get(config)
+        return outcome if isinstance(outcome, Measurement) else None
 
 
 @dataclass(frozen=True)

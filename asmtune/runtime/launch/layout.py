@@ -60,8 +60,10 @@ def layout_of(
         for param in params
     )
     places = {name: index for index, name in enumerate(names)}
-    made = tuple((function, tuple(places[name] for name in needs)) for function, needs in functions)
-    return ParameterLayout(names, modes, made)
+    key_functions = tuple(
+        (function, tuple(places[name] for name in needs)) for function, needs in functions
+    )
+    return ParameterLayout(names, modes, key_functions)
 
 
 class Kinds(NamedTuple):

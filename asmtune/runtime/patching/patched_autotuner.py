@@ -190,8 +190,8 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     }
     # Triton drops a key that is no parameter without a word, until 3.9 refuses it when decorating.
     keys = [key for key in instance.keys or () if key in names]
-    made = decorator_options(list(instance.configs), keys, strict=False, **keywords)
-    return ConvertedAutotuner(instance.fn, made, instance.configs)
+    converted = decorator_options(list(instance.configs), keys, strict=False, **keywords)
+    return ConvertedAutotuner(instance.fn, converted, instance.configs)
 
 
 def _pruning(instance: Any) -> dict[str, Any] | None:
