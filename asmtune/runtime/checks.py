@@ -117,7 +117,7 @@ def check_decorated(function: Any, options: DecoratorOptions) -> None:
 
     Args:
         function: the `JITFunction`, or what stands for it in the interpreter.
-        options: of the decorator; a space that is made when needed is left to `check_space`.
+        options: the decorator's options; a space that is made when needed is left to `check_space`.
 
     Raises:
         InputError: `reset_to_zero` or `restore_value` is no list of names of parameters, or an
@@ -203,10 +203,10 @@ def check_launch(
 
     Args:
         kernel: the Triton function, with the heuristics around it.
-        arguments: of the launch by name, with its other keywords (`launch_pdl`).
+        arguments: the launch's arguments by name, with its other keywords (`launch_pdl`).
         grid: as it was given.
         space: the configs that may be launched.
-        strict: whether a grid without programs, and tensors on another device, are refused.
+        strict: refuse a grid without programs, and tensors on another device.
 
     Raises:
         InputError: an argument is missing, unknown, set by the configs as well, or where the

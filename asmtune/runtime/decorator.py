@@ -133,7 +133,7 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
 
     Args:
         kernel: what `@asm_autotune` made, or a module with such kernels.
-        changes: of `small`, `heuristic`, `on_miss`, `nearest`, `effort` and `force`; see
+        changes: some of `small`, `heuristic`, `on_miss`, `nearest`, `effort` and `force`; see
             `asm_autotune`.
 
     Raises:

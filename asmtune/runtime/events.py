@@ -69,7 +69,7 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
     Args:
         request: the launch.
         choice: its config.
-        key: as `kernel.cache` has it.
+        key: its key in `kernel.cache`.
     """
     from triton import knobs
 
@@ -136,7 +136,7 @@ class Notices:
         """Warn that a launch continues with a config that is not tuned for its key.
 
         Args:
-            key: of the launch.
+            key: the launch's key.
             config: that it continues with.
             moment: "capture" or "compile": why it was not tuned.
         """

@@ -63,7 +63,7 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     """Make the `early_config_prune` of an autotuned kernel, for PyTorch's compiler.
 
     Dynamo runs its body symbolically, so that it holds what Dynamo understands and no more. It
-    adds no guard on a size: of a dynamic one the hint is looked up, and another size is no
+    adds no guard on a size: for a dynamic one it takes the hint, and another size is no
     reason to compile again.
     """
     from torch.fx.experimental import symbolic_shapes

@@ -52,9 +52,9 @@ def experience(records: Iterable[TuneRecord], key: TuneKey) -> Experience:
     """Collect experience from records of the same kernel, device and dtypes.
 
     Args:
-        records: of any kernels and shapes; those of other kernels, dtypes or devices, and the
+        records: records of any kernels; those of other kernels, dtypes or devices, and the
             key's own, are left out.
-        key: of the search.
+        key: the search's key.
     """
     others = [record for record in records if _related(record.key, key)]
     others.sort(key=lambda record: distance(record.key.shape, key.shape))

@@ -31,7 +31,7 @@ class RunWatch(ProgressListener):
     Left by an exception, the trace says that the run failed or was interrupted.
 
     Args:
-        writer: of the trace.
+        writer: writes the trace.
         listener: called as well.
         store: stores single outcomes, so that a run that was killed can continue.
         key: what they are stored under.

@@ -42,7 +42,7 @@ class Session:
         funnel: for this GPU; what it has compiled serves all problems of equal specialisation.
         options: how to tune.
         store: stores single timings as they come, and has those of runs that were cut off.
-        experience: what other shapes taught.
+        experience: configs that were good or bad on other shapes.
         listener: called as the run proceeds.
         opener: opens the bench; `open_bench` with the options if None.
     """

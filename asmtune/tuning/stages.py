@@ -38,8 +38,8 @@ class FinalDecision:
 
     Attributes:
         winner: the config to launch.
-        outcomes: of the finalists, in their order.
-        costs: of those that ran, where more than time counts; empty otherwise.
+        outcomes: timings or failures of the finalists, in their order.
+        costs: costs of those that ran, if more than time counts; else empty.
     """
 
     winner: Measurement
@@ -59,8 +59,8 @@ class Finals:
     Attributes:
         final: times verdicts afresh, interleaved.
         energy: millijoules of a launch of a config; None where it cannot be measured.
-        policy: what counts as a tie.
-        objective: what "best" means.
+        policy: defines a tie.
+        objective: meaning of "best".
     """
 
     final: Callable[[Sequence[Verdict]], list[Outcome]]
@@ -118,7 +118,7 @@ class BenchTimer:
         watch: called with every outcome as soon as it is known.
 
     Attributes:
-        measurements: of all trials, by config; earlier runs' may be put there.
+        measurements: timings of all trials, by config; earlier runs' may be put there.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Stages:
 
     Attributes:
         funnel, front: compile and judge.
-        state: what is known; filled.
+        state: knowledge so far; filled.
         timer: checks and times.
         options: how to tune.
         watch: records everything.

@@ -112,7 +112,7 @@ class MissLookup:
 
     Attributes:
         request: the launch.
-        settings: where the user's store is.
+        settings: name the user's store.
     """
 
     request: TuningRequest

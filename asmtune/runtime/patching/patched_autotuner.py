@@ -56,7 +56,7 @@ class PatchedAutotuner:
 
     Attributes:
         owner: the patch.
-        tuner: what launches; None where Triton's own `run` does.
+        tuner: launches; None if Triton's own `run` does.
         cache: replaces the autotuner's `cache` until the patch ends.
     """
 
@@ -171,7 +171,7 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     """Make an `AsmAutotuner` with the options of one of Triton's autotuners.
 
     Args:
-        instance: of `triton.runtime.Autotuner`, or of a subclass.
+        instance: a `triton.runtime.Autotuner`, or a subclass's instance.
         options: keywords of `asm_autotune`, of no kernel in particular.
 
     Returns:
