@@ -12,14 +12,14 @@ from website.blocks import ROOT
 
 ALSO: Final = {
     "How to tune": (
-        "asmtune.tuning.TuneOptions",
+        "asmtune.tuning.options.TuneOptions",
         "asmtune.tuning.options.Choices",
-        "asmtune.tuning.Effort",
-        "asmtune.tuning.TuneResult",
+        "asmtune.tuning.options.Effort",
+        "asmtune.tuning.request.TuningResult",
     ),
     "What a launch does": (
         "asmtune.runtime.options.DecoratorOptions",
-        "asmtune.runtime.reconfigure",
+        "asmtune.runtime.decorator.reconfigure",
     ),
     "Offline": (
         "asmtune.predict.prune.Funnel",

@@ -46,7 +46,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         cache: configs by key, of the keys that this process has launched.
         configs_timings: `[median, p20, p80]` in milliseconds by config, of the last tuning.
         bench_time: seconds of the last tuning.
-        options: of the decorator.
+        options: the decorator's options.
     """
 
     def __init__(self, kernel: Any, options: DecoratorOptions) -> None:
@@ -225,7 +225,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         """Return the key of a launch, and the provenance that it would be tuned with now.
 
         Args:
-            arguments: of the launch, by name; meta tensors serve.
+            arguments: the launch's arguments, by name; meta tensors serve.
             device: the GPU's name, as its driver gives it.
 
         Raises:

@@ -18,8 +18,8 @@ class KernelCall:
 
     Attributes:
         grid, args, kwargs: as they were given.
-        positional: what was given by position, by name.
-        arguments: what was given for the kernel's parameters, by name.
+        positional: arguments given by position, by name.
+        arguments: arguments for the kernel's parameters, by name.
     """
 
     __slots__ = ("args", "arguments", "grid", "kwargs", "positional")
@@ -42,7 +42,7 @@ def memory_key(call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
 
     Args:
         call: the launch.
-        values: of the key's parts, by name.
+        values: values of the key's parts, by name.
     """
     dtypes = [
         (name, str(dtype))

@@ -1,9 +1,9 @@
 """Checks that raise on bad use before anything is launched: what, its value, what was expected.
 
-`check_configs` and `check_decorated` look at what the decorator was given, `check_space`
-at a space as soon as it is made, `positional_arguments` and `check_launch` at the first launch of a
-key; the values of the key itself are looked at by `keys.values`. For programs written
-for `triton.autotune` (`strict` is False) what Triton allows is let pass.
+`check_configs` and `check_decorated` check the arguments of the decorator, `check_space` a
+space as soon as it is made, `positional_arguments` and `check_launch` the first launch of a
+key; `core.keys.reading` checks the values of the key. For programs written for
+`triton.autotune` (`strict` is False) what Triton allows passes.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def _tensors(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     if kind is None:
         return
     for name, value in items:
-        held = value if isinstance(value, kind) else getattr(value, "base", None)
-        if isinstance(held, kind):
-            yield name, held
+        tensor = value if isinstance(value, kind) else getattr(value, "base", None)
+        if isinstance(tensor, kind):
+            yield name, tensor
         elif isinstance(value, tuple):
             yield from _tensors((f"{name}[{place}]", item) for place, item in enumerate(value))
 
@@ -117,7 +117,7 @@ def check_decorated(function: Any, options: DecoratorOptions) -> None:
 
     Args:
         function: the `JITFunction`, or what stands for it in the interpreter.
-        options: of the decorator; a space that is made when needed is left to `check_space`.
+        options: the decorator's options; a space that is made when needed is left to `check_space`.
 
     Raises:
         InputError: `reset_to_zero` or `restore_value` is no list of names of parameters, or an
@@ -203,10 +203,10 @@ def check_launch(
 
     Args:
         kernel: the Triton function, with the heuristics around it.
-        arguments: of the launch by name, with its other keywords (`launch_pdl`).
+        arguments: the launch's arguments by name, with its other keywords (`launch_pdl`).
         grid: as it was given.
         space: the configs that may be launched.
-        strict: whether a grid without programs, and tensors on another device, are refused.
+        strict: refuse a grid without programs, and tensors on another device.
 
     Raises:
         InputError: an argument is missing, unknown, set by the configs as well, or where the

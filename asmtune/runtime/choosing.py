@@ -48,7 +48,7 @@ class Chooser:
     Args:
         kernel: the Triton function, with the heuristics around it.
         function: the `JITFunction` underneath.
-        options: of the decorator.
+        options: the decorator's options.
         on_change: called when the config of a key that was launched may have changed.
     """
 

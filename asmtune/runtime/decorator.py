@@ -66,12 +66,12 @@ def asm_autotune(
             an invalid value, the kernel is not a Triton kernel, or the key names an unknown
             parameter.
     """
-    made = decorator_options(configs, key, prune_configs_by, **options)
+    checked = decorator_options(configs, key, prune_configs_by, **options)
 
     def decorate(kernel: Any) -> AsmAutotuner:
         from asmtune.runtime.autotuner import AsmAutotuner
 
-        return AsmAutotuner(kernel, made)
+        return AsmAutotuner(kernel, checked)
 
     return decorate
 
@@ -133,21 +133,21 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
 
     Args:
         kernel: what `@asm_autotune` made, or a module with such kernels.
-        changes: of `small`, `heuristic`, `on_miss`, `nearest`, `effort` and `force`; see
+        changes: some of `small`, `heuristic`, `on_miss`, `nearest`, `effort` and `force`; see
             `asm_autotune`.
 
     Raises:
         InputError: the module has no such kernel, or an option is unknown or has an invalid
             value.
     """
-    found = autotuners(kernel) if isinstance(kernel, ModuleType) else [kernel]
-    if not found:
+    kernels = autotuners(kernel) if isinstance(kernel, ModuleType) else [kernel]
+    if not kernels:
         raise InputError(
             f"reconfigure: module {getattr(kernel, '__name__', kernel)} has no kernel decorated "
             "with @asm_autotune; give the decorated kernel itself"
         )
-    revised = [_revised(tuner.options, changes) for tuner in found]
-    for tuner, options in zip(found, revised, strict=True):
+    revised = [_revised(tuner.options, changes) for tuner in kernels]
+    for tuner, options in zip(kernels, revised, strict=True):
         tuner.reconfigure(options)
 
 
@@ -155,12 +155,12 @@ def autotuners(module: ModuleType) -> list[AsmAutotuner]:
     """List the decorated kernels among a module's names, and in its dicts, lists and tuples."""
     from asmtune.runtime.autotuner import AsmAutotuner
 
-    found: dict[int, AsmAutotuner] = {}
+    kernels: dict[int, AsmAutotuner] = {}
     for value in vars(module).values():
         inner = value.values() if isinstance(value, Mapping) else value
         items = inner if isinstance(value, Mapping | list | tuple) else (value,)
-        found |= {id(item): item for item in items if isinstance(item, AsmAutotuner)}
-    return list(found.values())
+        kernels |= {id(item): item for item in items if isinstance(item, AsmAutotuner)}
+    return list(kernels.values())
 
 
 def _revised(options: DecoratorOptions, changes: Mapping[str, Any]) -> DecoratorOptions:

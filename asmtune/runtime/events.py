@@ -58,9 +58,9 @@ def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            held = list(_listeners)
-            held.remove(listener)
-            _listeners = tuple(held)
+            remaining = list(_listeners)
+            remaining.remove(listener)
+            _listeners = tuple(remaining)
 
 
 def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
@@ -69,7 +69,7 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
     Args:
         request: the launch.
         choice: its config.
-        key: as `kernel.cache` has it.
+        key: its key in `kernel.cache`.
     """
     from triton import knobs
 
@@ -136,7 +136,7 @@ class Notices:
         """Warn that a launch continues with a config that is not tuned for its key.
 
         Args:
-            key: of the launch.
+            key: the launch's key.
             config: that it continues with.
             moment: "capture" or "compile": why it was not tuned.
         """

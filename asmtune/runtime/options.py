@@ -103,7 +103,7 @@ class DecoratorOptions:
 
     Attributes:
         space: the configs, or a function that makes them.
-        key: what a tuned config depends on; see `asmtune.core.keys`.
+        key: parts that a tuned config depends on; see `asmtune.core.keys`.
         small: the problems that are not worth timing: "auto" (predicted to run for less time than
             a launch costs the host), a number of elements of the largest tensor argument, a
             predicate over the arguments by name, or None for no problem. These take
@@ -113,10 +113,10 @@ class DecoratorOptions:
         on_miss: what to do with a key that no store has: "tune" it now, "predict" (use the
             model's first pick, nothing timed), tune it in the "background" and launch a
             provisional config until then, or "raise".
-        nearest: whether the nearest stored neighbour may be the pick while a key is unknown.
+        nearest: use the nearest stored neighbour's config while a key is unknown.
         prune: the user's own choice of what is searched, by arguments.
-        choices: of how to tune, by keyword; see `tuning.TuneOptions`.
-        strict: whether bad use is refused; under `patch()` it is left to Triton.
+        choices: how to tune, by keyword; see `tuning.options.TuneOptions`.
+        strict: refuse bad use; under `patch()` that is left to Triton.
     """
 
     space: SpaceSource
@@ -143,8 +143,8 @@ class DecoratorOptions:
         """Return the config of the user's heuristic, or the space's default."""
         if self.heuristic is None:
             return space.first(**numbers(arguments))
-        made = self.heuristic(arguments) if callable(self.heuristic) else self.heuristic
-        return Config.of(made)
+        chosen = self.heuristic(arguments) if callable(self.heuristic) else self.heuristic
+        return Config.of(chosen)
 
 
 def numbers(arguments: Arguments) -> dict[str, Any]:

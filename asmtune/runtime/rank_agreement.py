@@ -63,7 +63,7 @@ class GroupStoreEntries:
 
     Args:
         store: that all ranks share.
-        place: of the entries.
+        prefix: common prefix of the entries.
 
     Raises:
         GroupStoreError: by every method, where the store fails.
@@ -214,9 +214,9 @@ class AgreementKey:
     """The launch that ranks agree on.
 
     Attributes:
-        key: of the launch.
-        expected: how it would be tuned now; of it the kernel's source and the configs count.
-        configs: of the space, so that a config of another rank gets its `pre_hook`.
+        key: the launch's key.
+        expected: provenance of a tuning now; the kernel's source and the configs count.
+        configs: gives the space's configs, so that another rank's config gets its `pre_hook`.
     """
 
     key: TuneKey
@@ -238,7 +238,7 @@ class RankGroup:
 
     Attributes:
         store: that all ranks share.
-        rank: of this process.
+        rank: this process's rank.
     """
 
     store: GroupStore
@@ -260,8 +260,8 @@ class RankGroup:
         except GroupStoreError as error:
             return self._agree_alone(agreement, error, resolvers.resolve())
         with negotiation.turn():
-            found = resolvers.resolve()
-        return self.publish(agreement, found)
+            config = resolvers.resolve()
+        return self.publish(agreement, config)
 
     def publish(self, agreement: AgreementKey, config: Config) -> Config:
         """Publish a config and return the one that all ranks use; never waits."""
@@ -303,8 +303,8 @@ class _Negotiation:
     """One rank's exchange with the others about one key.
 
     Attributes:
-        pace: how ranks wait for each other.
-        mine: whether this rank is to resolve the key.
+        pace: intervals of waiting.
+        mine: True if this rank is to resolve the key.
         holder: name of the rank that resolves it otherwise, for messages.
     """
 

@@ -63,7 +63,7 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     """Make the `early_config_prune` of an autotuned kernel, for PyTorch's compiler.
 
     Dynamo runs its body symbolically, so that it holds what Dynamo understands and no more. It
-    adds no guard on a size: of a dynamic one the hint is looked up, and another size is no
+    adds no guard on a size: for a dynamic one it takes the hint, and another size is no
     reason to compile again.
     """
     from torch.fx.experimental import symbolic_shapes
@@ -88,14 +88,14 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
         arguments = {**named_args, **kwargs}
         chosen = []
         chosen_names = choose(_described(named_args, hint), _described(kwargs, hint))
-        for found in chosen_names.split(" "):
+        for config_name in chosen_names.split(" "):
             added: dict[str, Any] = {}
             for name, rule in rules:
-                added[name] = rule({**arguments, **getattr(book, found).kwargs, **added})
+                added[name] = rule({**arguments, **getattr(book, config_name).kwargs, **added})
             if rules:
-                found = complete(found, tuple(added.items()))
+                config_name = complete(config_name, tuple(added.items()))
             # By an attribute each: Dynamo guards what it reads, and the book grows.
-            chosen.append(getattr(book, found))
+            chosen.append(getattr(book, config_name))
         return chosen
 
     return prune
@@ -160,7 +160,7 @@ def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
 
     records = open_user_store(Settings.from_environment()).records(key.kernel, key.device)
     same = (record for record in records if key_digest(record.key) == key_digest(key))
-    return next((made for made in same if made.winner.to_dict() == winner.to_dict()), None)
+    return next((record for record in same if record.winner.to_dict() == winner.to_dict()), None)
 
 
 def _configs(launches: TracedLaunches, placed: Described, named: Described) -> Sequence[Config]:
@@ -200,8 +200,8 @@ def _device(described: Sequence[tuple[str, Any, Any]]) -> int:
 
 
 def _with_values(config: Any, added: tuple[tuple[str, Any], ...]) -> Config:
-    made = Config.of(config)
-    return Config({**made.kwargs, **dict(added)}, made.num_warps, made.num_stages)
+    base = Config.of(config)
+    return Config({**base.kwargs, **dict(added)}, base.num_warps, base.num_stages)
 
 
 def _is_plain(config: Config) -> bool:

@@ -7,7 +7,7 @@ config will have. `Tuner` answers it with a `TuningResult`: it looks into the st
 lease of the key, or waits for the process that holds it, and runs a `Session`. A session judges
 all configs before compiling (`initial_state`), opens the bench, and runs the stages (`stages`):
 the search (`search`), which compiles in the background (`background_compiler`) while the GPU
-times, caps on registers, and the finals (`finals`). `run_log` writes the trace, reports
+times, caps on registers, and the finals. `run_log` writes the trace, reports
 progress, and stores timings as they come, so that an interrupted run continues where it was.
 `options` are the user's choices, `objective` what "best" means, `api` is `asmtune.tune`.
 """

@@ -61,7 +61,7 @@ class BackgroundCompiler:
     compiled.
 
     Args:
-        front: of the problem; used by that thread alone while a batch is under way.
+        front: the problem's front end; only that thread uses it while a batch is compiled.
         known: outcomes of compiles by digest, shared between problems.
         stragglers: the front's progress.
         on_first_batch: called once, while the first batch is compiled.

@@ -51,9 +51,9 @@ def experience(records: Iterable[TuneRecord], key: TuneKey) -> Experience:
     """Collect experience from records of the same kernel, device and dtypes.
 
     Args:
-        records: of any kernels and shapes; those of other kernels, dtypes or devices, and the
+        records: records of any kernels; those of other kernels, dtypes or devices, and the
             key's own, are left out.
-        key: of the search.
+        key: the search's key.
     """
     others = [record for record in records if _related(record.key, key)]
     others.sort(key=lambda record: distance(record.key.shape, key.shape))
@@ -135,8 +135,8 @@ def known_to(
     cap, which is not of the space, is left out: it is derived again.
     """
     own = {config_text(config): config for config in configs}
-    found = _keyed(((m.config, m) for m in remembered.measurements), own)
-    measured = {config: replace(m, config=config) for config, m in found.items()}
+    by_config = _keyed(((m.config, m) for m in remembered.measurements), own)
+    measured = {config: replace(m, config=config) for config, m in by_config.items()}
     known = PriorTimings(
         seeds=tuple(_own(experience.seeds, own)),
         shunned=frozenset(_own(experience.shunned, own)),
@@ -153,12 +153,12 @@ def with_edited(known: PriorTimings, configs: Sequence[Config]) -> PriorTimings:
 
 
 def _own(configs: Iterable[Config], own: Mapping[str, Config]) -> list[Config]:
-    return [found for config in configs if (found := own.get(config_text(config))) is not None]
+    return [mine for config in configs if (mine := own.get(config_text(config))) is not None]
 
 
 def _keyed(items: Iterable[tuple[Config, T]], own: Mapping[str, Config]) -> dict[Config, T]:
-    found: dict[Config, Any] = {}
+    by_config: dict[Config, Any] = {}
     for config, value in items:
         if (mine := own.get(config_text(config))) is not None:
-            found[mine] = value
-    return found
+            by_config[mine] = value
+    return by_config

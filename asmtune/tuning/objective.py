@@ -49,7 +49,7 @@ class Objective:
 
     Attributes:
         weights: above 0, of some of `QUANTITIES`.
-        pareto: whether a record lists all configs that no other is better than in everything.
+        pareto: list all configs that no other config dominates.
     """
 
     weights: Mapping[str, float]

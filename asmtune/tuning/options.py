@@ -24,8 +24,8 @@ class Effort:
     """An effort: how hard to search.
 
     Attributes:
-        name: of the preset, or the user's own.
-        strategy: what is compiled and timed next; one of `search.strategy_names()`.
+        name: the preset's name, or the user's own.
+        strategy: chooses what is compiled and timed next; one of `search.strategy_names()`.
         scorer: predicts before anything is timed.
         pace: configs a batch, and the expected gain below which the search ends. A space of
             no more configs than its first batch is compiled whole, without sketches.
@@ -232,11 +232,11 @@ class TuneOptions:
             hangs costs itself alone. Costs some seconds to start, and a copy of the arguments.
         devices: indices of the GPUs to time on, one process each (which isolates as well);
             None for the current one.
-        objective: what "best" means.
-        seed: of all that is drawn; two runs of one seed differ by their timings alone.
+        objective: meaning of "best".
+        seed: seeds all draws; two runs of one seed differ by their timings alone.
         tiles: whether to search the tile axes of a persistent kernel as well, which otherwise
             stay at the values of the space's default.
-        force: whether to tune although the store knows the key.
+        force: tune although the store has the key.
         on_busy: while another process tunes the same key: "wait" for it, or launch the
             "heuristic".
         checks: how outputs are checked and arguments restored.

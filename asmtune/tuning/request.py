@@ -68,12 +68,12 @@ class TuningResult:
     Attributes:
         request: the request.
         outcome: "tuned" now, "known" before, "busy" (another process tunes it), or "failed".
-        record: of what was tuned or known.
+        record: the tuned or known record.
         run: id of the trace, where there is one.
         seconds: wall clock.
         default_us: the default config's time, where it was measured.
         compiled, timed: number of configs.
-        costs: of the finalists, where more than time counts.
+        costs: the finalists' costs, if more than time counts.
         error: why it failed, in one line.
     """
 
@@ -109,8 +109,8 @@ def provenance(
     Args:
         problem: the launch.
         space: the configs.
-        tiles: whether a persistent kernel's tile axes are searched as well.
-        objective: what "best" means; time where it is None.
+        tiles: a persistent kernel's tile axes are searched as well.
+        objective: meaning of "best"; None for time.
         clock: name of the user's function that times; empty for our clock.
     """
     aims: tuple[str, ...] = ("tiles",) if tiles else ()
@@ -160,7 +160,7 @@ def with_files(record: TuneRecord, space: Space) -> TuneRecord:
 
     Args:
         record: as stored.
-        space: whose configs name copies of files; see `core.ir_overrides.pinned_space`.
+        space: its configs name copies of files; see `core.ir_overrides.pinned_space`.
 
     Raises:
         InputError: no config of the space has the file.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from asmtune.base.settings import Settings
 from asmtune.core.records.artifacts import Failure
@@ -17,9 +17,11 @@ from asmtune.predict.prune.front import ProgressListener
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.store.trace.writer import TraceWriter
-from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.objective import pareto_front
 from asmtune.tuning.search.state import State
+
+if TYPE_CHECKING:
+    from asmtune.tuning.stages import FinalDecision
 
 
 class RunWatch(ProgressListener):
@@ -28,7 +30,7 @@ class RunWatch(ProgressListener):
     Left by an exception, the trace says that the run failed or was interrupted.
 
     Args:
-        writer: of the trace.
+        writer: writes the trace.
         listener: called as well.
         store: stores single outcomes, so that a run that was killed can continue.
         key: what they are stored under.
@@ -99,13 +101,13 @@ class RunWatch(ProgressListener):
         """Record the verdicts that the search begins with."""
         self._state = state
         self._writer.ranking(list(state.initial.values()), state.default)
-        self._told()
+        self._report_progress()
 
     def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
         """Record a compiled batch."""
         self._batches += 1
         self._writer.batch(self._batches, seconds, verdicts)
-        self._told()
+        self._report_progress()
 
     def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
         """Record timed configs."""
@@ -113,7 +115,7 @@ class RunWatch(ProgressListener):
         seconds = time.perf_counter() - self._since
         best_us = self._state.best_us if self._state is not None else None
         self._writer.trial(self._trials, seconds, outcomes, best_us=best_us, expected_gain=gain)
-        self._told()
+        self._report_progress()
 
     def decided(self, decision: FinalDecision) -> None:
         """Record the finals."""
@@ -150,7 +152,7 @@ class RunWatch(ProgressListener):
         compiled, timed = (state.compiles, state.trials) if state is not None else (0, 0)
         return Ending(None, None, None, " ".join(reason.split()), self.seconds, compiled, timed)
 
-    def _told(self) -> None:
+    def _report_progress(self) -> None:
         self._since = time.perf_counter()
         if self._state is not None:
             self._listener.progress(self._state)

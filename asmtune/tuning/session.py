@@ -23,13 +23,12 @@ from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import StragglerTimer
-from asmtune.tuning.finals import FinalDecision
 from asmtune.tuning.initial_state import Experience, initial_verdicts, known_to, with_edited
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.state import State
-from asmtune.tuning.stages import BenchTimer, Stages
+from asmtune.tuning.stages import BenchTimer, FinalDecision, Stages
 
 Opener = Callable[[BenchSetup], Bench]
 
@@ -42,7 +41,7 @@ class Session:
         funnel: for this GPU; what it has compiled serves all problems of equal specialisation.
         options: how to tune.
         store: stores single timings as they come, and has those of runs that were cut off.
-        experience: what other shapes taught.
+        experience: configs that were good or bad on other shapes.
         listener: called as the run proceeds.
         opener: opens the bench; `open_bench` with the options if None.
     """
@@ -101,11 +100,11 @@ class Session:
     ) -> tuple[State, dict[Config, Measurement]]:
         """Make the state that the search begins with; return it with timings of earlier runs."""
         front.warm()
-        found = funnel.searched(request.problem, request.space)
-        for note in found.notes:
+        searched = funnel.searched(request.problem, request.space)
+        for note in searched.notes:
             watch.note(note)
         default = request.space.first(**request.problem.shape)
-        configs = found.configs(default, request.problem.shape)
+        configs = searched.configs(default, request.problem.shape)
         verdicts = initial_verdicts(funnel, front, configs, self.options.effort)
         remembered = EarlierOutcomes()
         if not self.options.force:

@@ -96,8 +96,8 @@ class Tuner:
         """Look a request's record up, or tune it now and store the record.
 
         Args:
-            request: of this device, with this tuner's options.
-            looked_up: whether the caller has looked in the stores and found no record.
+            request: a request for this device, with this tuner's options.
+            looked_up: True if the caller has looked in the stores and found no record.
 
         Raises:
             AsmtuneError: it cannot be tuned; says why.
@@ -144,7 +144,7 @@ class Tuner:
         """Predict as `predict` does; None if the predicted time is not below a limit.
 
         Args:
-            request: of this device.
+            request: a request for this device.
             limit_us: microseconds; None for a problem that is small whatever is predicted.
 
         Raises:

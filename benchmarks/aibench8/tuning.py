@@ -12,7 +12,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.tuning.options import Effort, TuneOptions
-from asmtune.tuning.request import key_of
+from asmtune.tuning.request import TuningResult, key_of
 from asmtune.tuning.session import Opener
 from asmtune.tuning.tuner import Tuner
 from benchmarks.aibench8.tasks import Task
@@ -115,12 +115,12 @@ class TaskTuner:
         store = self.settings.cache_dir / f"{problem.name}-{run}.sqlite"
         settings = replace(self.settings, store_url=str(store))
         tuner = replace(Tuner.open(self.device, options, settings), opener=self.opener)
-        result = tuner.resolve(TuneJob(problem, key_of(problem, self.device)), search.space)
+        result = tuner.resolve(tuner.request(problem, key_of(problem, self.device), search.space))
         assert result.record is not None  # nobody else tunes it
         return Tuning(result.record.winner, result.timed, _summary(result, result.record))
 
 
-def _summary(result: TuneResult, record: TuneRecord) -> dict[str, Any]:
+def _summary(result: TuningResult, record: TuneRecord) -> dict[str, Any]:
     ranked = sorted(record.measurements, key=lambda m: m.median_us)
     return {
         "winner": record.winner.to_dict(),

@@ -49,8 +49,8 @@ def setup(
     )
 
 
-def entrant(mode: str, us: float = 10.0, **options: Any) -> Entrant:
-    """Make an entrant whose launch is of a mode and takes so long; its code is its own."""
+def entrant(mode: str, us: float = 10.0, **options: Any) -> TimingCandidate:
+    """Make a candidate whose launch is of a mode and takes so long; its code is its own."""
     config = Config({"MODE": mode, "US": us}, **options)
     code = f"{mode} {us} {config.num_warps}".encode()
     return TimingCandidate(config, artifact(code, num_warps=config.num_warps))

@@ -222,7 +222,7 @@ def test_leaving_ends_what_is_tuned(
 ) -> None:
     """When the program ends, tuning ends at its next step, and lets the key go for others."""
     line, begun = BackgroundQueue(), threading.Event()
-    monkeypatch.setattr(background, "line_of", lambda _: line)
+    monkeypatch.setattr(background, "queue_of", lambda _: line)
     run = Session.run
 
     def seen(self: Session, *rest: Any) -> Any:
@@ -233,7 +233,7 @@ def test_leaving_ends_what_is_tuned(
     later(host, told).resolve(miss())
     assert begun.wait(PATIENCE_S)
     thread = line._thread
-    line.leave()
+    line.stop()
     if thread is not None:
         thread.join(PATIENCE_S)
     assert told.choices == []
@@ -243,12 +243,12 @@ def test_leaving_ends_what_is_tuned(
 
 ENDLESS = """
 import threading
-from asmtune.runtime.misses.background import line_of
+from asmtune.runtime.misses.background import queue_of
 begun = threading.Event()
 def work():
     begun.set()
     threading.Event().wait()
-line_of("NVIDIA H200").put(work)
+queue_of("NVIDIA H200").put(work)
 begun.wait()
 print("ends")
 """

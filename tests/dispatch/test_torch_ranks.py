@@ -182,13 +182,13 @@ def test_every_store_of_pytorch_serves(kind: str, tmp_path: Path) -> None:
     """What ranks say works through PyTorch's stores in memory and in a file."""
     store = dist.HashStore() if kind == "hash" else dist.FileStore(str(tmp_path / "store"), 2)
     words = GroupStoreEntries(dist.PrefixStore("default_pg", store), "asmtune/key")
-    assert words.told() is None
+    assert words.announced() is None
     assert [words.claim(0, "a"), words.claim(0, "b"), words.claim(1, "b")] == ["a", "a", "b"]
     assert (words.beats(0), words.failed(0)) == (0, False)
     words.beat(0)
     words.fail(0)
     assert (words.beats(0), words.failed(0), words.failed(1)) == (1, True, False)
-    assert [words.tell("x"), words.tell("y"), words.told()] == ["x", "x", "x"]
+    assert [words.announce("x"), words.announce("y"), words.announced()] == ["x", "x", "x"]
 
 
 def test_a_store_that_cannot_compare_is_told() -> None:
@@ -196,15 +196,15 @@ def test_a_store_that_cannot_compare_is_told() -> None:
     own = Config({"BLOCK": 64})
     ways = Resolvers(known=lambda: None, resolve=lambda: own, fallback=lambda: Config({}))
     with pytest.warns(RankWarning, match="may have another config"):
-        assert RankGroup(dist.Store(), 3).agreed(MATTER, ways, PACE) is own
+        assert RankGroup(dist.Store(), 3).agree(MATTER, ways, PACE) is own
 
 
 def test_capture_offers_and_takes() -> None:
     """What is recorded in a graph counts for all ranks, unless they have agreed before."""
     store = dist.HashStore()
     first, second = Config({"BLOCK": 64}), Config({"BLOCK": 32})
-    assert RankGroup(store, 0).offered(MATTER, first) is first
-    assert RankGroup(store, 1).offered(MATTER, second) == first
+    assert RankGroup(store, 0).publish(MATTER, first) is first
+    assert RankGroup(store, 1).publish(MATTER, second) == first
 
 
 def test_configs_survive_being_told() -> None:

@@ -26,7 +26,7 @@ class ParameterLayout:
     """A function's parameters as a launcher takes them.
 
     Attributes:
-        names: of the parameters, interned: call sites' names are the same objects.
+        names: names of the parameters, interned: call sites' names are the same objects.
         modes: RUNTIME or CONSTEXPR of each, plus KEYED where its value is in the key.
         functions: functions of the key, each with the indices of its arguments.
     """
@@ -51,7 +51,7 @@ def layout_of(
     Args:
         params: Triton's `KernelParam` of each.
         keyed: names of those whose values are in the key.
-        functions: of the key, each with the names of its arguments.
+        functions: functions of the key, each with the names of its arguments.
     """
     names = tuple(sys.intern(param.name) for param in params)
     in_key = set(keyed)
@@ -60,8 +60,10 @@ def layout_of(
         for param in params
     )
     places = {name: index for index, name in enumerate(names)}
-    made = tuple((function, tuple(places[name] for name in needs)) for function, needs in functions)
-    return ParameterLayout(names, modes, made)
+    key_functions = tuple(
+        (function, tuple(places[name] for name in needs)) for function, needs in functions
+    )
+    return ParameterLayout(names, modes, key_functions)
 
 
 class Kinds(NamedTuple):
@@ -71,7 +73,7 @@ class Kinds(NamedTuple):
         tensors: exact types that are read by the descriptors below; subclasses may do
             anything, and take the slow path.
         frozen: immutable types, compared by identity.
-        dtype, data_ptr, get_device: of `torch.Tensor`, called without a lookup by name.
+        dtype, data_ptr, get_device: `torch.Tensor`'s, called without a lookup by name.
     """
 
     tensors: tuple[type, ...]

@@ -111,7 +111,7 @@ class MissLookup:
 
     Attributes:
         request: the launch.
-        settings: where the user's store is.
+        settings: name the user's store.
     """
 
     request: TuningRequest
@@ -139,11 +139,13 @@ class MissLookup:
         if not self._fast_answer.sure:
             from asmtune.store.safe_store import open_user_store
 
-            made = open_user_store(self.settings).find_prediction(
+            prediction = open_user_store(self.settings).find_prediction(
                 self.request.key, self.request.expected
             )
             stored = (
-                None if made is None else StoredConfig(made.config, "predicted", made.predicted_us)
+                None
+                if prediction is None
+                else StoredConfig(prediction.config, "predicted", prediction.predicted_us)
             )
         if stored is None or stored.how != "predicted":
             return None

@@ -38,7 +38,7 @@ class TunersByDevice:
     """Tuners by device, each opened when it is first needed: that loads all that tunes.
 
     Args:
-        choices: of how to tune, as `TuneOptions.of` takes them.
+        choices: how to tune, by keyword, as `TuneOptions.of` takes them.
     """
 
     def __init__(self, choices: Mapping[str, Any]) -> None:
@@ -108,7 +108,7 @@ class Resolver:
     """Resolves requests to configs, by the options of one decorator.
 
     Args:
-        options: of the decorator.
+        options: the decorator's options.
         on_tuned: called for each key that was queued for the background, with its final
             choice; runs in that thread, with copies of the arguments.
     """

@@ -56,7 +56,7 @@ class PatchedAutotuner:
 
     Attributes:
         owner: the patch.
-        tuner: what launches; None where Triton's own `run` does.
+        tuner: launches; None if Triton's own `run` does.
         cache: replaces the autotuner's `cache` until the patch ends.
     """
 
@@ -171,7 +171,7 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     """Make an `AsmAutotuner` with the options of one of Triton's autotuners.
 
     Args:
-        instance: of `triton.runtime.Autotuner`, or of a subclass.
+        instance: a `triton.runtime.Autotuner`, or a subclass's instance.
         options: keywords of `asm_autotune`, of no kernel in particular.
 
     Returns:
@@ -190,8 +190,8 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     }
     # Triton drops a key that is no parameter without a word, until 3.9 refuses it when decorating.
     keys = [key for key in instance.keys or () if key in names]
-    made = decorator_options(list(instance.configs), keys, strict=False, **keywords)
-    return ConvertedAutotuner(instance.fn, made, instance.configs)
+    converted = decorator_options(list(instance.configs), keys, strict=False, **keywords)
+    return ConvertedAutotuner(instance.fn, converted, instance.configs)
 
 
 def _pruning(instance: Any) -> dict[str, Any] | None:

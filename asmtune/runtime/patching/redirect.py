@@ -174,15 +174,19 @@ class _Redirect:
         with _lock:
             if not _patches:
                 return None  # left by another thread just now
-            held = _patches[-1]
-            made = held.patched.get(instance)
-            if made is None or not made.fits(instance):
+            active = _patches[-1]
+            patched = active.patched.get(instance)
+            if patched is None or not patched.fits(instance):
                 by_triton = has_own_parts(instance, self._base)
-                tuner = None if by_triton else convert(instance, held.options)
-                pinned = made.pinned(instance) if made else pinned_before(instance, self._base)
-                made = held.patched[instance] = PatchedAutotuner(held, instance, tuner, pinned)
-            self.attach(instance, made)
-            return made
+                tuner = None if by_triton else convert(instance, active.options)
+                pinned = (
+                    patched.pinned(instance) if patched else pinned_before(instance, self._base)
+                )
+                patched = active.patched[instance] = PatchedAutotuner(
+                    active, instance, tuner, pinned
+                )
+            self.attach(instance, patched)
+            return patched
 
     def _launching(self, name: str) -> Callable[..., Any]:
         original = self._methods[name]
@@ -219,8 +223,8 @@ class _Redirect:
             def decorator(fn: Any) -> Any:
                 from asmtune.runtime.patching.patched_autotuner import convert
 
-                made, patches = decorate(fn), _patches
-                return convert(made, patches[-1].options) if patches else made
+                autotuner, patches = decorate(fn), _patches
+                return convert(autotuner, patches[-1].options) if patches else autotuner
 
             return decorator
 
@@ -239,14 +243,16 @@ def _enter(own: _Patch) -> None:
 def _leave(own: _Patch) -> None:
     global _patches, _redirect
     with _lock:
-        _patches = tuple(held for held in _patches if held is not own)
+        _patches = tuple(active for active in _patches if active is not own)
         redirect = _redirect
         if redirect is None:
             return
         for instance, patched in list(own.patched.items()):
             if vars(instance).get(_PATCHED) is patched:
                 redirect.detach(instance)
-                outer = [held.patched[instance] for held in _patches if instance in held.patched]
+                outer = [
+                    active.patched[instance] for active in _patches if instance in active.patched
+                ]
                 if outer:
                     redirect.attach(instance, outer[-1])
         if not _patches:

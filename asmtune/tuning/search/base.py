@@ -20,10 +20,10 @@ class Limits:
     """Limits of a search; the default config is compiled and timed in any case.
 
     Attributes:
-        seconds: of wall clock, from the start of the loop.
+        seconds: wall clock, from the start of the loop.
         compiles: configs compiled, those that fail among them; None for no limit.
         timings: configs tried on the GPU, likewise.
-        finalists: of the fastest, how many are worth timing again at the end.
+        finalists: number of the fastest configs that are timed again at the end.
     """
 
     seconds: float = math.inf
@@ -69,7 +69,7 @@ class Proposal:
 
     Attributes:
         configs: best first; none where it is not worth it.
-        gain: what they are expected to win, as a share of the best time so far; None where
+        gain: expected gain, as a share of the best time so far; None where
             the strategy has no expectation.
         reason: why there are none.
     """

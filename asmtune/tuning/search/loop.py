@@ -33,10 +33,10 @@ def run(
 
     Args:
         strategy: chooses what to compile and what to time.
-        state: what is known; filled.
+        state: knowledge so far; filled.
         compiler: compiles in the background.
         timer: checks and times.
-        limits: what may be spent.
+        limits: the most that may be spent.
         observer: called at each stage.
     """
     observer = observer or ProgressListener()

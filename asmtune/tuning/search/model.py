@@ -73,7 +73,7 @@ class ConfigPoints:
     """Points of all configs of a space; what does not change is computed once.
 
     Args:
-        state: its space as it is now; if configs join it, new points are needed.
+        state: gives the space as it is now; if configs join it, new points are needed.
         predictor: without one all are predicted alike, and lie on the axes alone.
     """
 
@@ -160,8 +160,8 @@ class Model:
 
     Args:
         predictor: ranks before compiling; None for no prediction.
-        pace: in which steps; and the gain below which the search ends.
-        seed: of the draws that a batch's gain is averaged over.
+        pace: sizes of steps, and the gain below which the search ends.
+        seed: seeds the draws that a batch's gain is averaged over.
     """
 
     name = "model"

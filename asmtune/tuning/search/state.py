@@ -19,9 +19,9 @@ class PriorTimings:
     Attributes:
         seeds: configs that were good on other shapes: compiled and timed first.
         shunned: configs that failed or were slow on other shapes: tried last.
-        timings: of earlier runs of this very search, in microseconds; not timed again, but
+        timings: microseconds of earlier runs of this very search; not timed again, but
             for the finals.
-        failures: likewise; not tried again.
+        failures: failures of earlier runs; not tried again.
     """
 
     seeds: tuple[Config, ...] = ()
@@ -45,10 +45,10 @@ class State:
         initial: verdicts before compiling, by config.
         configs: the candidates, in the space's order.
         default: the space's default config.
-        verdicts: of what is compiled, by config.
+        verdicts: verdicts on compiled configs, by config.
         pending: configs being compiled.
         timings: microseconds by config, those of earlier runs among them.
-        failures: of compiles and trials by config, likewise.
+        failures: failures of compiles and trials by config, likewise.
         compiles, trials: configs compiled, and tried on the GPU, by this search.
     """
 

@@ -56,7 +56,7 @@ def make_strategy(
 
     Args:
         name: one of `strategy_names`.
-        seed: of all that it draws.
+        seed: seeds all that it draws.
         predictor: for the strategies that use predictions.
         pace: sizes of its steps.
 

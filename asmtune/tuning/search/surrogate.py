@@ -62,7 +62,7 @@ class Points:
     Attributes:
         predicted: logarithm of the predicted slowdown, from 0 up.
         places: a row a config; a distance of 1 is far.
-        compiled: whether the assembly is known.
+        compiled: True where the assembly is known.
     """
 
     predicted: Column
@@ -89,8 +89,8 @@ class Posterior:
     """Expected times and their deviations, as logarithms.
 
     Attributes:
-        mean: expected.
-        deviation: of what it may be.
+        mean: expected value.
+        deviation: standard deviation.
     """
 
     mean: Column
@@ -102,7 +102,7 @@ class Surrogate:
     """A fitted process.
 
     Attributes:
-        timed: what was timed; at least one.
+        timed: timed configs, at least one.
         log_us: logarithms of the times.
     """
 
@@ -178,8 +178,8 @@ def improvement(posterior: Posterior, best: float) -> Column:
     """Compute the expected improvement of each config alone (Jones, Schonlau, Welch, 1998).
 
     Args:
-        posterior: of each config's time.
-        best: of the times so far.
+        posterior: prediction of each config's time.
+        best: least time so far.
     """
     from scipy.special import ndtr
 
@@ -197,10 +197,10 @@ def spread_out(mean: Column, covariance: Matrix, best: float, count: int) -> lis
     heap of near equals. Without it a replay kept 0.998 of the best speed in place of 0.999.
 
     Args:
-        mean: of each config.
+        mean: expected time of each config.
         covariance: among them.
-        best: of the times so far.
-        count: how many to choose at most.
+        best: least time so far.
+        count: number to choose at most.
     """
     variance = np.diag(covariance).copy()
     known = np.zeros((len(mean), 0))
@@ -222,10 +222,10 @@ def batch_gain(mean: Column, covariance: Matrix, best: float, seed: int) -> floa
     """Compute the expected gain of timing a whole batch, over joint draws of its times.
 
     Args:
-        mean: of each config.
+        mean: expected time of each config.
         covariance: among them.
-        best: of the times so far.
-        seed: of the draws; the same for equal draws.
+        best: least time so far.
+        seed: seeds the draws.
     """
     values, vectors = np.linalg.eigh(covariance)
     draws: NDArray[np.float64] = np.random.default_rng(seed).standard_normal((DRAWS, len(mean)))

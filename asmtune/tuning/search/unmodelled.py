@@ -18,7 +18,7 @@ class Exhaustive:
     """Compiles and times every config, in the space's order.
 
     Attributes:
-        pace: in which steps.
+        pace: sizes of steps.
     """
 
     pace: BatchSizes = field(default_factory=BatchSizes)
@@ -46,8 +46,8 @@ class Sampling:
     """Compiles configs at random, and times all; a limit ends it, or the space.
 
     Attributes:
-        pace: in which steps.
-        seed: of the order.
+        pace: sizes of steps.
+        seed: seeds the order.
     """
 
     pace: BatchSizes = field(default_factory=BatchSizes)
@@ -78,7 +78,7 @@ class Hierarchical:
     """Coarse to fine; ends where no neighbour of the best is left.
 
     Attributes:
-        pace: in which steps.
+        pace: sizes of steps.
     """
 
     pace: BatchSizes = field(default_factory=BatchSizes)
