@@ -42,7 +42,7 @@ class Binary:
     """Holds a compiled config and how to launch it, without any code of the user.
 
     Attributes:
-        digest: of the artifact.
+        digest: the artifact's digest.
         cubin: the ELF file.
         metadata: Triton's own, as JSON values.
         machine: Triton's (backend, arch, warp size).
@@ -134,7 +134,7 @@ def launch_of(
 
     Args:
         binary: what to launch.
-        values: of every parameter at least; the hook is given all.
+        values: values of all parameters, maybe of others too; the hook gets all of them.
         pre_hook: called with `values` by `prepare`.
     """
     kernel = handle(binary)

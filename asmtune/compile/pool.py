@@ -132,7 +132,7 @@ def compile_configs(
     settings: Settings,
     workers: Workers | None = None,
 ) -> Outcomes[R]:
-    """Compiles configs in parallel; gives each as it is done.
+    """Compiles configs in parallel; yields each as it is done.
 
     Closing the iterator ends the compiles that run.
 
@@ -162,7 +162,7 @@ def sketch_configs(
     settings: Settings,
     workers: Workers | None = None,
 ) -> Outcomes[R]:
-    """Compiles configs as far as LLVM, in parallel; gives each as it is done.
+    """Compiles configs as far as LLVM, in parallel; yields each as it is done.
 
     Takes a tenth of the time of a compile. Writes nothing to disk; uses an artifact that is on
     disk in place of its sketch. `hooks.read` gets a `Sketch`.

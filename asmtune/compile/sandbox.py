@@ -89,9 +89,9 @@ class Sandbox:
     ) -> dict[str, Any] | Failure:
         child, stage = self._ready(), "start"
         limit_s = _START_S
-        end = time.monotonic() + limit_s
         try:
             child.send(message)
+            end = time.monotonic() + limit_s
             while True:
                 answer = _receive(child, end, flag)
                 if "stage" in answer:
@@ -143,9 +143,11 @@ class Sandbox:
     def _crash(self, stage: str) -> Failure:
         """Returns the failure of a child that ended without an answer."""
         assert self._child is not None
-        end, self._child = self._child.kill(_START_S), None
-        cause = f"exit code {end.code}" if end.signal_name is None else f"signal {end.signal_name}"
-        last = f": {end.last_line}" if end.last_line else ""
+        ended, self._child = self._child.kill(_START_S), None
+        cause = f"exit code {ended.code}"
+        if ended.signal_name is not None:
+            cause = f"signal {ended.signal_name}"
+        last = f": {ended.last_line}" if ended.last_line else ""
         return Failure(stage, "crash", f"the compiler died with {cause}{last}")
 
 

@@ -19,7 +19,7 @@ class StageRun:
 
     Attributes:
         metadata: Triton's own, filled by the stages.
-        seconds: by stage.
+        seconds: time of each stage.
     """
 
     def __init__(

@@ -179,7 +179,7 @@ def make_artifact(item: CompileItem, site: CompileSite) -> Made:
 
 
 def make_sketch(item: CompileItem, site: CompileSite) -> Made:
-    """Makes an item's sketch, from its artifact if that is on disk; nothing is to be stored."""
+    """Makes an item's sketch, from its artifact if that is on disk; stores nothing."""
     known = site.lookup(item)
     if isinstance(known, Artifact):
         return Sketch(known.digest, known.arch, known.outputs["ttgir"], known.metadata), None

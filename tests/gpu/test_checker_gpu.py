@@ -24,7 +24,7 @@ Run = Callable[[], object]
 def checker_of(
     kernel: Any, grid: tuple[int, ...], values: Mapping[str, Any], **options: Any
 ) -> OutputChecker:
-    """A rehearsal of a launch, by the effects that its IR has."""
+    """A checker of a launch, by the effects that its IR has."""
     effects = Effects.of([work(kernel, grid=grid, **values)], values)
     names = kernel.arg_names
     arguments = {name: value for name, value in values.items() if name in names}

@@ -244,7 +244,7 @@ class SharedArguments:
 
     Attributes:
         file: descriptor of the file that holds the bytes; children inherit it.
-        nbytes: of the file.
+        nbytes: size of the file.
         touched: set by code that runs a user's function on the arguments in this process; `close`
             then restores their contents.
 

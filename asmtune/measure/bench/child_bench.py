@@ -25,7 +25,7 @@ class ChildBench:
 
     Args:
         setup: what is timed, and how.
-        index: of the GPU among those that this process sees; by default the one that the
+        index: index of the GPU among those that this process sees; by default the GPU that the
             arguments lie on.
         shared: the arguments, if other benches send the same ones; its owner closes it.
         command: starts the child.
