@@ -9,7 +9,6 @@ from asmtune.base.errors import CompileError, StoreError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.cli.against import STORED, Rival, measured, rival_after, rival_before
-from asmtune.cli.arguments import LoadedKernel, tuned_of
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -27,6 +26,7 @@ from asmtune.report.comparison import compared
 from asmtune.report.explained import Code, Explained, try_out
 from asmtune.report.progress import ProgressBar
 from asmtune.store.lookup import StoreLookup
+from asmtune.studies.stored import LoadedKernel, tuned_of
 
 
 @dataclass(frozen=True)

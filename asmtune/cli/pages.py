@@ -7,13 +7,14 @@ from typing import Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.arguments import KernelArguments, tuned_of
+from asmtune.cli.arguments import KernelArguments
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.pruned import PruneReport
 from asmtune.report.explorer.code import CodeMaker, carried_code
 from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import KernelTimings, LaunchKey, Timings, read_timings
 from asmtune.report.progress import ProgressBar
+from asmtune.studies.stored import tuned_of
 
 STORE: Final = "store"
 """What `--timings` takes for the record that launches would find."""

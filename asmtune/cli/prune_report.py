@@ -11,21 +11,18 @@ from typing import Annotated
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.base.settings import Settings
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import write_result
 from asmtune.cli.pages import measured_times, page_of
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.pruned import PruneReport
-from asmtune.predict.prune.flow import DEFAULT_FAILS, Funnel
-from asmtune.predict.prune.ranking import check_compile
-from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.documents import report_csv, report_json
 from asmtune.report.explorer.page import report_html
 from asmtune.report.progress import ProgressBar
 from asmtune.report.saved import read_reports
 from asmtune.report.tables import prune_table
+from asmtune.studies.api import prune_report as run_prune_report
 
 Subject = Annotated[
     str,
@@ -119,10 +116,10 @@ def prune_report(
         result = report_html(reports, None, measured) if is_page else _render(reports, format)
     else:
         arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
-        how = PruneReportRequest(scorer, keep, compile, caps=caps, tiles=tiles)
+        request = PruneReportRequest(scorer, keep, compile, caps=caps, tiles=tiles)
         measured = measured_times(timings, arguments, target)
-        made, assumed = make_reports(arguments, target, how), arguments.assumptions()
-        reports = [replace(report, notes=(*report.notes, *assumed)) for report in made]
+        reports, assumed = make_reports(arguments, target, request), arguments.assumptions()
+        reports = [replace(report, notes=(*report.notes, *assumed)) for report in reports]
         page = page_of(reports, arguments, target, measured) if is_page else None
         result = _render(reports, format) if page is None else page
     write_result(result, output)
@@ -154,34 +151,28 @@ class PruneReportRequest:
 
 
 def make_reports(
-    arguments: KernelArguments, targets: Sequence[str], how: PruneReportRequest
+    arguments: KernelArguments, targets: Sequence[str], request: PruneReportRequest
 ) -> list[PruneReport]:
-    """One report a target, with progress on stderr."""
+    """Makes a report for each target, with progress on stderr."""
     machines = [load_target(name) for name in targets]
     if len({machine.name for machine in machines}) != len(machines):
         raise InputError(f"--target: a device is given twice: {', '.join(targets)}")
-    ranker, settings = make_scorer(how.scorer), Settings.from_environment()
-    kept = Keep.default(how.scorer) if how.keep is None else Keep.of(how.keep)
-    kept.check(how.scorer)
-    compiled = None if how.compile == "all" else Keep.of(how.compile, "compile")
-    if compiled is not None:
-        check_compile(compiled, ranker)
     problem, space = arguments.load()
-    reports = []
     with ProgressBar() as progress:
-        for machine in machines:
-            funnel = Funnel(
-                machine,
-                ranker,
-                settings,
-                kept,
-                progress,
-                caps=how.caps,
-                tiles=how.tiles,
-                compile=compiled,
+        return [
+            run_prune_report(
+                problem,
+                space,
+                target=machine,
+                scorer=request.scorer,
+                keep=request.keep,
+                compile=request.compile,
+                caps=request.caps,
+                tiles=request.tiles,
+                progress=progress,
             )
-            reports.append(funnel.prune(problem, space))
-    return reports
+            for machine in machines
+        ]
 
 
 def findings(report: PruneReport) -> Iterable[str]:

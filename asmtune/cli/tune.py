@@ -75,7 +75,8 @@ def tune(
     """
     # Load Triton and scikit-learn, which no other command needs before it has read its input.
     from asmtune.report.tuning_progress import TuningProgress
-    from asmtune.studies.tuning_queue import TuningQueue, open_machine, reference_of
+    from asmtune.studies.stored import reference_of
+    from asmtune.studies.tuning_queue import TuningQueue, open_machine
 
     module = _module(kernel)
     wanted = shapes_of(module, shape, shapes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from asmtune.core.failures import guarded, required
@@ -119,9 +118,3 @@ class TuningQueue:
     def _what(self, shape: Shape) -> str:
         words = " ".join(f"{name}={value}" for name, value in shape.items())
         return f"kernel {self.module.name} on {words}"
-
-
-def reference_of(kernel: str) -> str:
-    """A kernel that was named, as any other folder knows it."""
-    path = Path(kernel)
-    return str(path.resolve()) if path.suffix == ".py" or "/" in kernel else kernel

@@ -34,7 +34,7 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """What is said of a plan, a message each; ends early where the GPU is lost.
 
     Args:
-        plan: `rows`, as `wanted_to_json` makes them, by number, and a `seed`.
+        plan: `rows`, as `row_to_json` makes them, by number, and a `seed`.
     """
     here = environment_here()
     yield {"environment": encoded(here)}

@@ -1,10 +1,14 @@
-"""Processes one after another, each of which times all rows once: the parts of a bench run."""
+"""Times the rows of a bench run, in several processes one after another.
+
+Each process times every row once. `Processes` starts and ends them, `Collected` gathers what they
+report and makes the `BenchRun` of it.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +17,7 @@ from typing import Any, Final
 from asmtune.base.errors import MeasureError
 from asmtune.measure.bench.process import Child, ChildGoneError, Started
 from asmtune.store.trace.json_codec import decoded
-from asmtune.studies.regression.rows import BenchRow, wanted_to_json
+from asmtune.studies.regression.rows import BenchPlan, BenchRow, row_to_json
 from asmtune.studies.regression.run import BenchRun, Environment, Missed, Process, TimedSubject
 from asmtune.studies.regression.timing import timing_words
 
@@ -26,12 +30,14 @@ takes 2 s, and a minute on a cold network disk."""
 
 @dataclass
 class Collected:
-    """What the processes have said.
+    """Results of the processes so far.
 
     Attributes:
-        rows: by number; those that fail are taken out, whatever others have timed of them.
-        samples: of each row, by process.
-        failures: of rows, in one line.
+        rows: by number; a row that fails in any process is left out of the run.
+        samples: microseconds of each row, one tuple a process.
+        failures: reason in one line, by the number of the row.
+        environment: where the processes run; None until the first one says so.
+        processes: date and clocks of those that have ended.
     """
 
     rows: dict[str, BenchRow]
@@ -42,19 +48,23 @@ class Collected:
 
     @classmethod
     def of(cls, rows: Sequence[BenchRow]) -> Collected:
-        """Nothing yet."""
+        """Starts a collection without results."""
         return cls({str(number): row for number, row in enumerate(rows)})
 
     @property
     def left(self) -> list[str]:
-        """Rows that can be timed, as far as is known."""
+        """Numbers of the rows that have not failed."""
         return [number for number in self.rows if number not in self.failures]
 
     def run(self, label: str, missed: Sequence[Missed]) -> BenchRun:
-        """The whole run.
+        """Makes the record of the run.
+
+        Args:
+            label: the user's own name for the run.
+            missed: shapes that were not timed for want of a stored config.
 
         Raises:
-            MeasureError: nothing could be timed.
+            MeasureError: no row could be timed.
         """
         timed = [
             TimedSubject(
@@ -82,12 +92,13 @@ class Collected:
 
 
 class Processes:
-    """Times rows, a process at a time, and keeps the next one ready; a context.
+    """Times rows, a process at a time, and starts the next one early; a context manager.
 
     Args:
-        collected: filled.
-        command: starts one; `COMMAND` by default.
-        patience_s: seconds without a message after which one hangs; `PATIENCE_S` by default.
+        collected: filled with the results.
+        command: starts a process; `COMMAND` by default.
+        patience_s: seconds without a message after which a process counts as hung;
+            `PATIENCE_S` by default.
     """
 
     def __init__(
@@ -109,14 +120,16 @@ class Processes:
             self._end(self._open[0])
 
     def take(self, seed: int, *, another: bool) -> None:
-        """One more sample set of every row that is left.
+        """Times every row that has not failed once more, in a process of its own.
+
+        A row that ends its process costs that row alone: another process times the rest.
 
         Args:
             seed: of the order of the rows.
-            another: whether one more process comes after, which imports meanwhile.
+            another: whether one more process comes after, which then imports meanwhile.
 
         Raises:
-            MeasureError: a process cannot be used, whatever the row.
+            MeasureError: a process cannot time anything, whatever the row.
         """
         collected, done = self._collected, dict[str, tuple[float, ...]]()
         clocks: Mapping[str, Any] | None = None
@@ -124,17 +137,17 @@ class Processes:
             child = self._ready()
             if another:
                 self._start()
-            rows = {number: wanted_to_json(collected.rows[number]) for number in pending}
-            clocks = self._asked(child, {"rows": rows, "seed": seed}, done)
+            rows = {number: row_to_json(collected.rows[number]) for number in pending}
+            clocks = self._run_plan(child, {"rows": rows, "seed": seed}, done)
             self._end(child)
         for number in collected.left:
             collected.samples.setdefault(number, []).append(done[number])
         collected.processes.append(Process(_now(), clocks or {}))
 
-    def _asked(
+    def _run_plan(
         self, child: Child, plan: Mapping[str, Any], done: dict[str, tuple[float, ...]]
     ) -> Mapping[str, Any] | None:
-        """The clocks at the end of a plan; None where a row has ended the process."""
+        """Sends a plan; returns the clocks at its end, or None if a row ended the process."""
         running, cause = "", ""
         try:
             child.send(plan)
@@ -144,7 +157,7 @@ class Processes:
                 if "clocks" in message:
                     clocks: Mapping[str, Any] = message["clocks"]
                     return clocks
-                self._hear(message, done)
+                self._handle(message, done)
         except ChildGoneError:
             cause = self._end(child, 5.0)
         except TimeoutError:
@@ -156,13 +169,13 @@ class Processes:
             self._collected.failures.setdefault(running, f"its process {cause}")
         return None
 
-    def _hear(self, message: Mapping[str, Any], done: dict[str, tuple[float, ...]]) -> None:
-        """One message of a process, but for its last."""
+    def _handle(self, message: Mapping[str, Any], done: dict[str, tuple[float, ...]]) -> None:
+        """Stores one message of a process; its last one, the clocks, is not for here."""
         if "refused" in message:
             raise MeasureError(message["refused"])
         if "environment" in message:
-            found = message["environment"]
-            self._collected.environment = decoded(Environment, found, "environment")
+            values = message["environment"]
+            self._collected.environment = decoded(Environment, values, "environment")
         if "failure" in message:
             self._collected.failures[message["row"]] = " ".join(message["failure"].split())
         elif "samples" in message:
@@ -172,7 +185,7 @@ class Processes:
         return self._open[0] if self._open else self._start()
 
     def _start(self) -> Child:
-        # Compiles are one at a time, here and now.
+        # One compile at a time, in the process itself: no workers.
         child = Child(Started(self._command, {**os.environ, "ASMTUNE_JOBS": "1"}))
         self._open.append(child)
         return child
@@ -184,24 +197,31 @@ class Processes:
         return ""
 
 
-def bench(
-    rows: Sequence[BenchRow], processes: int, told: Callable[[int, Collected], None]
-) -> Collected:
-    """Times rows in so many processes.
+class BenchProgress:
+    """Listens to a bench run; each method does nothing by default."""
 
-    Args:
-        rows: at least one.
-        processes: at least one.
-        told: called after each, with its number from 1 on.
+    def planned(self, plan: BenchPlan) -> None:
+        """Is called once, before anything is timed."""
+
+    def process_ended(self, number: int, collected: Collected) -> None:
+        """Is called after each process, with its number from 1 on."""
+
+    def finished(self, collected: Collected) -> None:
+        """Is called once, after the last process."""
+
+
+def time_plan(plan: BenchPlan, processes: int, progress: BenchProgress) -> Collected:
+    """Times the rows of a plan in a number of processes.
 
     Raises:
-        MeasureError: a process cannot be used, whatever the row.
+        MeasureError: a process cannot time anything, whatever the row.
     """
-    collected = Collected.of(rows)
-    with Processes(collected) as parts:
+    collected = Collected.of(plan.rows)
+    with Processes(collected) as runner:
         for number in range(1, processes + 1):
-            parts.take(number, another=number < processes)
-            told(number, collected)
+            runner.take(number, another=number < processes)
+            progress.process_ended(number, collected)
+    progress.finished(collected)
     return collected
 
 

@@ -1,4 +1,4 @@
-"""What `asmtune bench` times: the stored config of each shape and dtype that was asked for."""
+"""Rows of a bench run: the stored config of each kernel, shape and dtype that is timed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.failures import required
-from asmtune.core.inputs.shapes import shapes_of
+from asmtune.core.inputs.shapes import ShapeSource, shapes_of
 from asmtune.core.kernel_files import kernel_names
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
@@ -19,20 +19,20 @@ from asmtune.core.space.space import own_config
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import find_tuned
 from asmtune.studies.regression.run import BenchSubject, Missed
-from asmtune.studies.stored import existing_store
-from asmtune.studies.tuning_queue import TuningQueue, reference_of
+from asmtune.studies.stored import KernelSource, existing_store, kernel_module, reference_of
+from asmtune.studies.tuning_queue import TuningQueue
 
 
 @dataclass(frozen=True)
 class BenchRow:
-    """A row that can be timed; what a process needs to make it again.
+    """A row that can be timed, with all that another process needs to build it.
 
     Attributes:
-        reference: the kernel module's name, or its file as any other folder knows it.
-        subject: what the row is called by.
-        config: what is stored.
-        layer: where: "store" or "shipped".
-        remark: why the record no longer holds; empty where it does.
+        reference: the kernel module's name, or the absolute path of its file.
+        subject: kernel, shape and dtype, which identify the row.
+        config: the stored config.
+        layer: where it is stored: "store" or "shipped".
+        remark: why the record is stale; empty if it is not.
     """
 
     reference: str
@@ -42,59 +42,90 @@ class BenchRow:
     remark: str
 
 
-@dataclass
-class BenchRequest:
-    """What was asked for.
+@dataclass(frozen=True)
+class BenchPlan:
+    """The rows of a bench run before any is timed.
 
     Attributes:
-        kernels: names or files; all that come with asmtune where there are none.
-        shapes, shapes_file, dtype: as `asmtune tune` takes them; where none of the first two
-            is given, what is stored for the modules' own.
         device: the GPU's name.
-        unstored: how many shapes and dtypes of a module's own nothing is stored for, by
-            kernel; filled.
+        rows: what will be timed.
+        missed: shapes that were asked for and have no usable stored config.
+        unstored: number of the modules' own shapes and dtypes without a stored config, by
+            kernel; these are left out.
     """
 
-    kernels: Sequence[str]
-    shapes: Sequence[str]
+    device: str
+    rows: tuple[BenchRow, ...]
+    missed: tuple[Missed, ...]
+    unstored: Mapping[str, int]
+
+
+@dataclass
+class BenchRequest:
+    """Kernels, shapes and dtype to time.
+
+    Attributes:
+        kernels: names, files or modules; empty for all that come with asmtune.
+        shapes, shapes_file, dtype: as `asmtune tune` takes them. Without shapes, those of the
+            modules' own for which a config is stored.
+        device: the GPU's name.
+        unstored: number of a module's own shapes and dtypes without a stored config, by
+            kernel; filled by `rows`.
+    """
+
+    kernels: Sequence[KernelSource]
+    shapes: Sequence[ShapeSource]
     shapes_file: Path | None
     dtype: str | None
     device: str
     unstored: dict[str, int] = field(default_factory=dict)
 
+    def plan(self, settings: Settings) -> BenchPlan:
+        """Splits the rows into those that can be timed and those that cannot.
+
+        Raises:
+            InputError: as `rows`.
+        """
+        rows = self.rows(settings)
+        return BenchPlan(
+            device=self.device,
+            rows=tuple(row for row in rows if isinstance(row, BenchRow)),
+            missed=tuple(row for row in rows if not isinstance(row, BenchRow)),
+            unstored=self.unstored,
+        )
+
     def rows(self, settings: Settings) -> list[BenchRow | Missed]:
-        """A row for each kernel, shape and dtype, each subject once.
+        """Returns a row for each kernel, shape and dtype, each subject once.
 
         Raises:
             InputError: a kernel, shape or dtype is unknown, or two kernels have one name.
         """
-        found: dict[str, BenchRow | Missed] = {}
+        rows: dict[str, BenchRow | Missed] = {}
         modules: dict[str, str] = {}
         for kernel in self.kernels or kernel_names():
-            module, reference = load_kernel_module(kernel), reference_of(kernel)
+            module, reference = kernel_module(kernel), reference_of(kernel)
             if modules.setdefault(module.name, reference) != reference:
                 raise InputError(
                     f"two kernels are called {module.name}: {modules[module.name]} and "
                     f"{reference}; time them in two runs"
                 )
-            for row in self._of(module, reference, settings):
-                subject = row.subject
-                found.setdefault(subject.identity, row)
-        return list(found.values())
+            for row in self._module_rows(module, reference, settings):
+                rows.setdefault(row.subject.identity, row)
+        return list(rows.values())
 
-    def _of(
+    def _module_rows(
         self, module: KernelModule, reference: str, settings: Settings
     ) -> Iterator[BenchRow | Missed]:
-        chosen = bool(self.shapes or self.shapes_file)
+        is_chosen = bool(self.shapes or self.shapes_file)
         sizes = shapes_of(module, self.shapes, self.shapes_file)
-        given = self.dtype is not None or chosen
-        dtypes = [module.check_dtype(self.dtype)] if given else module.dtypes
+        has_one_dtype = self.dtype is not None or is_chosen
+        dtypes = [module.check_dtype(self.dtype)] if has_one_dtype else module.dtypes
         space = required(f"space of kernel {module.name}", module.space)
         for dtype in dtypes:
             queue = TuningQueue(module, dtype, space, reference)
             for shape, problem in zip(sizes, queue.check(sizes), strict=True):
                 row = self._row(queue, shape, problem, settings)
-                if isinstance(row, BenchRow) or chosen:
+                if isinstance(row, BenchRow) or is_chosen:
                     yield row
                 else:
                     self.unstored[module.name] = self.unstored.get(module.name, 0) + 1
@@ -104,22 +135,23 @@ class BenchRequest:
     ) -> BenchRow | Missed:
         name = queue.module.name
         subject = BenchSubject(name, dict(sizes), queue.dtype)
-        found = find_tuned(*queue.launched(problem).identity(self.device), existing_store(settings))
+        key = queue.launched(problem).identity(self.device)
+        lookup = find_tuned(*key, existing_store(settings))
         command = f"asmtune tune {queue.reference} --shape {_assignments(sizes)}"
         advice = f"{command} --dtype {queue.dtype}"
-        if found.record is None:
-            why = f" ({found.detail})" if found.outcome == "corrupt" else ""
+        if lookup.record is None:
+            why = f" ({lookup.detail})" if lookup.outcome == "corrupt" else ""
             return Missed(subject, "unknown", f"no config is stored{why}: {advice}")
-        config = own_config(found.record.winner, queue.space, problem.shape)
+        config = own_config(lookup.record.winner, queue.space, problem.shape)
         if config is None:
-            said = "the stored config is none of the space any more"
-            return Missed(subject, "unknown", f"{said}: {advice}")
-        remark = "" if found.outcome == "hit" else _stale(found)
-        return BenchRow(queue.reference, subject, config, found.layer, remark)
+            reason = "the stored config is none of the space any more"
+            return Missed(subject, "unknown", f"{reason}: {advice}")
+        remark = "" if lookup.outcome == "hit" else _stale_remark(lookup)
+        return BenchRow(queue.reference, subject, config, lookup.layer, remark)
 
 
-def wanted_to_json(row: BenchRow) -> dict[str, Any]:
-    """What a process needs of a row, as JSON values."""
+def row_to_json(row: BenchRow) -> dict[str, Any]:
+    """Converts to JSON values what a process needs to time a row."""
     return {
         "reference": row.reference,
         "sizes": dict(row.subject.shape),
@@ -129,10 +161,10 @@ def wanted_to_json(row: BenchRow) -> dict[str, Any]:
 
 
 def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
-    """The launch of a row of `wanted_to_json`, and the space's own config for it.
+    """Makes the launch of a row of `row_to_json`, and finds the space's own config for it.
 
     Raises:
-        InputError: the module cannot make it, or has no such config.
+        InputError: the module cannot make the launch, or its space has no such config.
     """
     module = load_kernel_module(row["reference"])
     make = module.problem
@@ -143,9 +175,9 @@ def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
     return problem, config
 
 
-def _stale(found: StoreLookup) -> str:
-    """What differs, without the digits."""
-    parts = (part.partition(":")[0] for part in found.detail.split("; "))
+def _stale_remark(lookup: StoreLookup) -> str:
+    """Says what differs from the record, without the digests."""
+    parts = (part.partition(":")[0] for part in lookup.detail.split("; "))
     return f"config of an older record: {', '.join(parts)}"
 
 
