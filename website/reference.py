@@ -12,33 +12,42 @@ from website.blocks import ROOT
 
 ALSO: Final = {
     "How to tune": (
-        "asmtune.tuning.TuneOptions",
+        "asmtune.tuning.options.TuneOptions",
         "asmtune.tuning.options.Choices",
-        "asmtune.tuning.Effort",
-        "asmtune.tuning.TuneResult",
+        "asmtune.tuning.presets.Effort",
+        "asmtune.tuning.options.TuneResult",
     ),
     "What a launch does": (
         "asmtune.runtime.options.DecoratorOptions",
-        "asmtune.runtime.reconfigure",
+        "asmtune.runtime.reconfiguring.reconfigure",
     ),
     "Offline": (
-        "asmtune.predict.prune.Funnel",
+        "asmtune.predict.prune.flow.Funnel",
         "asmtune.predict.score.keep.Keep",
         "asmtune.core.kernel_module.load_kernel_module",
         "asmtune.predict.features.registry.register",
         "asmtune.predict.features.registry.register_launch",
     ),
+    "Bench runs, checks and rooflines": (
+        "asmtune.studies.regression.run.BenchRun",
+        "asmtune.studies.regression.files.read_run",
+        "asmtune.studies.regression.files.write_run",
+        "asmtune.studies.regression.findings.Check",
+        "asmtune.studies.regression.findings.CheckFinding",
+        "asmtune.studies.roofline.points.Chart",
+        "asmtune.studies.roofline.points.ChartEntry",
+    ),
     "Records": (
-        "asmtune.core.records.PruneReport",
-        "asmtune.core.records.Verdict",
-        "asmtune.core.records.Features",
-        "asmtune.core.records.TuneRecord",
-        "asmtune.core.records.TuneKey",
-        "asmtune.core.records.Failure",
+        "asmtune.core.records.pruned.PruneReport",
+        "asmtune.core.records.verdicts.Verdict",
+        "asmtune.core.records.features.Features",
+        "asmtune.core.records.tuned.TuneRecord",
+        "asmtune.core.records.tuned.TuneKey",
+        "asmtune.core.records.artifacts.Failure",
     ),
     "Settings and errors": ("asmtune.base.settings.Settings", "asmtune.base.errors"),
 }
-"""What the public names take and give, by heading."""
+"""Names that the public functions take and return, by heading."""
 
 
 def api_page() -> str:
