@@ -68,7 +68,8 @@ def _expected(report: PruneReport, selection: Selection, of: str) -> str:
     measured = f"\n  measured with {selection.source}" if selection.source else ""
     return (
         f"expected share of the best speed{of} {selection.expected_share:.3f}, "
-        f"chance that the best is dropped {selection.chance_dropped:.0%}{measured}"
+        f"chance that the best is dropped {selection.chance_dropped:.0%}"
+        f"{selection.caveat}{measured}"
     )
 
 

@@ -20,7 +20,7 @@ from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.checks import check_decorated
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.backends import Backend, Launcher, backend
+from asmtune.runtime.launch.backends import AnyLauncher, Backend, backend
 from asmtune.runtime.launch.kinds import kinds, machine
 from asmtune.runtime.launch.layout import ParameterLayout, layout_of
 from asmtune.runtime.launch.planning import TritonLaunch, plan_of, quiet_lists
@@ -175,7 +175,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         return backend() if self._layout().names else cast(Backend, plain)
 
     @functools.cached_property
-    def _launcher(self) -> Launcher:
+    def _launcher(self) -> AnyLauncher:
         """Made at the first launch, since its C part may have to be built."""
         layout = self._layout()
         quiet = quiet_lists(self._function) if layout.names else ()

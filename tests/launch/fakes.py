@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asmtune.runtime.launch.backends import Launcher
+from asmtune.runtime.launch.backends import AnyLauncher
 from asmtune.runtime.launch.kinds import CurrentStream, kinds
 
 SOURCE = Path(__file__).with_name("fake_driver.c")
@@ -69,11 +69,11 @@ class Slow:
         return "slow"
 
 
-def launcher(backend: Any, layout: Any, slow: Callable[..., Any], **parts: Any) -> Launcher:
+def launcher(backend: Any, layout: Any, slow: Callable[..., Any], **parts: Any) -> AnyLauncher:
     """A launcher of a backend on "device" -1, where the host's tensors are."""
     machine = parts.get("machine", CurrentStream(lambda: -1, lambda _: 77))
     names, modes, functions = layout.names, layout.modes, layout.functions
-    made: Launcher = backend.Launcher(
+    made: AnyLauncher = backend.Launcher(
         names, modes, functions, kinds(), machine, parts.get("quiet", ()), slow
     )
     return made

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.backends import Launcher
+from asmtune.runtime.launch.backends import AnyLauncher
 from asmtune.runtime.launch.kinds import CurrentStream, machine
 from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, RUNTIME, ParameterLayout
 from tests.launch.fakes import FakeDriver, Slow, launcher
@@ -35,7 +35,7 @@ class Planned:
         self.slow = Slow()
         self.relayed: list[tuple[Any, ...]] = []
         self.hook = parts.pop("hook", None)
-        self.launcher: Launcher = launcher(part, parts.pop("layout", LAYOUT), self.slow, **parts)
+        self.launcher: AnyLauncher = launcher(part, parts.pop("layout", LAYOUT), self.slow, **parts)
         self.slots = slots
 
     def plan(self, *args: Any, guards: Any = (), function: int = 9, **named: Any) -> Any:

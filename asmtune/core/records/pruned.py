@@ -23,6 +23,8 @@ class Selection:
             where the scorer's error was never measured.
         chance_dropped: that nothing within 1% of the best is among them, likewise.
         source: what the two were measured with, in words, likewise.
+        other_device: the device that the two were measured on, if that is another than the
+            report's target; None where all are kept, which holds on any device.
     """
 
     keep: str
@@ -30,6 +32,14 @@ class Selection:
     expected_share: float | None = None
     chance_dropped: float | None = None
     source: str | None = None
+    other_device: str | None = None
+
+    @property
+    def caveat(self) -> str:
+        """Say that the two were measured on another device; empty if they were not."""
+        if self.other_device is None:
+            return ""
+        return f", both measured on {self.other_device}, not on this target"
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from asmtune.ir.asm.counts import count, hottest_loop, mnemonic_counts
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.chain import program_chains
 from asmtune.predict.features.launch import LaunchReading
 from asmtune.predict.features.profile import Profile, segments
-from asmtune.predict.features.registry import FEATURES, ConfigReading
+from asmtune.predict.features.registry import ConfigReading
 
 
 @dataclass(frozen=True)

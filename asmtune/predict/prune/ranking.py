@@ -92,7 +92,7 @@ def line_up(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> Ra
     placed = tuple(running[index] for index in best_first)
     gaps = gaps_of(scores[index] for index in best_first)
     name = ranked_by(scorer)
-    selection = None if keep is None else keep.select(gaps, name, moment)
+    selection = None if keep is None else keep.select(gaps, name, moment, ranker.target)
     most = selection.ranks if selection else len(placed)
     near = NEAR_TIE if table_of(name, moment) else 0.0
     tied = _ties([verdict.config for verdict in placed], gaps, most, near)

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import ParseError
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import match_device
 from asmtune.predict.score.error import Cut, ErrorTable
 
 ERROR_FILE: Final = Path(__file__).with_name("data") / "error.json"
@@ -43,6 +45,12 @@ class Errors:
         table = self.tables[scorer, moment]
         tasks = f"{table.tasks} tasks of {table.kernels} kernels"
         return f"{scorer} on {tasks} recorded on {self.device}"
+
+    def other_device(self, target: Target | None) -> str | None:
+        """Name the device that the tasks were recorded on, if a target is another."""
+        here = match_device(self.device)
+        known = target is None or (here is not None and here.name == target.name)
+        return None if known else self.device
 
     def save(self, path: Path) -> None:
         """Writes a file; equal tables give equal bytes.

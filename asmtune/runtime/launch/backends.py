@@ -22,7 +22,7 @@ class LaunchWarning(UserWarning):
     """A launch is slower, or of another config, than it might be."""
 
 
-class Launcher(Protocol):
+class AnyLauncher(Protocol):
     """`launcher[grid](*args, **kwargs)`; see `native/launcher.c`."""
 
     last: Any
@@ -45,7 +45,7 @@ class Backend(Protocol):
     def Plan(self, *facts: Any) -> Any:  # noqa: N802 - a class of the module
         """See `native/plan.c`."""
 
-    def Launcher(self, *parts: Any) -> Launcher:  # noqa: N802 - a class of the module
+    def Launcher(self, *parts: Any) -> AnyLauncher:  # noqa: N802 - a class of the module
         """See `native/launcher.c`."""
 
 

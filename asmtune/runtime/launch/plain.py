@@ -1,6 +1,6 @@
 """The launcher in Python, for machines without a C compiler; the C part does the same.
 
-Names, arguments and meaning are those of `native/`: `PythonLauncher`, `LaunchPlan`, `GIVEN`.
+Names, arguments and meaning are those of `native/`: `Launcher`, `Plan`, `GIVEN`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INT32: Final = range(-(1 << 31), 1 << 31)
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
-class LaunchPlan(NamedTuple):
+class Plan(NamedTuple):
     """A compiled kernel on one device; see `native/plan.c`."""
 
     function: int
@@ -45,7 +45,7 @@ class _Unusual(Exception):  # noqa: N818 - no error: the slow path takes over
     """An argument without words."""
 
 
-class PythonLauncher:
+class Launcher:
     """The way of a launch; see `native/launcher.c`."""
 
     def __init__(
@@ -64,8 +64,8 @@ class PythonLauncher:
         self._kinds = kinds
         self._machine = machine
         self._quiet, self._slow = rest
-        self._plans: dict[Any, LaunchPlan] = {}
-        self.last: LaunchPlan | None = None
+        self._plans: dict[Any, Plan] = {}
+        self.last: Plan | None = None
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -73,7 +73,7 @@ class PythonLauncher:
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return functools.partial(self._launch, grid)
 
-    def keep(self, key: Any, plan: LaunchPlan, held: tuple[Any, ...]) -> None:  # noqa: ARG002 - C's
+    def keep(self, key: Any, plan: Plan, held: tuple[Any, ...]) -> None:  # noqa: ARG002 - C's
         """Remembers the plan of a key; keys hold what they are made of."""
         if len(self._plans) >= MOST_ENTRIES:
             self._plans = {}
@@ -168,7 +168,7 @@ class PythonLauncher:
             return kind, value
         raise _Unusual
 
-    def _holds(self, plan: LaunchPlan) -> bool:
+    def _holds(self, plan: Plan) -> bool:
         return not any(self._quiet) and all(
             owner.get(name, GIVEN) is expected for owner, name, expected in plan.guards
         )
