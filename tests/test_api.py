@@ -20,7 +20,7 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.report.documents import report_json
 from asmtune.report.regression import check_json
-from asmtune.report.roofline_document import chart_json
+from asmtune.report.roofline.document import chart_json
 from asmtune.store.database import Store
 from asmtune.studies.regression import processes as bench_processes
 from asmtune.studies.regression.files import read_run, write_run

@@ -12,15 +12,15 @@ from rich.text import Text
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.against import named_config
+from asmtune.report.explain.against import named_config
 from asmtune.cli.arguments import KernelArguments
-from asmtune.cli.explaining import ExplainRequest, explained
+from asmtune.report.explain.request import ExplainRequest, explained
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
 from asmtune.core.hardware.shipped import load_target
 from asmtune.report.code.model import Language
-from asmtune.report.explained import explained_json
-from asmtune.report.explanation import explanation
+from asmtune.report.explain.record import explained_json
+from asmtune.report.explain.text import explanation
 from asmtune.report.run_documents import run_json
 from asmtune.report.runs import run_report
 from asmtune.store.trace.folder import find_run, names_run

@@ -67,7 +67,7 @@ def roofline(
     where a kernel has no point.
     """
     forms = _forms(output, format_)
-    from asmtune.report.roofline_figure import check_figures
+    from asmtune.report.roofline.figure import check_figures
 
     if {ChartFormat.svg, ChartFormat.png} & {form for form, _ in forms}:
         check_figures()
@@ -90,9 +90,9 @@ def roofline(
 
 
 def _rendered(chart: Chart, form: ChartFormat) -> object:
-    from asmtune.report.roofline_document import chart_json
-    from asmtune.report.roofline_figure import draw
-    from asmtune.report.roofline_table import chart_table
+    from asmtune.report.roofline.document import chart_json
+    from asmtune.report.roofline.figure import draw
+    from asmtune.report.roofline.table import chart_table
 
     if form is ChartFormat.table:
         return chart_table(chart)

@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from asmtune.base.errors import MissingPackageError
-from asmtune.report.roofline_drawing import Drawing
-from asmtune.report.roofline_figure import COLOURS, INK, draw
-from asmtune.report.roofline_names import MOST_LABELS, labels
-from asmtune.report.roofline_window import Window, points_of
+from asmtune.report.roofline.drawing import Drawing
+from asmtune.report.roofline.figure import COLOURS, INK, draw
+from asmtune.report.roofline.names import MOST_LABELS, labels
+from asmtune.report.roofline.window import Window, points_of
 from asmtune.studies.roofline.counts import WorkCounts
 from asmtune.studies.roofline.points import Chart
 

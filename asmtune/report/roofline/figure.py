@@ -10,7 +10,7 @@ import io
 from typing import Any, Final
 
 from asmtune.base.errors import MissingPackageError
-from asmtune.report.roofline_names import summary
+from asmtune.report.roofline.names import summary
 from asmtune.studies.roofline.points import Chart
 
 INK: Final = "#757a82"
@@ -55,7 +55,7 @@ def draw(chart: Chart, form: str) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    from asmtune.report.roofline_drawing import Drawing
+    from asmtune.report.roofline.drawing import Drawing
 
     # Text stays text, and equal charts make equal files. No name is read as mathematics.
     style: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "asmtune"}

@@ -16,10 +16,10 @@ from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.advice import Suggestion
 from asmtune.report.cells import changes, number, plain_table
 from asmtune.report.code.model import CodeView
-from asmtune.report.code_tables import classes_table, hot_loop
-from asmtune.report.comparison import Comparison, Pair, TermChange
-from asmtune.report.explained import Explained
-from asmtune.report.quantities import CAUSES, QUANTITIES, amount
+from asmtune.report.explain.code_tables import classes_table, hot_loop
+from asmtune.report.explain.comparison import Comparison, Pair, TermChange
+from asmtune.report.explain.record import Explained
+from asmtune.report.explain.quantities import CAUSES, QUANTITIES, amount
 
 
 def explanation(explained: Explained) -> Group:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.report.label_places import Box, Label, places
-from asmtune.report.roofline_names import MOST_LABELS, compute_name, compute_roofs, labels, summary
-from asmtune.report.roofline_window import Window, points_of
+from asmtune.report.roofline.label_places import Box, Label, places
+from asmtune.report.roofline.names import MOST_LABELS, compute_name, compute_roofs, labels, summary
+from asmtune.report.roofline.window import Window, points_of
 from asmtune.studies.roofline.points import Chart, ChartEntry, Point
 from asmtune.studies.roofline.roofs import Roof
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from asmtune.base.errors import CompileError, StoreError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
-from asmtune.cli.against import STORED, Rival, measured, rival_after, rival_before
+from asmtune.report.explain.against import STORED, Rival, measured, rival_after, rival_before
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -22,8 +22,8 @@ from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code.model import Language
 from asmtune.report.code.reader import CodeReader
-from asmtune.report.comparison import compared
-from asmtune.report.explained import Code, Explained, try_out
+from asmtune.report.explain.comparison import compared
+from asmtune.report.explain.record import Code, Explained, try_out
 from asmtune.report.progress import ProgressBar
 from asmtune.store.lookup import StoreLookup
 from asmtune.studies.stored import LoadedKernel, tuned_of

@@ -10,7 +10,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.features import Features
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.roofline import busiest_unit, terms_us
-from asmtune.report.quantities import CAUSES, QUANTITIES, RESOURCES, TERMS
+from asmtune.report.explain.quantities import CAUSES, QUANTITIES, RESOURCES, TERMS
 
 TELLING: Final = 0.01
 """Of the slower one's predicted time: terms that differ by less decide nothing."""

@@ -15,7 +15,7 @@ from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.advice import Suggestion, nearest, suggestions
 from asmtune.predict.score.roofline import predict, terms_us
 from asmtune.report.code.model import CodeView
-from asmtune.report.comparison import Comparison, Pair
+from asmtune.report.explain.comparison import Comparison, Pair
 from asmtune.report.documents import verdict_json
 
 Code = CodeView | Failure
