@@ -19,7 +19,7 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front, Outcomes
 from asmtune.predict.prune.judge import Judge
 from asmtune.predict.score.learned import FEWEST
-from asmtune.studies.replay.judging import judged
+from asmtune.studies.replay.flow import judged
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from asmtune.cli.output import check_destinations, write_result
 from asmtune.studies.api import MOST_LEVEL, MOST_THRESHOLD
 
 if TYPE_CHECKING:
-    from asmtune.studies.regression.findings import Check
+    from asmtune.studies.regression.compare import Check
 
 SLOWER: Final = 1
 INCOMPARABLE: Final = 3
@@ -95,7 +95,7 @@ class CheckFiles:
         Raises:
             InputError: one cannot be, or is another's.
         """
-        from asmtune.report.trend import check_figure
+        from asmtune.report.regression import check_figure
 
         read = {"the run": self.run, "--baseline": self.baseline}
         written = {"--output": self.output, "--figure": self.figure}
@@ -110,7 +110,7 @@ class CheckFiles:
         self, threshold: float | Literal["history"], level: float, *, any_board: bool
     ) -> Check:
         """Reads everything, compares, and only then writes figure and history."""
-        from asmtune.report.trend import trend_figure
+        from asmtune.report.regression import trend_figure
         from asmtune.studies.api import check as run_check
         from asmtune.studies.regression.files import read_run, write_bytes
         from asmtune.studies.regression.history import comparable, entry_of, read_history, record

@@ -12,17 +12,15 @@ from rich.text import Text
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.report.explain.against import named_config
 from asmtune.cli.arguments import KernelArguments
-from asmtune.report.explain.request import ExplainRequest, explained
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
 from asmtune.core.hardware.shipped import load_target
 from asmtune.report.code.model import Language
 from asmtune.report.explain.record import explained_json
+from asmtune.report.explain.request import ExplainRequest, explained, named_config
 from asmtune.report.explain.text import explanation
-from asmtune.report.run_documents import run_json
-from asmtune.report.runs import run_report
+from asmtune.report.runs import run_json, run_report
 from asmtune.store.trace.folder import find_run, names_run
 from asmtune.store.trace.reader import read_trace
 

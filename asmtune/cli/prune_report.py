@@ -13,14 +13,13 @@ import typer
 from asmtune.base.errors import InputError
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import write_result
-from asmtune.cli.pages import measured_times, page_of
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.pruned import PruneReport
 from asmtune.predict.prune.flow import DEFAULT_FAILS
-from asmtune.report.documents import report_csv, report_json
-from asmtune.report.explorer.page import report_html
+from asmtune.report.documents import read_reports, report_csv, report_json
+from asmtune.report.explorer.page import page_of, report_html
+from asmtune.report.explorer.timings import measured_times
 from asmtune.report.progress import ProgressBar
-from asmtune.report.saved import read_reports
 from asmtune.report.tables import prune_table
 from asmtune.studies.api import prune_report as run_prune_report
 
@@ -117,10 +116,10 @@ def prune_report(
     else:
         arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
         request = PruneReportRequest(scorer, keep, compile, caps=caps, tiles=tiles)
-        measured = measured_times(timings, arguments, target)
+        measured = measured_times(timings, arguments.load_all(), target)
         reports, assumed = make_reports(arguments, target, request), arguments.assumptions()
         reports = [replace(report, notes=(*report.notes, *assumed)) for report in reports]
-        page = page_of(reports, arguments, target, measured) if is_page else None
+        page = page_of(reports, arguments.load()[0], target, measured) if is_page else None
         result = _render(reports, format) if page is None else page
     write_result(result, output)
     found = [finding for report in reports for finding in findings(report)]

@@ -90,9 +90,8 @@ def roofline(
 
 
 def _rendered(chart: Chart, form: ChartFormat) -> object:
-    from asmtune.report.roofline.document import chart_json
+    from asmtune.report.roofline.document import chart_json, chart_table
     from asmtune.report.roofline.figure import draw
-    from asmtune.report.roofline.table import chart_table
 
     if form is ChartFormat.table:
         return chart_table(chart)

@@ -11,8 +11,7 @@ import typer
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
-from asmtune.report.run_documents import runs_json
-from asmtune.report.runs import runs_table
+from asmtune.report.runs import runs_json, runs_table
 from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_summary
 from asmtune.store.trace.run import Summary

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import io
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from asmtune.base.errors import InputError
 from asmtune.core.records.values import to_json
 from asmtune.report.cells import number, one_line, plain_table, words
 from asmtune.report.documents import document_text
-from asmtune.studies.regression.findings import VERDICTS, Check, CheckFinding
+from asmtune.studies.regression.compare import VERDICTS, Check, CheckFinding
+from asmtune.studies.regression.history import HistoryEntry, Level
 
 CHECK_FORMAT: Final = "asmtune-check"
 
@@ -121,3 +128,115 @@ def _plain(text: str) -> str:
     for sign in "\\|`*_[]~$#":
         escaped = escaped.replace(sign, f"\\{sign}")
     return escaped
+
+
+SUFFIXES: Final = (".svg", ".png", ".pdf")
+
+_COLUMNS: Final = 3
+_NAMED: Final = 8
+"""Lines of a panel that have a name each; more would hide the panel."""
+
+_LABELS: Final = 6
+
+_NOISE: Final = 0.03
+"""What a panel spans at least, either way: the usual threshold, so that noise looks like noise."""
+
+
+def check_figure(path: Path) -> None:
+    """Makes sure that a figure can be drawn and is wanted in a form that there is.
+
+    Raises:
+        InputError: the name ends in something else, or matplotlib is not installed.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--figure {path}: a figure ends in one of {', '.join(SUFFIXES)}")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise InputError("--figure needs matplotlib: pip install 'asmtune[figures]'") from error
+
+
+def trend_figure(history: Sequence[HistoryEntry], slower: Sequence[str], form: str) -> bytes:
+    """A panel a kernel, a line a shape and dtype: its time against the median of all its runs.
+
+    A band spans the medians of the processes; a ring marks what the last run is slower in.
+
+    Args:
+        history: runs, oldest first; at least one.
+        slower: identities of the subjects that are slower in the last one.
+        form: suffix of the file, one of `SUFFIXES`.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    panels = _panels(history)
+    columns = min(_COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    # Equal histories make equal files.
+    style: dict[Any, Any] = {"svg.hashsalt": "asmtune", "pdf.fonttype": 42, "font.size": 8}
+    # No name is read as mathematics, and a sign that the font lacks is a box.
+    style["text.parse_math"] = False
+    with mpl.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ ")
+        figure = Figure(figsize=(4.2 * columns, 2.6 * rows), layout="constrained")
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for axis, (kernel, lines) in zip(axes, sorted(panels.items()), strict=False):
+            _draw(axis, kernel, lines, set(slower))
+            _name_runs(axis, history)
+        for axis in axes[len(panels) :]:
+            axis.set_visible(False)
+        gpus = dict.fromkeys(one_line(entry.environment.gpu) for entry in history)
+        runs = f"{len(history)} runs" if len(history) > 1 else "1 run"
+        figure.suptitle(f"time against the median of {runs}, {', '.join(gpus)}")
+        out = io.BytesIO()
+        empty: dict[str, Any] = {".png": {"Software": None}, ".pdf": {"CreationDate": None}}
+        metadata = empty.get(form, {"Date": None})
+        figure.savefig(out, format=form.lstrip("."), dpi=150, metadata=metadata)
+    return out.getvalue()
+
+
+Line = list[tuple[int, Level]]
+
+
+def _panels(history: Sequence[HistoryEntry]) -> dict[str, dict[str, Line]]:
+    """Levels with the numbers of their runs, by kernel and identity."""
+    panels: dict[str, dict[str, Line]] = {}
+    for place, entry in enumerate(history):
+        for level in entry.levels:
+            subject = level.subject
+            lines = panels.setdefault(subject.kernel, {})
+            lines.setdefault(subject.identity, []).append((place, level))
+    return panels
+
+
+def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -> None:
+    for identity, line in lines.items():
+        usual = median(level.median_us for _, level in line)
+        at = [place for place, _ in line]
+        heights = [level.median_us / usual for _, level in line]
+        subject = line[-1][1].subject
+        label = f"{words(subject.shape)} {one_line(subject.dtype)}, {usual:.3g} us"
+        (drawn,) = axis.plot(at, heights, marker=".", markersize=4, linewidth=1, label=label)
+        low = [level.low_us / usual for _, level in line]
+        high = [level.high_us / usual for _, level in line]
+        axis.fill_between(at, low, high, color=drawn.get_color(), alpha=0.15, linewidth=0)
+        if identity in slower:
+            axis.plot(at[-1:], heights[-1:], "o", color="red", fillstyle="none", markersize=9)
+    axis.axhline(1.0, color="black", linewidth=0.6, linestyle="--", zorder=0)
+    axis.set_title(one_line(kernel), loc="left")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.margins(y=0.15)
+    least, most = axis.get_ylim()
+    axis.set_ylim(min(least, 1 - _NOISE), max(most, 1 + _NOISE))
+    axis.yaxis.set_major_formatter(lambda value, _: f"{100 * (value - 1):+.3g}%")
+    if len(lines) <= _NAMED:
+        axis.legend(frameon=False, fontsize=6)
+
+
+def _name_runs(axis: Any, history: Sequence[HistoryEntry]) -> None:
+    """Some runs by their labels, or else the day."""
+    step = max(1, math.ceil(len(history) / _LABELS))
+    at = list(range(0, len(history), step))
+    names = [one_line(history[n].label or history[n].date)[:10] for n in at]
+    axis.set_xticks(at, names, rotation=30)
+    axis.set_xlim(-0.5, len(history) - 0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -21,9 +21,88 @@ from asmtune.report.cells import (
     varying,
     words,
 )
-from asmtune.report.run_facts import funnel_steps, progress_of, seconds_by_stage
+from asmtune.report.documents import document_text
+from asmtune.store.trace.json_codec import encoded
 from asmtune.store.trace.rows import CostRow, Timing
 from asmtune.store.trace.run import Summary, TracedRun
+
+
+class FunnelLine(NamedTuple):
+    """A line of the funnel: what is left or, below 0, what fell there, in configs."""
+
+    stage: str
+    what: str
+    configs: int
+
+
+class Far(NamedTuple):
+    """How far a run was `t` seconds after its start: configs so far, and what was expected."""
+
+    t: float
+    compiled: int
+    timed: int
+    failed: int
+    best_us: float | None
+    expected_gain: float | None
+
+
+def seconds_by_stage(run: TracedRun) -> dict[str, float]:
+    """As the run summed them up, or as far as it has come."""
+    if run.ending is not None:
+        return dict(run.ending.seconds)
+    seconds: dict[str, float] = {}
+    for name, spent in run.stages:
+        seconds[name] = seconds.get(name, 0.0) + spent
+    return seconds
+
+
+def funnel_steps(run: TracedRun) -> list[FunnelLine]:
+    """From the space to the finalists: what each stage passed on, and what fell before it."""
+    compiled = run.compiled()
+    steps: list[FunnelLine] = []
+    if run.foreseen is not None:
+        steps += _before_compiling(run, run.foreseen.count, len(compiled))
+    steps.append(FunnelLine("compiled", "configs", len(compiled)))
+    refused = Counter(
+        (row.dropped_at, (row.reason or "").partition(":")[0])
+        for row in compiled.values()
+        if row.dropped_at is not None
+    )
+    steps += [FunnelLine(stage, what, -fallen) for (stage, what), fallen in refused.most_common()]
+    failed = Counter((f.stage, f.kind) for f in run.failures().values())
+    steps += [FunnelLine(*key, -fallen) for key, fallen in failed.most_common()]
+    steps.append(FunnelLine("timed", "configs", len(run.timings())))
+    if run.finals:
+        steps.append(FunnelLine("finals", "configs", len({row.config for row in run.finals})))
+    return steps
+
+
+def progress_of(run: TracedRun) -> list[Far]:
+    """How far the run was after each of its trials."""
+    found: list[Far] = []
+    timed = failed = 0
+    for trial in run.trials:
+        ran = sum(isinstance(row.outcome, Timing) for row in trial.rows)
+        timed, failed = timed + ran, failed + len(trial.rows) - ran
+        compiled = sum(len(batch.rows) for batch in run.batches if batch.t <= trial.t)
+        found.append(Far(trial.t, compiled, timed, failed, trial.best_us, trial.expected_gain))
+    return found
+
+
+def _before_compiling(run: TracedRun, candidates: int, compiled: int) -> Iterator[FunnelLine]:
+    yield FunnelLine("space", "candidates", candidates)
+    dropped = run.foreseen.dropped if run.foreseen is not None else ()
+    for fallen in dropped:
+        yield FunnelLine(fallen.stage, fallen.reason, -fallen.count)
+    # Caps are read off machine code, so that what has one was not of the space.
+    capped = any(p.config.maxnreg for p in run.foreseen.configs) if run.foreseen else False
+    added = 0 if capped else sum(config.maxnreg is not None for config in run.compiled())
+    left = candidates - sum(fallen.count for fallen in dropped) - (compiled - added)
+    if left > 0:
+        yield FunnelLine("prediction", "not compiled", -left)
+    if added:
+        yield FunnelLine("caps", "added", added)
+
 
 MOST_ROWS: Final = 25
 """Timed configs that the table shows; JSON has all."""
@@ -196,3 +275,53 @@ def costs_table(costs: Iterable[CostRow]) -> Table:
             number(cost.memory_bytes / 1024),
         )
     return table
+
+
+RUN_FORMAT: Final = "asmtune-run"
+RUNS_FORMAT: Final = "asmtune-runs"
+
+
+def run_json(run: TracedRun) -> str:
+    """All of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
+    compiled = run.compiled()
+    timed = [
+        {**encoded(timing), **_told(encoded(compiled.get(config))), "config": config.to_dict()}
+        for config, timing in run.timings().items()
+    ]
+    failed = [{"config": c.to_dict(), **encoded(failure)} for c, failure in run.failures().items()]
+    document = {
+        "run": run.run,
+        "header": encoded(run.header),
+        "seconds": run.seconds,
+        "seconds_by_stage": seconds_by_stage(run),
+        "funnel": [step._asdict() for step in funnel_steps(run)],
+        "progress": [far._asdict() for far in progress_of(run)],
+        "timed": timed,
+        "finals": [row.config.to_dict() for row in run.finals],
+        "failed": failed,
+        "refused": [encoded(row) for row in compiled.values() if row.dropped_at is not None],
+        "foreseen": encoded(run.foreseen),
+        "costs": encoded(run.costs),
+        "ending": None if run.ending is None else encoded(run.ending),
+        "notes": list(run.notes),
+    }
+    return document_text(RUN_FORMAT, document)
+
+
+def runs_json(runs: Sequence[Summary]) -> str:
+    """Runs in short, oldest first: `{"format", "version", "runs": [...]}`."""
+    rows = [
+        {
+            "run": one.run,
+            "header": encoded(one.header),
+            "seconds": one.seconds,
+            "ending": None if one.ending is None else encoded(one.ending),
+        }
+        for one in runs
+    ]
+    return document_text(RUNS_FORMAT, {"runs": rows})
+
+
+def _told(row: dict[str, Any] | None) -> dict[str, Any]:
+    names = ("predicted_us", "regs", "spills", "shared")
+    return {name: row[name] for name in names if name in row} if row else {}

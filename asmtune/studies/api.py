@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from asmtune.core.records.pruned import PruneReport
     from asmtune.predict.prune.front import Progress
     from asmtune.predict.score.keep import Keep
-    from asmtune.studies.regression.findings import Check
+    from asmtune.studies.regression.compare import Check
     from asmtune.studies.regression.processes import BenchProgress
     from asmtune.studies.regression.run import BenchRun
     from asmtune.studies.roofline.points import Chart
@@ -74,8 +74,7 @@ def bench(
         InputError: a kernel, shape or dtype is unknown, or no config is stored for any of it.
         MeasureError: there is no GPU, or no kernel could be timed.
     """
-    from asmtune.studies.regression.processes import BenchProgress, time_plan
-    from asmtune.studies.regression.rows import BenchRequest
+    from asmtune.studies.regression.processes import BenchProgress, BenchRequest, time_plan
 
     if not 1 <= processes <= MOST_PROCESSES:
         raise InputError(f"processes={processes}: give a number from 1 to {MOST_PROCESSES}")
@@ -122,9 +121,8 @@ def check(
         InputError: a file cannot be read or written, or an option is out of range.
     """
     from asmtune.studies.regression import history as histories
-    from asmtune.studies.regression.compare import compare
+    from asmtune.studies.regression.compare import Terms, compare
     from asmtune.studies.regression.files import read_run
-    from asmtune.studies.regression.findings import Terms
 
     is_historic = threshold == "history"
     if history is None and (record or is_historic):

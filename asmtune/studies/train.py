@@ -19,7 +19,7 @@ from asmtune.predict.score.error_file import Errors
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.learned import FEWEST, fit, rank
 from asmtune.predict.score.vectors import schema
-from asmtune.studies.replay.judging import judged_moments
+from asmtune.studies.replay.flow import judged_moments
 from asmtune.studies.replay.results import ScorerResult, TaskResult, kept_of
 
 

@@ -6,9 +6,15 @@ from collections.abc import Sequence
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.studies.roofline.counts import Load, WorkCounts
-from asmtune.studies.roofline.points import Chart, ChartEntry, How, Point
-from asmtune.studies.roofline.roofs import roofs_of
+from asmtune.studies.roofline.points import (
+    Chart,
+    ChartEntry,
+    How,
+    Load,
+    Point,
+    WorkCounts,
+    roofs_of,
+)
 
 TUNED, DEFAULT = Config({"BLOCK": 256}, num_warps=8), Config({"BLOCK": 64})
 

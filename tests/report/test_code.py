@@ -22,7 +22,7 @@ from asmtune.ir.asm.groups import Group
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.launch import LaunchReading
 from asmtune.report.code.model import NO_SOURCES, CodeView
-from asmtune.report.code.reader import CodeReader
+from asmtune.report.code.views import CodeReader
 from tests import sample_kernels
 from tests.asm.fixture_kernels import nested
 from tests.launch_kernels import Launch

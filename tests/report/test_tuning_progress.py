@@ -15,7 +15,7 @@ from rich.console import Console
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
-from asmtune.report.tuning_progress import TimeEstimate, TuningProgress, duration
+from asmtune.report.tuning import TimeEstimate, TuningProgress, duration
 from asmtune.tuning.options import TuneJob, TuneResult
 from asmtune.tuning.search.state import State
 from tests.trace_runs import DEFAULT, ENDING, FAST, HEADER, measured

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import ast
+import base64
+import json
+import linecache
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 
 from asmtune.base.errors import ParseError
@@ -19,9 +25,53 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.groups import Group
 from asmtune.predict.prune.front import Progress
 from asmtune.report.code.model import CodeView
-from asmtune.report.code.reader import CodeReader
-from asmtune.report.explorer.packing import packed
-from asmtune.report.explorer.sources import pieces
+from asmtune.report.code.views import CodeReader
+
+MOST_LINES = 1500
+"""Of one function; what is longer is cut off, since no kernel is."""
+
+
+def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]:
+    """The functions of a file that hold any of some lines: `{"file", "title", "first", "text"}`.
+
+    Cells of notebooks are found as well, as long as their kernel lives. Nothing, where the
+    file is gone or is no Python.
+
+    Args:
+        path: of the file, as the debug information has it.
+        number: of the file in the page.
+        lines: that code comes from, from 1.
+    """
+    text = linecache.getlines(path)
+    name = PurePath(path).name
+    wanted = set(lines)
+    return [
+        {
+            "file": number,
+            "title": f"{name}: {function}",
+            "first": first,
+            "text": "".join(text[first - 1 : min(last, first + MOST_LINES)]).rstrip("\n"),
+        }
+        for function, first, last in _functions("".join(text))
+        if any(first <= line <= last for line in wanted)
+    ]
+
+
+def _functions(text: str) -> Iterator[tuple[str, int, int]]:
+    """Outermost functions, and methods: name, first line with its decorators, last line."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    open_nodes: list[ast.AST] = [tree]
+    while open_nodes:
+        for node in ast.iter_child_nodes(open_nodes.pop(0)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                yield node.name, first, node.end_lineno or node.lineno
+            elif isinstance(node, ast.stmt):
+                open_nodes.append(node)
+
 
 BUDGET_BYTES: Final = 3_500_000
 """Of all packed code of a page: what leaves 1,000 configs well under 6 MB."""
@@ -239,3 +289,16 @@ def _ranges(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
         elif not flag and start is not None:
             yield start, place - 1
             start = None
+
+
+def packed(value: Any) -> str:
+    """A JSON value as text for `unpack` in data.js."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # Lone surrogates, which a name may hold, are no UTF-8.
+    data = text.encode("utf-8", "replace")
+    return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
+
+
+def unpacked(text: str) -> Any:
+    """The value again."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))

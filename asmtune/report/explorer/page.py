@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Final
 
+from asmtune.base.settings import Settings
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
 from asmtune.core.records.pruned import PruneReport
 from asmtune.report.cells import dtype_words, words
-from asmtune.report.explorer.code import CarriedCode, no_code
+from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
 from asmtune.report.explorer.model import page_model
-from asmtune.report.explorer.packing import packed
 from asmtune.report.explorer.timings import Timings
+from asmtune.report.progress import ProgressBar
 
 MODULES: Final = (
     "dom", "virtual", "data", "rows", "state", "csv", "codes", "listing", "filters", "funnel",
@@ -28,6 +31,20 @@ VENDORED: Final = ("uPlot.iife.min.js", "diff.min.js")
 _IMPORT: Final = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=const|function|class|async)", re.MULTILINE)
 _SLOT: Final = re.compile(r"@(\w+)@")
+
+
+def page_of(
+    reports: Sequence[PruneReport],
+    problem: Problem,
+    targets: Sequence[str],
+    timings: Timings | None,
+) -> str:
+    """Makes the page of reports that were just made, with the code of their best configs."""
+    with ProgressBar() as progress:
+        machines = [load_target(name) for name in targets]
+        maker = CodeMaker(machines, Settings.from_environment(), progress)
+        code = carried_code(reports, problem, maker)
+    return report_html(reports, code, timings)
 
 
 def report_html(

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from asmtune.base.errors import InputError, OracleError, ProblemError
+from asmtune.base.settings import Settings
 from asmtune.core.dtypes import canonical_dtype
-from asmtune.core.hardware.shipped import match_device
+from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import Oracle, load_oracle
+from asmtune.core.records.pruned import PruneReport
 from asmtune.report.cells import dtype_words, words
 from asmtune.store import interchange
 from asmtune.store.trace.folder import find_run, names_run
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import TracedRun
+from asmtune.studies.stored import LoadedKernel, tuned_of
 
 
 @dataclass(frozen=True)
@@ -175,3 +178,54 @@ def _canonical(dtype: str) -> str:
         return canonical_dtype(dtype)
     except ProblemError:
         return dtype
+
+
+STORE: Final = "store"
+"""What `--timings` takes for the record that launches would find."""
+
+
+def measured_times(
+    given: str | None, subject: LoadedKernel | Sequence[PruneReport], targets: Sequence[str]
+) -> Timings | None:
+    """Reads what `--timings` names, and makes sure that it fits the reports.
+
+    Args:
+        given: a run, a file, or `STORE`; None for no times.
+        subject: the kernel that reports will be made of, or reports that are there.
+        targets: of the reports that will be made.
+
+    Raises:
+        InputError: it cannot be read, or is of none of the launches.
+    """
+    if given is None:
+        return None
+    if isinstance(subject, LoadedKernel):
+        if given == STORE:
+            return _stored(subject, targets)
+        problem, names = subject.problem, [load_target(name).name for name in targets]
+        launches = [LaunchKey(problem.name, problem.shape, problem.dtypes, name) for name in names]
+    else:
+        launches = [LaunchKey(r.kernel, r.shape, r.dtypes, r.target) for r in subject]
+    timings = read_timings(given, Settings.from_environment().runs_dir)
+    timings.check(launches)
+    return timings
+
+
+def _stored(loaded: LoadedKernel, targets: Sequence[str]) -> Timings:
+    """Reads the timings of the stored records that launches of a problem would find."""
+    problem, parts, missed = loaded.problem, [], []
+    settings = Settings.from_environment()
+    for target in map(load_target, targets):
+        lookup = tuned_of(loaded, target, settings)
+        if lookup.outcome == "hit" and lookup.record is not None:
+            times = {str(m.config): m.median_us for m in lookup.record.measurements}
+            dtypes = frozenset(problem.dtypes.values())
+            parts.append(KernelTimings(problem.name, problem.shape, dtypes, target.name, times))
+        else:
+            missed.append(f"{target.name}: {lookup.outcome} {lookup.detail}".rstrip())
+    if not parts:
+        raise InputError(
+            f"--timings store: no record of {problem.name} is for this ({'; '.join(missed)}): "
+            "`asmtune tune` makes one"
+        )
+    return Timings("the store", tuple(parts))

@@ -25,8 +25,8 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.timing.nvml import read_clocks
 from asmtune.store.trace.json_codec import encoded
-from asmtune.studies.regression.environment import environment_here
-from asmtune.studies.regression.rows import problem_of
+from asmtune.studies.regression.compare import environment_here
+from asmtune.studies.regression.processes import problem_of
 from asmtune.studies.regression.timing import timed
 
 
