@@ -78,7 +78,7 @@ def _key(layer: str, key: TuneKey) -> dict[str, Any]:
 
 
 def covered(key: TuneKey) -> list[str]:
-    """What the buckets and functions among a key's parts stand for, in words."""
+    """Says what the buckets and functions among a key's parts stand for."""
     told = (covers(name, value) for name, value in key.shape.items())
     return [text for text in told if text is not None]
 
@@ -89,7 +89,7 @@ def print_json(value: Any) -> None:
 
 
 def print_count(verb: str, count: int, as_json: bool, rest: str) -> None:
-    """How many records a command has moved."""
+    """Prints how many records a command has moved."""
     if as_json:
         print_json({verb: count})
     else:

@@ -26,7 +26,7 @@ from asmtune.store.trace.reader import read_trace
 
 
 class Code(StrEnum):
-    """Which code is shown."""
+    """Languages of the code that is shown."""
 
     PTX = "ptx"
     SASS = "sass"
@@ -100,7 +100,7 @@ def explain(
 
 
 def _refuse_options(context: typer.Context, run: str) -> None:
-    """What says how to judge a kernel says nothing of a run."""
+    """Refuses options that say how to judge a kernel, for a run."""
     for name in context.params:
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"

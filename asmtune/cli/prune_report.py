@@ -67,7 +67,7 @@ TimingsOption = Annotated[
 
 
 class ReportFormat(StrEnum):
-    """How a report is written."""
+    """Forms of a report."""
 
     TABLE = "table"
     JSON = "json"
@@ -130,7 +130,7 @@ def prune_report(
 
 
 def _refuse_options(context: typer.Context, report: str) -> None:
-    """What says how to judge a kernel says nothing of a report that is there."""
+    """Refuses options that say how to judge a kernel, for a report that was saved."""
     for name in context.params:
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"
@@ -175,7 +175,7 @@ def make_reports(
 
 
 def findings(report: PruneReport) -> Iterable[str]:
-    """What a careful reader would want to know of, a line each."""
+    """Lists problems that a careful reader would want to know of, a line each."""
     named = {"registers", "shared_memory", "tensor_depth", "accumulators"}
     yield from (note for note in report.notes if note.startswith(DEFAULT_FAILS))
     for verdict in report.verdicts:

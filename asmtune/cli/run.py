@@ -172,13 +172,13 @@ class UserProgram:
 
 
 def _folder(path: Path) -> Path:
-    """What Python puts first into `sys.path`: the script's folder, or a folder of `__main__.py`."""
+    """Returns what Python puts first into `sys.path`: the folder of the script or `__main__.py`."""
     resolved = path.resolve()
     return resolved if resolved.is_dir() else resolved.parent
 
 
 def _is_container(name: str) -> bool:
-    """Whether it is a folder or an archive that has a `__main__.py`."""
+    """Says if a path is a folder or an archive with a `__main__.py`."""
     return Path(name).is_dir() or zipfile.is_zipfile(name)
 
 
@@ -198,7 +198,7 @@ def _run_source(path: Path) -> None:
 
 
 def _is_found(name: str) -> bool:
-    """Whether there is such a module; imports the packages that it lies in, as Python does."""
+    """Says if a module exists; imports the packages that it lies in, as Python does."""
     parent = name.rpartition(".")[0]
     if parent and not _is_found(parent):
         return False

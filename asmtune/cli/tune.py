@@ -199,7 +199,7 @@ def _write(results: Sequence[TuneResult], output: Path | None, *, as_json: bool)
 
 
 def _costs(results: Sequence[TuneResult]) -> dict[str, Sequence[CostRow]]:
-    """What the finalists' launches cost, by run, where more than time counts."""
+    """Reads the costs of the finalists' launches, by run, where more than time counts."""
     folder = Settings.from_environment().runs_dir
     costs: dict[str, Sequence[CostRow]] = {}
     for result in results:

@@ -1,4 +1,4 @@
-"""What tables share: their form, and values as cells that cannot harm a terminal."""
+"""Shared by tables: their form, and values as text that holds no control codes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ VERSION: Final = 1
 
 
 def report_json(reports: Sequence[PruneReport]) -> str:
-    """One document for all targets: `{"format", "version", "reports": [...]}`."""
+    """Writes one document for all targets: `{"format", "version", "reports": [...]}`."""
     documents = [to_json(report) | {"dropped": _dropped(report)} for report in reports]
     return document_text(FORMAT, {"reports": documents})
 
@@ -38,7 +38,7 @@ def document_text(form: str, document: Mapping[str, Any]) -> str:
 def verdict_json(
     report: PruneReport, verdict: Verdict, more: Mapping[str, Any] | None = None
 ) -> str:
-    """One config of a report: `{"format", "version", "kernel", ..., "verdict", "notes"}`.
+    """Makes a document of a config: `{"format", "version", "kernel", ..., "verdict", "notes"}`.
 
     Args:
         report: of all configs.
@@ -53,7 +53,7 @@ def verdict_json(
 
 
 def report_csv(reports: Sequence[PruneReport]) -> str:
-    """One row a target and config; columns for axes and for every feature."""
+    """Writes a row for each target and config, with columns for axes and for every feature."""
     rows = [
         {"target": report.target, **verdict_row(verdict)}
         for report in reports

@@ -1,4 +1,4 @@
-"""What a check of a bench run found: a table, Markdown for a pull request, and JSON."""
+"""A check of a bench run as a table, Markdown, JSON and a figure of its history."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ _NAMED: Final = 8
 _LABELS: Final = 6
 
 _NOISE: Final = 0.03
-"""What a panel spans at least, either way: the usual threshold, so that noise looks like noise."""
+"""Least span of a panel, either way: the usual threshold, so that noise looks like noise."""
 
 
 def check_figure(path: Path) -> None:

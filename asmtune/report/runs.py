@@ -36,7 +36,7 @@ class FunnelLine(NamedTuple):
 
 
 class Far(NamedTuple):
-    """How far a run was `t` seconds after its start: configs so far, and what was expected."""
+    """The state of a run `t` seconds after its start: configs so far, and what was expected."""
 
     t: float
     compiled: int
@@ -78,7 +78,7 @@ def funnel_steps(run: TracedRun) -> list[FunnelLine]:
 
 
 def progress_of(run: TracedRun) -> list[Far]:
-    """How far the run was after each of its trials."""
+    """Gives the state of the run after each of its trials."""
     found: list[Far] = []
     timed = failed = 0
     for trial in run.trials:
@@ -111,7 +111,7 @@ NOT_ENDED: Final = "it did not end: it was killed, or goes on"
 
 
 def run_report(run: TracedRun) -> Group:
-    """What `asmtune explain RUN` shows."""
+    """Lays out a run: seconds by stage, what fell where, what was timed, and why it ended."""
     parts: list[RenderableType] = [*_title(run), _seconds(run), _funnel(run)]
     timings = run.timings()
     if run.trials:
@@ -240,7 +240,7 @@ def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text
 
 
 def runs_table(runs: Sequence[Summary]) -> Table:
-    """What `asmtune runs` shows, a line a run."""
+    """Tabulates runs, a line each."""
     title = "Tuning runs, the latest last; `asmtune explain RUN` shows one"
     headings = ("run", "shape", "dtypes", "device", "us", "speed-up", "compiled", "timed", "s")
     table = plain_table(title, headings, left=4)

@@ -29,7 +29,7 @@ COLUMNS: Final = {
 
 
 def prune_table(reports: Sequence[PruneReport]) -> Group:
-    """What fell where and why, then the kept configs; targets side by side."""
+    """Tabulates what fell where and why, then the kept configs; targets side by side."""
     first = reports[0]
     shape = " ".join(f"{name}={value}" for name, value in first.shape.items())
     title = Text.assemble((first.kernel, "bold"), f" {shape} {_dtypes(first)}")
@@ -45,7 +45,7 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
 
 
 def worth(report: PruneReport) -> Iterator[str]:
-    """What the compiled ones and the kept ones are expected to be worth, in words."""
+    """Says what the compiled and the kept configs are expected to be worth, a line each."""
     if report.compiled is not None:
         left = sum(verdict.dropped_at == "sketch" for verdict in report.verdicts)
         told = f"compile {report.compiled.keep}: {report.compiled.ranks} by rank before compiling"

@@ -1,4 +1,4 @@
-"""What became of the problems of one call of `tune`, as a table and as JSON."""
+"""Results of `asmtune tune` as a table and as JSON, and its progress on stderr."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def results_table(
 
 
 def result_line(result: TuneResult) -> str:
-    """What became of one problem, in a line."""
+    """Writes the result of a problem as a line."""
     where = f"{one_line(result.job.problem.name)} {words(result.job.problem.shape)}"
     if result.record is None:
         return f"{where}: {result.outcome}: {one_line(result.error)}"
@@ -95,7 +95,7 @@ def summary(results: Sequence[TuneResult]) -> str:
 def results_json(
     results: Sequence[TuneResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> str:
-    """What became of each problem: `{"format", "version", "results": [...]}`; as the table."""
+    """Writes the results as JSON, `{"format", "version", "results": [...]}`, like the table."""
     rows = [
         _result(result) | {"costs": encoded((costs or {}).get(result.run or "", ()))}
         for result in results
@@ -149,7 +149,7 @@ def _result(result: TuneResult) -> dict[str, Any]:
 
 
 class TimeEstimate:
-    """How long a command still takes, as far as that can be told.
+    """Estimates how long a command still takes.
 
     A search ends when it finds no more, so that what is left of the first is a bound: its limit
     of seconds, or the rest of its space at the rate so far. Later ones take as long as those
@@ -280,7 +280,7 @@ class TuningProgress:
         self._step, self._steps = 0, total
 
     def advance(self) -> None:
-        """One step is done."""
+        """Advances by one step."""
         self._step += 1
         self._show()
 

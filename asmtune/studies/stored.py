@@ -170,7 +170,7 @@ class StoredLaunch:
 
 
 def tuner_of(module: KernelModule) -> AsmAutotuner | None:
-    """What launches a module's kernel, where the module decorates it."""
+    """Finds the autotuner of a module's kernel, if the module decorates it."""
     from asmtune.runtime.reconfiguring import autotuners
 
     tuners = autotuners(module.python) if module.python is not None else []

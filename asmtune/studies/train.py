@@ -123,7 +123,7 @@ def rank_unseen(
 
 
 def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
-    """What the rankings of `rank_unseen` at a moment keep of the best speed."""
+    """Computes the shares of the best speed that rankings of `rank_unseen` keep."""
     results = [
         TaskResult(
             Task(task.kernel, task.shape, task.dtype, ()),
@@ -136,7 +136,7 @@ def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
 
 
 def leave_one_kernel_out(tasks: Sequence[TaskRows], jobs: int) -> ScorerResult:
-    """What a model keeps of each kernel's best speed when it has seen all the others."""
+    """Ranks each kernel's configs by a model of all the others, and computes the shares kept."""
     return unseen_result(rank_unseen(tasks, {"assembly": tasks}, jobs)["assembly"])
 
 

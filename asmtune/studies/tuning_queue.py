@@ -77,7 +77,7 @@ class TuningQueue:
         return [required(self._what(shape), partial(make, shape, "meta")) for shape in shapes]
 
     def results(self, problems: Sequence[Problem], machine: TuningGpu) -> Iterator[TuneResult]:
-        """What becomes of each, as it is done; one that fails stops no other.
+        """Tunes each problem and yields its result; one that fails stops no other.
 
         A result's problem has no memory, so that the tensors of all shapes never stand at once.
         """
@@ -88,7 +88,7 @@ class TuningQueue:
 
     @property
     def tuner(self) -> AsmAutotuner | None:
-        """What launches the module's kernel, where the module decorates it."""
+        """Finds the autotuner of a module's kernel, if the module decorates it."""
         return tuner_of(self.module)
 
     def launched(self, problem: Problem) -> StoredLaunch:

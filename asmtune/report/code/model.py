@@ -22,7 +22,7 @@ NO_SOURCES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """One line of code as it is shown.
+    """A line of code as it is shown.
 
     Attributes:
         number: of the compiler's own text, from 1; lines that say nothing are left out.
@@ -110,5 +110,5 @@ class CodeView:
 
     @property
     def has_sources(self) -> bool:
-        """Whether any line says what it comes from."""
+        """Says if any line names the source line that it comes from."""
         return any(line.source is not None for line in self.lines)

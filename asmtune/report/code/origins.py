@@ -1,4 +1,4 @@
-"""Which loop of the PTX a loop of the SASS comes from, and how often it runs.
+"""Matches loops of the SASS with loops of the PTX, to tell how often they run.
 
 ptxas keeps most loops, unrolls some into a main part and a rest, and drops those that take one
 trip. A loop of the SASS belongs to the loop of the PTX whose source lines it shares, in the same
@@ -86,7 +86,7 @@ def _times(position: int, copies: dict[int, int], all_times: float, entries: flo
 
 
 class _Bodies:
-    """What the loops of a program have of their own, without inner loops that work."""
+    """Gives the segments of each loop of a program, without inner loops that do work."""
 
     def __init__(self, program: AsmFunction, class_of: Callable[[str], OpClass]) -> None:
         self.program = program
@@ -155,7 +155,7 @@ def _by_order(
 
 
 def _kept(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> bool:
-    """Whether a class that ptxas keeps is in both, or the PTX's loop has none."""
+    """Says if both have an instruction class that ptxas keeps, or the PTX's loop has none."""
     kept = [kind for kind in _KEPT if given.classes[other][kind]]
     return not kept or any(bodies.classes[loop][kind] for kind in kept)
 
@@ -172,7 +172,7 @@ def _likeness(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> float:
 
 
 def _copies(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> int:
-    """How many times the PTX's body stands in the SASS's: the least of its classes' ratios.
+    """Counts how often the PTX's body stands in the SASS's: the least of its classes' ratios.
 
     Unrolling multiplies all classes; one that ptxas makes several instructions of, alone.
     """

@@ -69,7 +69,7 @@ def sass_view(
 
 
 class _Weights:
-    """What is known of the instructions of an entry."""
+    """Facts about the instructions of an entry."""
 
     def __init__(
         self,
@@ -258,11 +258,11 @@ class CodeReader:
         return sass_view(text, placed, ptx.entry, self.runs(config, artifact))
 
     def runs(self, config: Config, artifact: Artifact) -> tuple[SegmentRun, ...]:
-        """How often one program runs each segment of the PTX, as the features have it."""
+        """Counts how often one program runs each segment of the PTX, as the features do."""
         return executions(self._read(artifact), self._work(config, artifact))
 
     def guesses(self, config: Config, artifact: Artifact) -> tuple[str, ...]:
-        """What counts and predicted times rest on that could not be evaluated, a phrase each.
+        """Lists the assumptions behind counts and predicted times, a phrase each.
 
         Raises:
             ProblemError: the grid of the config is none.

@@ -63,7 +63,7 @@ QUANTITIES: Final[Mapping[str, Quantity]] = {
     "l2_bytes": _in_all("program_l2_bytes", "traffic between the SMs and L2 in all"),
     "unique_bytes": _feature("unique_bytes", "distinct bytes"),
 }
-"""What comparisons tell, by name."""
+"""Quantities that a comparison shows, by name."""
 
 TERMS: Final[Mapping[str, str]] = {
     "tensor": "the tensor cores",
@@ -91,7 +91,7 @@ CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "DRAM": ("unique_bytes",),
     "launch": (),
 }
-"""What makes each term, most telling first."""
+"""Quantities behind each term of the time, the most telling first."""
 
 RESOURCES: Final = (
     "regs_per_thread",

@@ -21,7 +21,7 @@ from asmtune.report.documents import verdict_json
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, RESOURCES, TERMS
 
 TELLING: Final = 0.01
-"""Of the slower one's predicted time: terms that differ by less decide nothing."""
+"""Share of the slower config's predicted time; a term that differs by less decides nothing."""
 
 ALIKE: Final = 0.005
 """Features whose values differ by less, of the larger, are told as equal."""
@@ -52,13 +52,13 @@ class Pair:
 
     @property
     def differs(self) -> bool:
-        """Whether they are apart by more than `ALIKE`."""
+        """Says if the two differ by more than `ALIKE`."""
         return abs(self.difference) > ALIKE * max(abs(self.own), abs(self.other))
 
 
 @dataclass(frozen=True)
 class TermChange:
-    """One term of the predicted time, with the numbers that make it.
+    """A term of the predicted time, with the numbers that make it.
 
     Attributes:
         term: in microseconds; of both busiest units together, where they are two.
@@ -71,7 +71,7 @@ class TermChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One config held against another, both compiled.
+    """Two compiled configs compared.
 
     Attributes:
         own: the config that is explained.
@@ -166,7 +166,7 @@ Code = CodeView | Failure
 
 @dataclass(frozen=True)
 class Explained:
-    """What `asmtune explain` says.
+    """Everything that `asmtune explain` says of a config.
 
     Attributes:
         report: of all configs that were judged.
@@ -194,19 +194,19 @@ class Explained:
 
     @property
     def runs(self) -> bool:
-        """Whether it can run, kept or not."""
+        """Says if the config can run, kept or not."""
         return self.verdict.dropped_at not in ("rules", "compile")
 
     @property
     def instead(self) -> Verdict | None:
-        """Of a config that cannot run, the one that can with fewest changes."""
+        """Finds the config that can run with the fewest changes from one that cannot."""
         if self.runs:
             return None
         return nearest(self.verdict.config, (v for v in self.report.verdicts if v.rank is not None))
 
     @property
     def last_kept(self) -> Verdict | None:
-        """Of a config that fell by its rank, the last whose rank was kept."""
+        """Finds the last config kept by rank, for one that was dropped by rank."""
         if self.verdict.dropped_at != "score" or self.report.selection is None:
             return None
         ranks = self.report.selection.ranks
@@ -214,7 +214,7 @@ class Explained:
 
     @property
     def bottleneck_us(self) -> float | None:
-        """What its bottleneck alone would take; None where nothing was predicted."""
+        """Returns the microseconds of the bottleneck alone; None if nothing was predicted."""
         if self.verdict.features is None or self.verdict.bottleneck is None:
             return None
         return predict(self.verdict.features, self.target).parts_us[self.verdict.bottleneck]
@@ -228,7 +228,7 @@ def try_out(report: PruneReport, verdict: Verdict) -> tuple[Suggestion, ...]:
 
 
 def explained_json(explained: Explained, *, code: bool) -> str:
-    """One config as JSON: the verdict's document, with what is explained of it.
+    """Writes a config as JSON: the verdict's document with its explanation.
 
     Args:
         explained: the config.

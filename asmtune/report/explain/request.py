@@ -1,4 +1,4 @@
-"""What `asmtune explain` says of a config: judged, compared and read."""
+"""Explains a config: judges it, compares it with another, and reads its code."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _other(rival: Rival, text: str, chosen: Config) -> Rival:
 
 @dataclass(frozen=True)
 class ExplainRequest:
-    """What is to be explained.
+    """A config to explain.
 
     Attributes:
         loaded: the kernel.
@@ -162,7 +162,7 @@ class ExplainRequest:
     alone: bool
 
     def stored(self) -> StoreLookup:
-        """What the stores hold; nothing is looked up where no comparison could want it.
+        """Looks up the stored config, if the comparison may need it.
 
         Raises:
             StoreError: the stored config was asked for, and its folder cannot be looked into.
@@ -177,7 +177,7 @@ class ExplainRequest:
             return StoreLookup("miss")
 
     def notes(self, found: Explained) -> Iterable[str]:
-        """Which of the two configs is none of the space, and why."""
+        """Says which of the two configs is not in the space, and why."""
         space, shape = self.loaded.space, self.loaded.problem.shape
         other = () if found.comparison is None else (found.comparison.other,)
         for verdict in (found.verdict, *other):
@@ -235,7 +235,7 @@ def explained(asked: ExplainRequest, default: Config, scorer: str, language: Lan
 
 
 def _report(asked: ExplainRequest, rival: Rival | None, scorer: str) -> PruneReport:
-    """Of the space, or of the configs alone that are held against each other."""
+    """Prunes the space, or only the configs that are compared."""
     loaded, others = asked.loaded, [] if rival is None else [rival.config]
     shape = loaded.problem.shape
     listed = [asked.chosen, *others]

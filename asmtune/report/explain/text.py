@@ -1,4 +1,4 @@
-"""One config in a terminal: its verdict, what decides, its numbers, its hottest loop."""
+"""A config's explanation in a terminal: verdict, bottleneck, numbers, hottest loop."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _style(line: CodeLine) -> str:
 
 
 def explanation(explained: Explained) -> Group:
-    """What `asmtune explain` shows."""
+    """Lays out everything that `asmtune explain` says."""
     parts: list[RenderableType] = [_verdict_line(explained.report, explained.verdict)]
     parts += _fate(explained)
     if explained.verdict.predicted_us is not None:

@@ -28,7 +28,7 @@ from asmtune.report.code.model import CodeView
 from asmtune.report.code.views import CodeReader
 
 MOST_LINES = 1500
-"""Of one function; what is longer is cut off, since no kernel is."""
+"""Limit of one function; no kernel is longer, and what is longer is cut off."""
 
 
 def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ def _functions(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 BUDGET_BYTES: Final = 3_500_000
-"""Of all packed code of a page: what leaves 1,000 configs well under 6 MB."""
+"""Limit of all packed code of a page: a page of 1,000 configs stays well under 6 MB."""
 
 MOST_PTX: Final = 200
 """Configs of a report whose PTX is carried: reading one takes a twentieth of a second."""
@@ -135,7 +135,7 @@ def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMa
 
 @dataclass(frozen=True)
 class CodeMaker:
-    """What code is read with.
+    """Reads the code of a problem's configs on one target.
 
     Attributes:
         targets: the machines of the reports.
@@ -149,7 +149,7 @@ class CodeMaker:
 
 
 class _Shelf:
-    """What is carried so far, and the lines of source that it comes from."""
+    """Code packed so far, and the lines of source that it comes from."""
 
     def __init__(self) -> None:
         self.packed: list[str] = []

@@ -25,7 +25,7 @@ OWN: Final = frozenset(
 def page_model(
     reports: Sequence[PruneReport], code: CarriedCode, timings: Timings | None
 ) -> dict[str, Any]:
-    """What the page is given: `{"features", "sources", "reports": [...]}`."""
+    """Makes the data of the page: `{"features", "sources", "reports": [...]}`."""
     measured = [_measured(report, timings) for report in reports]
     labels = _labels(reports)
     return {

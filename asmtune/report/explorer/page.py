@@ -97,7 +97,7 @@ def _style() -> str:
 
 
 def _policy(script: str) -> str:
-    """What the page may do: run its one script, and load nothing.
+    """Writes the page's policy: it runs its one script, and loads nothing.
 
     Styles stand inline too, and libraries set some on elements.
     """

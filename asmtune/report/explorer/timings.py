@@ -23,7 +23,7 @@ from asmtune.studies.stored import LoadedKernel, tuned_of
 
 @dataclass(frozen=True)
 class LaunchKey:
-    """What times are wanted of: a kernel on a shape, with its tensors' dtypes, on a target."""
+    """A launch that times are looked for: kernel, shape, dtypes of the tensors, and target."""
 
     kernel: str
     shape: Mapping[str, Any]
@@ -54,7 +54,7 @@ class KernelTimings:
     times_us: Mapping[str, float]
 
     def fits(self, launch: LaunchKey) -> bool:
-        """Whether it is of a launch's kernel, shape, dtypes and device.
+        """Says if the times are of a launch's kernel, shape, dtypes and device.
 
         A key with buckets names no size, so that its times are nobody's.
         """
@@ -78,7 +78,7 @@ class KernelTimings:
 
 @dataclass(frozen=True)
 class Timings:
-    """What `--timings` was given.
+    """Measured times that `--timings` names.
 
     Attributes:
         source: what it is, in words.
@@ -181,7 +181,7 @@ def _canonical(dtype: str) -> str:
 
 
 STORE: Final = "store"
-"""What `--timings` takes for the record that launches would find."""
+"""The value of `--timings` that stands for the record that launches would find."""
 
 
 def measured_times(

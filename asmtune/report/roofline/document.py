@@ -104,7 +104,7 @@ def _label(entry: ChartEntry, alike: Sequence[ChartEntry]) -> str:
 
 
 def summary(chart: Chart) -> str:
-    """How many launches, and what must be known of the picture."""
+    """Summarises a chart in a line: number of launches, and caveats."""
     parts = [f"{len(chart.entries)} launches" if len(chart.entries) != 1 else "1 launch"]
     if any(entry.moved and not entry.measured for entry in chart.entries):
         parts.append("~: by a prediction")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _EDGE: Final = 1.12
-"""How far inside of the edge stands what has no intensity, as a factor."""
+"""Distance from the edge of points without an intensity, as a factor."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ _MARKER: Final = 7.0
 """Points of type across the marker of a tuned config; a default's is smaller."""
 
 _FRAME: Final = (0.07, 0.15, 0.745, 0.78)
-"""Of the axes in the figure: on the right stand the names of the cores' roofs."""
+"""Margins of the axes in the figure; the names of the cores' roofs stand on the right."""
 
 _WIDE: Final = 100.0
 """The ratio of an axis's ends from which on its decades are numbers enough."""
@@ -93,7 +93,7 @@ _ARROW: Final = "from the default config to the tuned one, or to the model's fir
 
 
 class Drawing:
-    """One picture while it is drawn.
+    """A roofline while it is drawn.
 
     Args:
         figure: what is drawn on, a pixel a point; nothing moves its axes later.
@@ -260,17 +260,17 @@ def _number(axis: Any, unit: float, span: float) -> None:
 
 
 def _stairs(box: Box, steps: int = 8) -> list[Box]:
-    """What rises from corner to corner, as boxes: the one around it would be mostly empty."""
+    """Covers a rising line with boxes, since the one around all of it would be mostly empty."""
     across, up = (box.right - box.left) / steps, (box.top - box.bottom) / steps
     corners = [(box.left + step * across, box.bottom + step * up) for step in range(steps)]
     return [Box(x, y, x + across, y + up) for x, y in corners]
 
 
 INK: Final = "#757a82"
-"""Of text, axes and memory roofs."""
+"""Colour of text, axes and memory roofs."""
 
 COLOURS: Final = ("#2f7fd4", "#c4681f", "#2b8f57", "#a860c6", "#c4506a", "#7d8230")
-"""Of roofs of the cores, with the points under them; the first ones again beyond."""
+"""Colours of the cores' roofs and of the points under them; they repeat after the last."""
 
 _SIZE: Final = (10.5, 6.4)
 _FONT: Final = 9.0

@@ -11,7 +11,7 @@ _RINGS: Final = (9.0, 16.0, 26.0, 40.0, 58.0, 80.0, 106.0, 138.0, 176.0, 220.0, 
 """Distances from a point to its label that are tried, nearest first."""
 
 _DIRECTIONS: Final = 16
-"""Of each ring; the first is to the right."""
+"""Directions of each ring; the first is to the right."""
 
 _CROSSING: Final = 0.1
 """Pixels that a label moves further off rather than cover a square pixel of a line."""
@@ -42,7 +42,7 @@ class Box:
         return width * height if width > 0 and height > 0 else 0.0
 
     def inside(self, other: Box) -> bool:
-        """Whether nothing of it stands out of another."""
+        """Says if another box holds all of it."""
         across = other.left <= self.left and self.right <= other.right
         return across and other.bottom <= self.bottom and self.top <= other.top
 

@@ -1,4 +1,4 @@
-"""Whether kernels have become slower: bench runs, their files, comparison and history.
+"""Bench runs, their files, comparison and history: have kernels become slower?
 
 run           what a set of kernels took on stored configs, by process
 files         runs as JSON documents

@@ -34,7 +34,7 @@ _JUDGED: Final = ("slower", "failed", "faster", "unchanged")
 
 @dataclass(frozen=True)
 class Terms:
-    """How a check judges.
+    """Threshold and level of a check.
 
     Attributes:
         threshold: relative slowdown that counts, such as 0.03; None for mean + 3 sd of the
@@ -58,7 +58,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """What is said of one subject.
+    """The verdict on one subject.
 
     Attributes:
         subject: what it is of.
@@ -107,13 +107,13 @@ class Check:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of each verdict, in the order of `VERDICTS`."""
+        """Counts the verdicts, in the order of `VERDICTS`."""
         tally = Counter(finding.verdict for finding in self.findings)
         return {verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]}
 
     @property
     def outcome(self) -> Literal["fine", "slower", "incomparable"]:
-        """What it comes to: a kernel that fails counts as slower."""
+        """Sums the check up; a kernel that fails counts as slower."""
         counts = self.counts
         if "slower" in counts or "failed" in counts:
             return "slower"
@@ -130,7 +130,7 @@ _HINDERED: Final = ("power cap", "slowdown", "power brake", "thermal")
 
 
 def environment_here() -> Environment:
-    """Of PyTorch's current CUDA device, in this process."""
+    """Describes PyTorch's current CUDA device, driver and versions."""
     import torch
 
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -170,7 +170,7 @@ def obstacles(base: BenchRun, run: BenchRun, *, any_board: bool) -> list[str]:
 
 
 def remarks(base: BenchRun, run: BenchRun) -> list[str]:
-    """What differs and may explain a change, without forbidding to compare."""
+    """Lists differences that may explain a change and still allow a comparison."""
     old, new = base.environment, run.environment
     names = sorted({*old.versions, *new.versions})
     pairs = ((n, old.versions.get(n, "none"), new.versions.get(n, "none")) for n in names)
@@ -246,7 +246,7 @@ def needed(rows: int, level: float) -> int:
 
 @dataclass(frozen=True)
 class _Pair:
-    """One subject in both runs, and between what its median may lie."""
+    """A subject in both runs, with the band in which its median counts as unchanged."""
 
     old: TimedSubject
     new: TimedSubject
@@ -298,7 +298,7 @@ def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
 
 
 def _able(pair: _Pair, rows: int, level: float) -> bool:
-    """Whether the test can tell at all: its least value, all of one side above the other."""
+    """Says if the runs have enough processes: the test's least chance is within the level."""
     old, new = len(pair.old.samples), len(pair.new.samples)
     return 1 / math.comb(old + new, new) <= level / rows
 
@@ -333,7 +333,7 @@ def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> Ch
 
 
 def _gone(row: TimedSubject, missed: Missed | None) -> CheckFinding:
-    """What the run does not have; a failure is one of the kernel's."""
+    """Makes the finding of a subject that the run lacks, or that failed in it."""
     failed = missed is not None and missed.why == "failed"
     remark = "not in this run" if missed is None else missed.reason
     return CheckFinding(

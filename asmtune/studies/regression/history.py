@@ -35,7 +35,7 @@ _REPAIR: Final = "correct that line, or name another file to begin anew"
 
 @dataclass(frozen=True)
 class Level:
-    """One subject in one run.
+    """Times of one subject in one run.
 
     Attributes:
         subject: what was timed.
@@ -51,7 +51,7 @@ class Level:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One run.
+    """A run in short.
 
     Attributes:
         run: its identity.
@@ -95,7 +95,7 @@ def comparable(history: Sequence[HistoryEntry], run: BenchRun) -> list[HistoryEn
 
 
 def band_of(history: Sequence[HistoryEntry], subject: BenchSubject) -> Band | None:
-    """Of one subject; None where fewer than `LEAST_RUNS` have timed it."""
+    """Computes the band of a subject; None if fewer than `LEAST_RUNS` have timed it."""
     times = [
         level.median_us
         for entry in history
@@ -109,7 +109,7 @@ def band_of(history: Sequence[HistoryEntry], subject: BenchSubject) -> Band | No
 
 
 def read_history(path: Path) -> tuple[HistoryEntry, ...]:
-    """What a file holds; nothing where there is no such file.
+    """Reads a history; empty if there is no such file.
 
     Raises:
         InputError: it cannot be read, is no history, or of a newer version; names file and line.

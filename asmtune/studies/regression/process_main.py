@@ -31,7 +31,7 @@ from asmtune.studies.regression.timing import timed
 
 
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What is said of a plan, a message each; ends early where the GPU is lost.
+    """Times the rows of a plan and yields messages; ends early if the GPU is lost.
 
     Args:
         plan: `rows`, as `row_to_json` makes them, by number, and a `seed`.

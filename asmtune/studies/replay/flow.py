@@ -177,7 +177,7 @@ class _Timed:
 
     @classmethod
     def of(cls, found: Judged, funnel: Funnel) -> _Timed:
-        """Of a task's rows, without those that failed."""
+        """Returns a task's rows without those that failed."""
         rows = found.task.rows
         at = [index for index, row in enumerate(rows) if row.ms is not None]
         candidates = [
@@ -223,7 +223,7 @@ def _averaged(
 
 
 def _within(timed: _Timed, scorer: Scorer, chosen: Sequence[int]) -> dict[str, float]:
-    """Of some configs alone, ranked by their assembly as if there were no others."""
+    """Ranks some configs by their assembly, as if there were no others."""
     scores = [float("-inf")] * len(timed.times)
     ranked = scorer.score([timed.compiled[i] for i in chosen])
     for index, score in zip(chosen, ranked, strict=True):

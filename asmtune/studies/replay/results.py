@@ -1,4 +1,4 @@
-"""What a replay finds: shares of the best speed kept, and how far what was told agrees."""
+"""Results of a replay: shares of the best speed kept, and agreement with the recordings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from asmtune.core.oracle import Row, Task
 from asmtune.core.records.verdicts import Verdict
 
 CUTS: Final = ("top1", "top5", "top10", "top5pct", "top10pct")
-"""How many of the ranked configs would be timed; of n, p percent are max(1, n p // 100)."""
+"""Cuts of a ranking by name; p percent of n are max(1, n p // 100)."""
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """One scorer on one task.
+    """Results of a scorer on a task.
 
     Attributes:
         task: the task.
@@ -30,7 +30,7 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class ScorerResult:
-    """One scorer on all tasks."""
+    """Results of a scorer on all tasks."""
 
     scorer: str
     tasks: tuple[TaskResult, ...]
@@ -49,7 +49,7 @@ class ScorerResult:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What was told without a GPU, against what was recorded on one.
+    """Predictions made without a GPU, compared with recordings made on one.
 
     Attributes:
         failures: configs by (told, recorded), each "runs" or "fails".
@@ -81,7 +81,7 @@ class ReplayReport:
 
     @classmethod
     def merged(cls, reports: Sequence[ReplayReport]) -> ReplayReport:
-        """One report of several by the same scorers on the same device; at least one."""
+        """Merges reports of the same scorers on the same device; at least one."""
         first, agreement = reports[0], Agreement()
         tasks: dict[str, list[TaskResult]] = {}
         for report in reports:
@@ -130,7 +130,7 @@ def kept_of(
 
 
 def cut_sizes(timed: int) -> dict[str, int]:
-    """How many configs each cut keeps of `timed`."""
+    """Counts the configs that each cut keeps of `timed`."""
     sizes = (1, 5, 10, max(1, timed * 5 // 100), max(1, timed * 10 // 100))
     return dict(zip(CUTS, sizes, strict=True))
 

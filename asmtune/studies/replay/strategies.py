@@ -51,7 +51,7 @@ class ReplayPlan:
 
 @dataclass(frozen=True)
 class SearchPoint:
-    """How far a search was after a trial.
+    """The state of a search after a trial.
 
     Attributes:
         compiles, timings: spent by then.
@@ -65,7 +65,7 @@ class SearchPoint:
 
 @dataclass(frozen=True)
 class Replayed:
-    """One search of one task.
+    """A search of a task.
 
     Attributes:
         task: the task.
@@ -78,14 +78,14 @@ class Replayed:
     reason: str
 
     def within(self, spent: str, budget: int) -> float | None:
-        """What was kept within so many "compiles" or "timings"; None before the first trial."""
+        """Gives the share kept in a budget of "compiles" or "timings", None before a trial."""
         reached = [mark.kept for mark in self.marks if getattr(mark, spent) <= budget]
         return reached[-1] if reached else None
 
 
 @dataclass(frozen=True)
 class PlanResult:
-    """One plan on all tasks, with each seed."""
+    """Results of a plan on all tasks, with each seed."""
 
     plan: ReplayPlan
     searches: tuple[Replayed, ...]
@@ -134,7 +134,7 @@ def _kept(shares: Iterable[float]) -> dict[str, float]:
 
 
 def _task(searches: Sequence[Replayed]) -> dict[str, Any]:
-    """One task's searches, a seed each: means of what was spent, and the least that was kept."""
+    """A task's searches, a seed each: mean costs, and the least share kept."""
     last = [search.marks[-1] for search in searches]
     return {
         "task": searches[0].task.name,
@@ -184,7 +184,7 @@ def replay_strategies(
 
 
 def searched(found: Judged, plan: ReplayPlan, insight: Predictor, seed: int) -> Replayed:
-    """One search of one task."""
+    """A search of a task."""
     rows = {v.config: row for row, v in zip(found.task.rows, found.compiled, strict=True)}
     compiler = RecordedCompiler({verdict.config: verdict for verdict in found.compiled})
     state = State(found.sketched, found.sketched[0].config)

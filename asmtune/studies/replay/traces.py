@@ -20,7 +20,7 @@ NOTE = (
     "a tuning run times what its search chose: the best speed is the best of these, and a scorer "
     "that helped to choose ranks none but its own favourites"
 )
-"""What a reader of a replayed run must know."""
+"""Caveat of a replayed run."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ _UNITS: Final = {
     "f8E5M2": "fp8",
     "f4E2M1FN": "fp4",
 }
-"""Of MLIR's element types, the tensor cores' rate; 32-bit floats are multiplied as tf32 or not."""
+"""Tensor-core rates by MLIR's element type; f32 depends on the precision of the product."""
 
 _WEIGHTS: Final = {
     "float": 1.0,
@@ -34,7 +34,7 @@ _WEIGHTS: Final = {
 
 @dataclass(frozen=True)
 class WorkCounts:
-    """What a launch asks for.
+    """FLOPs and bytes of a launch with one config.
 
     Attributes:
         unit: name of the roof that its FLOPs are under.
@@ -81,7 +81,7 @@ class WorkCounts:
 
 @dataclass(frozen=True)
 class Load:
-    """What a launch asks for whatever its config.
+    """FLOPs and bytes of a launch, whatever its config.
 
     Attributes:
         flops: 0 where it only moves or counts.
@@ -127,7 +127,7 @@ VECTOR: Final = "fp32"
 
 @dataclass(frozen=True)
 class Roof:
-    """One limit of a machine.
+    """A limit of a machine.
 
     Attributes:
         name: "fp16" and the like for the tensor cores, `VECTOR`, "DRAM" or "L2".
@@ -252,12 +252,12 @@ class ChartEntry:
 
     @property
     def moved(self) -> bool:
-        """Whether tuning chose another config than the default."""
+        """Says if tuning chose another config than the default."""
         return self.before is not None and self.before.config != self.after.config
 
     @property
     def measured(self) -> bool:
-        """Whether no time of it is a prediction."""
+        """Says if all of its times were measured."""
         return all(p.how == "measured" for p in (self.before, self.after) if p is not None)
 
 
@@ -282,7 +282,7 @@ class Chart:
     date: str
 
     def share(self, point: Point) -> float:
-        """Of what DRAM and cores allow, how much a point reaches; above 1 where caches help.
+        """Returns a point's share of what DRAM and cores allow; above 1 where caches help.
 
         Of a launch without FLOPs it is the share of DRAM's rate.
         """

@@ -33,7 +33,7 @@ KeyOf = Callable[[Shape], TuneKey]
 def is_sized(
     found: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path
 ) -> bool:
-    """Whether what is stored was timed at a shape.
+    """Says if a stored record was timed at a shape.
 
     Args:
         found: what a lookup gave.
@@ -66,7 +66,7 @@ def _sizes(record: TuneRecord, runs: Path) -> Mapping[str, Any] | None:
 
 
 def _is_of(run: Summary, record: TuneRecord) -> bool:
-    """Whether a run ended with a record's winner at the record's time."""
+    """Says if a run ended with a record's winner at the record's time."""
     ending = run.ending
     if ending is None or ending.winner is None or ending.median_us is None:
         return False

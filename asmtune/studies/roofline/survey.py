@@ -55,7 +55,7 @@ Times = Mapping[str, Time]
 
 
 def recorded(found: StoreLookup) -> Times:
-    """What a record that holds was timed at; nothing without one."""
+    """Returns the times of a record that is a hit; empty otherwise."""
     if found.outcome != "hit" or found.record is None:
         return {}
     timed = found.record.measurements
@@ -67,7 +67,7 @@ def recorded(found: StoreLookup) -> Times:
 
 
 def taken(outcomes: Sequence[Outcome]) -> tuple[Times, tuple[str, ...]]:
-    """What was timed just now; and who failed, in words."""
+    """Splits outcomes into times taken now, and failures in words."""
     times = {
         config_key(config): Time(outcome.median_us, "measured", GPU)
         for config, outcome in outcomes
@@ -115,7 +115,7 @@ def _predicted(us: float, source: str, least_us: float) -> Time:
 
 
 def config_key(config: Config) -> str:
-    """What tells configs apart, whatever the order of their axes; stored ones have no hooks."""
+    """Returns a key of a config that ignores the order of its axes and its hooks."""
     return canonical(config.to_dict())
 
 
@@ -165,7 +165,7 @@ class PairTimer(Protocol):
 
 @dataclass(frozen=True)
 class Survey:
-    """How launches are looked at.
+    """Makes a chart of launches: compiles their configs, and finds or predicts their times.
 
     Attributes:
         funnel: compiles and judges for the target.
