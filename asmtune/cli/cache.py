@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
-    """A tuned config as `ls` and `show` give it."""
+    """Returns a tuned config as `ls` and `show` give it."""
     return {
         **_key(layer, record.key),
         "winner": record.winner.to_dict(),
@@ -42,7 +42,7 @@ def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
 
 
 def unfinished_row(run: Unfinished) -> dict[str, Any]:
-    """A run that has no winner yet, with the timings that the next one reuses."""
+    """Returns a run that has no winner yet, with the timings that the next one reuses."""
     return {
         **_key("unfinished", run.key),
         "winner": None,
@@ -54,7 +54,7 @@ def unfinished_row(run: Unfinished) -> dict[str, Any]:
 
 
 def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
-    """A config that the model chose, and nobody has timed."""
+    """Returns a config that the model chose, and nobody has timed."""
     return {
         **_key("predicted", prediction.key),
         "winner": prediction.config.to_dict(),
@@ -84,7 +84,7 @@ def covered(key: TuneKey) -> list[str]:
 
 
 def print_json(value: Any) -> None:
-    """JSON, for programs."""
+    """Prints JSON, for programs."""
     typer.echo(json.dumps(value, indent=1))
 
 
@@ -97,7 +97,7 @@ def print_count(verb: str, count: int, as_json: bool, rest: str) -> None:
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
-    """A table on a terminal; lines with tabs, header first, in a pipe."""
+    """Prints a table on a terminal; lines with tabs, header first, in a pipe."""
     if not rows:
         return
     cells = [[cell(value) for value in row.values()] for row in rows]
@@ -113,7 +113,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value on one line."""
+    """Formats a value on one line."""
     if isinstance(value, list):
         return "; ".join(map(cell, value)) or "-"
     if isinstance(value, dict):
@@ -292,7 +292,7 @@ def clear(
 
 @contextmanager
 def _existing(where: str | None) -> Iterator[Store | None]:
-    """The user's store, opened only where there is one: reading makes no file."""
+    """Opens the user's store if there is one: reading makes no file."""
     from asmtune.store import location
     from asmtune.store.database import Store
 
@@ -309,7 +309,7 @@ def _where(where: str | None) -> str:
 
 
 def _place(where: str | None) -> str:
-    """The store as messages name it: a URL may hold a password."""
+    """Names the store for messages, since a URL may hold a password."""
     from asmtune.store import location
 
     return location.shown(_where(where))

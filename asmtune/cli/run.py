@@ -36,7 +36,7 @@ _TUNED: Final = "tuned"
 
 
 def keys_met_table(met: Sequence[KeyResolved]) -> Table:
-    """A line a kernel, and their sum: keys tuned, configs compiled and timed, seconds.
+    """Tabulates keys tuned, configs compiled and timed, and seconds, by kernel and in sum.
 
     Args:
         met: at least one, of any kernels.
@@ -206,7 +206,7 @@ def _is_found(name: str) -> bool:
 
 
 def _without_runners(hook: _Hook) -> _Hook:
-    """A hook for uncaught exceptions that begins with the program's own frames."""
+    """Returns a hook for uncaught exceptions that begins with the program's own frames."""
 
     def shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         own = _own_frames(trace)
@@ -218,7 +218,7 @@ def _without_runners(hook: _Hook) -> _Hook:
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return the frames below `UserProgram.execute`; all frames if it is not among them."""
+    """Returns the frames below `UserProgram.execute`; all frames if it is not among them."""
     frame = trace
     while frame is not None and frame.tb_frame.f_code is not UserProgram.execute.__code__:
         frame = frame.tb_next

@@ -30,7 +30,7 @@ def runs(
 
 
 def _readable(files: Sequence[Path]) -> Iterator[Summary]:
-    """Runs in short; a damaged one is told on stderr, and stops no other."""
+    """Yields runs in short; a damaged one is reported on stderr, and stops no other."""
     for path in files:
         try:
             yield read_summary(path)

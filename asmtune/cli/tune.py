@@ -38,7 +38,7 @@ class TuneRequest:
     timings: int | None = None
 
     def options(self, *, isolate: bool, seed: int, force: bool, tiles: bool) -> TuneOptions:
-        """All of it, and what needs no reading.
+        """Converts the options to those of the library.
 
         Raises:
             InputError: an effort, strategy, objective or GPU is unknown, or a number of seconds

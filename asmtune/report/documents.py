@@ -31,7 +31,7 @@ def report_json(reports: Sequence[PruneReport]) -> str:
 
 
 def document_text(form: str, document: Mapping[str, Any]) -> str:
-    """JSON text of a document, which says of which form it is."""
+    """Writes a document as JSON text, with its format and version."""
     return json.dumps({"format": form, "version": VERSION, **document}, indent=1, allow_nan=False)
 
 
@@ -78,7 +78,7 @@ _T = TypeVar("_T")
 
 
 def read_reports(path: Path) -> list[PruneReport]:
-    """The reports of a file, one a target.
+    """Reads the reports of a file, one a target.
 
     Raises:
         InputError: it cannot be read, is no such file, is of a newer version, or a field is

@@ -37,7 +37,7 @@ _QUIET: Final = ("unchanged",)
 
 
 def check_table(check: Check) -> Group:
-    """Every row, the gravest first, then what a reader must know."""
+    """Tabulates every row, the gravest first, then the remarks."""
     table = plain_table(f"{one_line(check.run)} against {one_line(check.base)}", _HEADINGS, left=4)
     for finding in ordered(check.findings):
         table.add_row(*_cells(finding), style=_COLOURS.get(finding.verdict))
@@ -46,7 +46,7 @@ def check_table(check: Check) -> Group:
 
 
 def check_markdown(check: Check) -> str:
-    """For a pull request: the sentence, the rows that matter, the others folded away."""
+    """Writes Markdown for a pull request: a sentence, the rows that matter, the others folded."""
     loud = [f for f in ordered(check.findings) if f.verdict not in _QUIET]
     quiet = [f for f in ordered(check.findings) if f.verdict in _QUIET]
     parts = [f"### {_sentence(check)}"]
@@ -66,7 +66,7 @@ def check_markdown(check: Check) -> str:
 
 
 def check_json(check: Check) -> str:
-    """The check as it is, with its outcome, the counts and each row's ratio."""
+    """Writes the check as JSON, with its outcome, the counts and each row's ratio."""
     findings = [to_json(finding) | {"ratio": finding.ratio} for finding in ordered(check.findings)]
     document = {**to_json(check), "findings": findings}
     return document_text(
@@ -75,12 +75,12 @@ def check_json(check: Check) -> str:
 
 
 def ordered(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
-    """By verdict, and the greatest change first."""
+    """Sorts findings by verdict, the greatest change first."""
     return sorted(findings, key=lambda f: (VERDICTS.index(f.verdict), -abs((f.ratio or 1) - 1)))
 
 
 def _sentence(check: Check) -> str:
-    """`Slower: 1 slower, 11 unchanged`."""
+    """Sums the check up: `Slower: 1 slower, 11 unchanged`."""
     heads = {"fine": "No slowdown", "slower": "Slowdown", "incomparable": "Not comparable"}
     counts = ", ".join(f"{count} {verdict}" for verdict, count in check.counts.items())
     return f"{heads[check.outcome]}: {counts}"
@@ -123,7 +123,7 @@ def _markdown_table(findings: Sequence[CheckFinding]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of a file as Markdown shows it: nothing in it is markup."""
+    """Escapes text of a file, so that Markdown shows it as it is."""
     escaped = one_line(text).replace("&", "&amp;").replace("<", "&lt;")
     for sign in "\\|`*_[]~$#":
         escaped = escaped.replace(sign, f"\\{sign}")
@@ -157,7 +157,7 @@ def check_figure(path: Path) -> None:
 
 
 def trend_figure(history: Sequence[HistoryEntry], slower: Sequence[str], form: str) -> bytes:
-    """A panel a kernel, a line a shape and dtype: its time against the median of all its runs.
+    """Draws a panel a kernel: the times of each shape and dtype against their median.
 
     A band spans the medians of the processes; a ring marks what the last run is slower in.
 
@@ -234,7 +234,7 @@ def _draw(axis: Any, kernel: str, lines: Mapping[str, Line], slower: set[str]) -
 
 
 def _name_runs(axis: Any, history: Sequence[HistoryEntry]) -> None:
-    """Some runs by their labels, or else the day."""
+    """Names some runs on the axis by their labels, or else the day."""
     step = max(1, math.ceil(len(history) / _LABELS))
     at = list(range(0, len(history), step))
     names = [one_line(history[n].label or history[n].date)[:10] for n in at]

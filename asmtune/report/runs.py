@@ -47,7 +47,7 @@ class Far(NamedTuple):
 
 
 def seconds_by_stage(run: TracedRun) -> dict[str, float]:
-    """As the run summed them up, or as far as it has come."""
+    """Returns the seconds of a run by stage, summed up so far if it has not ended."""
     if run.ending is not None:
         return dict(run.ending.seconds)
     seconds: dict[str, float] = {}
@@ -57,7 +57,7 @@ def seconds_by_stage(run: TracedRun) -> dict[str, float]:
 
 
 def funnel_steps(run: TracedRun) -> list[FunnelLine]:
-    """From the space to the finalists: what each stage passed on, and what fell before it."""
+    """Lists what each stage passed on, from the space to the finalists, and what fell before."""
     compiled = run.compiled()
     steps: list[FunnelLine] = []
     if run.foreseen is not None:
@@ -181,7 +181,7 @@ def _progress(run: TracedRun) -> Table:
 
 
 def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
-    """The fastest configs and the default, with what was told of each before."""
+    """Tabulates the fastest configs and the default, with their predictions."""
     axes, compiled = varying(list(timings)), run.compiled()
     places = {config: place for place, config in enumerate(timings, 1)}
     kept = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
@@ -219,7 +219,7 @@ def _place(run: TracedRun, config: Config, place: int) -> str:
 
 
 def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text]:
-    """The winner against the default, in microseconds and axis by axis."""
+    """Compares the winner with the default, in microseconds and axis by axis."""
     default, ending = run.header.default, run.ending
     if ending is not None and ending.winner is not None:
         label, best = "winner ", ending.winner
@@ -263,7 +263,7 @@ def runs_table(runs: Sequence[Summary]) -> Table:
 
 
 def costs_table(costs: Iterable[CostRow]) -> Table:
-    """Time, energy and memory of a launch; a star where no other is better in everything."""
+    """Tabulates time, energy and memory of a launch; a star marks configs that none beats."""
     title = "Costs of a launch; * where no other config is better in everything"
     table = plain_table(title, ("", "config", "us", "mJ", "memory KiB a program"), left=2)
     for cost in sorted(costs, key=lambda cost: cost.time_us):
@@ -282,7 +282,7 @@ RUNS_FORMAT: Final = "asmtune-runs"
 
 
 def run_json(run: TracedRun) -> str:
-    """All of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
+    """Writes all of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
     compiled = run.compiled()
     timed = [
         {**encoded(timing), **_told(encoded(compiled.get(config))), "config": config.to_dict()}
@@ -309,7 +309,7 @@ def run_json(run: TracedRun) -> str:
 
 
 def runs_json(runs: Sequence[Summary]) -> str:
-    """Runs in short, oldest first: `{"format", "version", "runs": [...]}`."""
+    """Writes runs in short, oldest first: `{"format", "version", "runs": [...]}`."""
     rows = [
         {
             "run": one.run,

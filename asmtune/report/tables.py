@@ -61,7 +61,7 @@ def worth(report: PruneReport) -> Iterator[str]:
 
 
 def _expected(report: PruneReport, selection: Selection, of: str) -> str:
-    """Share kept of the best speed, or of the best `of` a part."""
+    """Says the share kept of the best speed, or of the best `of` a part."""
     if selection.expected_share is None or selection.chance_dropped is None:
         when = " before compiling" if selection is report.compiled else ""
         return f"the error of {report.scorer}{when} was never measured"
@@ -133,7 +133,7 @@ def _number(name: str, value: float) -> str:
 
 
 def replay_table(report: ReplayReport) -> Group:
-    """Share of the best speed kept, by scorer and by kernel, and what was told of the rest."""
+    """Tabulates the share of the best speed kept, then agreement with the recordings."""
     told = report.agreement.failures
     lines = [f"told {a}, recorded {b}: {n}" for (a, b), n in sorted(told.items())]
     resources = [f"{a} {b}: {n}" for (a, b), n in sorted(report.agreement.resources.items())]
@@ -142,7 +142,7 @@ def replay_table(report: ReplayReport) -> Group:
 
 
 def scorers_table(scorers: Sequence[ScorerResult], device: str) -> Table:
-    """Share of the best speed kept, by scorer and by kernel."""
+    """Tabulates the share of the best speed kept, by scorer and by kernel."""
     table = Table(
         title=f"Share of the best speed kept on {device}, geometric means",
         title_justify="left",
@@ -163,7 +163,7 @@ def scorers_table(scorers: Sequence[ScorerResult], device: str) -> Table:
 
 
 def mapping_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A plain table of equal mappings."""
+    """Makes a plain table of mappings with equal keys."""
     table = Table(title=title, title_justify="left", show_edge=False)
     for name in rows[0] if rows else ():
         table.add_column(name)

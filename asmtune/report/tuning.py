@@ -36,7 +36,7 @@ _OUTCOMES: Final = {"busy": "another process tunes it", "known": "known before"}
 
 
 def speedup_of(result: TuneResult) -> float | None:
-    """The default's time over the winner's; None where one is not known."""
+    """Returns the default's time over the winner's; None if one is not known."""
     median_us = result.record.median_us if result.record is not None else None
     if median_us is None or result.default_us is None:
         return None
@@ -46,7 +46,7 @@ def speedup_of(result: TuneResult) -> float | None:
 def results_table(
     results: Sequence[TuneResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> Group:
-    """A line a problem: best config, times, what it took; then the whole in a sentence.
+    """Tabulates a line a problem: best config, times, costs; then a sum in a sentence.
 
     Args:
         results: at least one, of one kernel.
@@ -81,7 +81,7 @@ def result_line(result: TuneResult) -> str:
 
 
 def summary(results: Sequence[TuneResult]) -> str:
-    """`4 problems: 3 tuned, 1 known; ...` in one line."""
+    """Sums results up in a line: `4 problems: 3 tuned, 1 known; ...`."""
     tally = Counter(result.outcome for result in results)
     told = ", ".join(f"{n} {outcome}" for outcome, n in sorted(tally.items(), reverse=True))
     speedups = [s for result in results if (s := speedup_of(result)) is not None]
@@ -170,22 +170,22 @@ class TimeEstimate:
         self.begin()
 
     def begin(self) -> None:
-        """A problem begins."""
+        """Begins a problem."""
         self._began, self._bound = self._now(), math.inf
 
     def done(self, configs: int, of: int) -> None:
-        """So many configs of its space are done."""
+        """Notes how many configs of the space are done."""
         spent = self._now() - self._began
         self._bound = spent * of / configs if configs else math.inf
 
     def end(self, *, counts: bool) -> None:
-        """A problem is over; where it `counts`, later ones will take as long."""
+        """Ends a problem; if it `counts`, later ones are expected to take as long."""
         self._waiting -= 1
         if counts:
             self._took.append(self._now() - self._began)
 
     def left(self) -> str:
-        """`about 40 s left`, or `up to 40 s left`; empty where nothing is known."""
+        """Says `about 40 s left`, or `up to 40 s left`; empty if nothing is known."""
         spent = self._now() - self._began
         most = max(min(self._limit, self._bound) - spent, 0.0)
         if self._took:
@@ -197,7 +197,7 @@ class TimeEstimate:
 
 
 def duration(seconds: float) -> str:
-    """`40 s`, `12 min` or `3.5 h`."""
+    """Formats seconds as `40 s`, `12 min` or `3.5 h`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -252,23 +252,23 @@ class TuningProgress:
         self._exit.__exit__(kind, error, trace)
 
     def waiting(self, holder: str) -> None:
-        """Another process tunes the key, and is waited for."""
+        """Shows that another process tunes the key."""
         self.say(f"waiting for process {one_line(holder)}, which tunes the same key")
 
     def begin(self, header: Header) -> None:
-        """A run begins."""
+        """Shows that a run begins."""
         self._clock.begin()
         what = f"{one_line(header.kernel)} {words(header.shape)} {dtype_words(header.key.dtypes)}"
         self._progress.update(self._task, description=what)
         self.stage("begin")
 
     def stage(self, name: str) -> None:
-        """A stage begins."""
+        """Shows that a stage begins."""
         self._stage, self._counts, self._steps = name, "", 0
         self._show()
 
     def progress(self, state: State) -> None:
-        """More is compiled or timed."""
+        """Shows that more is compiled or timed."""
         self._clock.done(len(state.verdicts), len(state.configs))
         failed = f" ({len(state.failures)} failed)" if state.failures else ""
         counts = f"{len(state.verdicts)} compiled, {len(state.timings)} timed{failed}"
@@ -290,11 +290,11 @@ class TuningProgress:
         self._progress.update(self._task, status=", ".join(filter(None, told)))
 
     def end(self, ending: Ending) -> None:
-        """The run has ended."""
+        """Notes that the run has ended."""
         self._progress.update(self._task, status=one_line(ending.reason))
 
     def finished(self, result: TuneResult) -> None:
-        """A problem is done, whether it was tuned or not."""
+        """Counts a problem as done, whether it was tuned or not."""
         self._clock.end(counts=result.outcome == "tuned")
         self._progress.advance(self._task)
         self.say(result_line(result))
@@ -304,7 +304,7 @@ class TuningProgress:
         self._progress.refresh()
 
     def say(self, line: str) -> None:
-        """A line above the bar, or alone."""
+        """Prints a line above the bar, or alone."""
         self._console.print(Text(line), soft_wrap=True)
 
     def _warn(self, message: Warning | str, *_: Any, **__: Any) -> None:

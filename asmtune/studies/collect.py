@@ -100,7 +100,7 @@ class Collector:
         return measured, failures
 
     def _race(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Nothing is asked of the GPU where nothing can run on it."""
+        """Times configs against each other; asks nothing of the GPU if none can run on it."""
         return Race(GpuClock(self.policy), self.policy).trial(subjects) if subjects else []
 
 

@@ -139,7 +139,7 @@ class StoredLaunch:
     tuner: AsmAutotuner | None
 
     def identity(self, device: str) -> tuple[TuneKey, Provenance]:
-        """The key under which its launches look, else its shape; and what a record must hold."""
+        """Returns the key of its launches, else one of its shape; and the provenance to expect."""
         if self.tuner is not None:
             return self.tuner.identity(self.problem.arguments, device)
         from asmtune.tuning.identity import expected_of, key_of
@@ -147,7 +147,7 @@ class StoredLaunch:
         return key_of(self.problem, device), expected_of(self.problem, self.space, {})
 
     def found_on(self, target: Target, shelf: SafeStore | None) -> StoreLookup:
-        """The first hit for a target's device, else the first answer that says why there is none.
+        """Returns the first hit for a target's device, else the first answer that says why not.
 
         A target is the model of a device; records are kept by the name that the driver gives it.
         """
@@ -160,7 +160,7 @@ class StoredLaunch:
         return best
 
     def _devices(self, target: Target, shelf: SafeStore | None) -> list[str]:
-        """Names of the target's device under which there are records of the kernel."""
+        """Names the target's devices under which there are records of the kernel."""
         function = jit_function(self.problem.kernel)
         name = f"{function.__module__}.{function.__qualname__}"
         own = shelf.records(name) if shelf is not None else []
@@ -191,7 +191,7 @@ def tuned_of(loaded: LoadedKernel, target: Target, settings: Settings) -> StoreL
 
 
 def existing_store(settings: Settings) -> SafeStore | None:
-    """The user's store where there is one: looking makes no file.
+    """Opens the user's store if there is one: looking makes no file.
 
     Raises:
         StoreError: its folder cannot be looked into.

@@ -41,7 +41,7 @@ Unseen = Sequence[tuple[TaskRows, Sequence[float]]]
 
 
 def task_rows(oracle: Oracle, kernels: Path, funnel: Funnel) -> Iterator[TaskRows]:
-    """The timed configs of each task of a file that compile, as the learned scorer sees them.
+    """Yields the timed configs of each task that compile, as the learned scorer sees them.
 
     Tasks with fewer than five are left out.
 
@@ -56,7 +56,7 @@ def task_rows(oracle: Oracle, kernels: Path, funnel: Funnel) -> Iterator[TaskRow
 def moment_rows(
     oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
 ) -> Iterator[MomentRows]:
-    """Like `task_rows`; if `early`, with rows before compiling beside those after.
+    """Yields rows like `task_rows`; if `early`, with those before compiling as well.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -88,7 +88,7 @@ def examples(
     device: str,
     sources: Mapping[str, Mapping[str, str]],
 ) -> Examples:
-    """Thinned rows with their provenance, to save; `sources` has each file's versions by name."""
+    """Thins rows and adds their provenance; `sources` has each file's versions by name."""
     return Examples(
         tasks=tuple(task.thinned() for task in tasks),
         target=target.name,
@@ -145,7 +145,7 @@ def scorer_errors(
     device: str,
     sources: Mapping[str, Mapping[str, str]],
 ) -> Errors:
-    """The errors of `learned` and `roofline` at each moment of `rank_unseen`'s rankings.
+    """Measures `learned` and `roofline` at each moment of `rank_unseen`'s rankings.
 
     Raises:
         InputError: nothing was ranked, since there is but one kernel.

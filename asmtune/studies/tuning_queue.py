@@ -68,7 +68,7 @@ class TuningQueue:
     reference: str
 
     def check(self, shapes: Sequence[Shape]) -> list[Problem]:
-        """A problem for each shape, on tensors without memory.
+        """Makes a problem for each shape, on tensors without memory.
 
         Raises:
             ProblemError: the module cannot make one; names the shape.
@@ -92,7 +92,7 @@ class TuningQueue:
         return tuner_of(self.module)
 
     def launched(self, problem: Problem) -> StoredLaunch:
-        """A launch as the stores know it."""
+        """Makes the launch as the stores know it."""
         return StoredLaunch(problem, self.space, self.tuner)
 
     def _result(self, job: TuneJob, machine: TuningGpu) -> TuneResult:
@@ -107,7 +107,7 @@ class TuningQueue:
         return result
 
     def _default_us(self, result: TuneResult) -> float | None:
-        """The default's time as the record has it."""
+        """Returns the default's time in the record."""
         timings = result.record.measurements if result.record is not None else ()
         default = self.space.first(**result.job.problem.shape)
         return next((m.median_us for m in timings if m.config == default), None)

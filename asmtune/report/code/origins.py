@@ -46,7 +46,7 @@ class Origin:
 
 
 def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> tuple[Origin, ...]:
-    """For each loop of the SASS where it comes from.
+    """Finds, for each loop of the SASS, the loop of the PTX that it comes from.
 
     Args:
         sass: the kernel as ptxas made it.
@@ -103,7 +103,7 @@ class _Bodies:
                     self.lines[loop].add(item.source[1])
 
     def children(self, parent: int | None) -> list[int]:
-        """Loops that work right inside another, whatever waits or dispatches between them."""
+        """Finds loops that work right inside another, whatever waits or dispatches between them."""
         loops = self.program.loops
         found = []
         for position, loop in enumerate(loops):
@@ -116,7 +116,7 @@ class _Bodies:
 
 
 def _matched(bodies: _Bodies, given: _Bodies) -> list[int | None]:
-    """For each loop of the SASS the position of the PTX's, from the outside in."""
+    """Finds, for each loop of the SASS, the position of the PTX's, from the outside in."""
     matched: list[int | None] = [None] * len(bodies.program.loops)
     parents: list[tuple[int | None, int | None]] = [(None, None)]
     while parents:
@@ -161,7 +161,7 @@ def _kept(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> bool:
 
 
 def _likeness(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> float:
-    """Source lines in common over all of both, times the same of the classes that ptxas keeps."""
+    """Multiplies the shares of common source lines and of common kept classes."""
     mine, its = bodies.lines[loop], given.lines[other]
     if not mine or not its:
         return 0.0

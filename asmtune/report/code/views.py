@@ -32,7 +32,7 @@ from asmtune.report.code.origins import origins
 
 
 def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
-    """PTX as a reader sees it.
+    """Makes a view of PTX for readers.
 
     Args:
         text: as Triton's `asm["ptx"]`.
@@ -48,7 +48,7 @@ def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeVie
 def sass_view(
     text: str, listing: Listing, ptx: AsmFunction, runs: Sequence[SegmentRun]
 ) -> CodeView:
-    """SASS as a reader sees it.
+    """Makes a view of SASS for readers.
 
     Args:
         text: as `disassemble` gives.
@@ -177,7 +177,7 @@ def _line(
 
 
 def _span(texts: Sequence[str], numbers: Sequence[int], language: Language) -> range:
-    """Lines of a function: from its head to its closing brace, or of SASS its last instruction."""
+    """Finds the lines of a function: from its head to its closing brace or last instruction."""
     first, last = numbers[0], numbers[-1]
     heads = _PTX_HEAD if language == "PTX" else _SASS_HEAD
     while first > 1 and not heads(texts[first - 1]):
@@ -198,7 +198,7 @@ _TABS: Final = re.compile(r"\s*\t\s*")
 
 
 def _shown_ptx(line: str) -> str:
-    """A line of PTX without its comment; nothing of what only tells where code comes from."""
+    """Strips a line of PTX of its comment; empty if it only tells where code comes from."""
     bare = line.strip()
     if _SILENT(bare):
         return ""
@@ -209,7 +209,7 @@ def _shown_ptx(line: str) -> str:
 
 
 def _shown_sass(line: str) -> str:
-    """A line of SASS without its address; nothing of directives and source lines."""
+    """Strips a line of SASS of its address; empty for directives and source lines."""
     text = line.strip()
     if not _ADDRESS.match(text):
         return text if _LABEL(text) and not text.startswith(".text.") else ""
@@ -230,7 +230,7 @@ class CodeReader:
         self._read = ProfileReader(target)
 
     def ptx(self, config: Config, artifact: Artifact) -> CodeView:
-        """The PTX of a config.
+        """Makes a view of a config's PTX.
 
         Raises:
             ParseError: the artifact is damaged.
@@ -240,7 +240,7 @@ class CodeReader:
         return ptx_view(text, parse_ptx(text), self.runs(config, artifact))
 
     def sass(self, config: Config, artifact: Artifact) -> CodeView | Failure:
-        """The SASS of a config, or why it cannot be shown.
+        """Makes a view of a config's SASS, or says why it cannot be shown.
 
         Raises:
             ParseError: the artifact is damaged.

@@ -112,7 +112,7 @@ RESOURCES: Final = (
 
 
 def amount(value: float, unit: str) -> str:
-    """`1,024`, `8.6 GFLOP`, `96 KiB`: a number short enough for a sentence."""
+    """Formats a number for a sentence: `1,024`, `8.6 GFLOP`, `96 KiB`."""
     if unit == "us":
         return f"{value:.1f} us"
     if unit == "B":

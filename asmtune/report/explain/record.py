@@ -47,7 +47,7 @@ class Pair:
 
     @property
     def difference(self) -> float:
-        """Own less the other's."""
+        """Subtracts the other's from its own."""
         return self.own - self.other
 
     @property
@@ -130,7 +130,7 @@ def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
 
 
 def _parts(terms: Sequence[Pair], busiest: Sequence[str]) -> list[tuple[Pair, tuple[str, ...]]]:
-    """Terms, each with its name; those of both configs' busiest units as one, if they differ.
+    """Lists terms by name; the busiest units of both configs are one term if they differ.
 
     Of the busiest unit the whole time counts, of others a share: where two configs have
     different ones, either term alone would tell of the share and not of the work.
@@ -221,7 +221,7 @@ class Explained:
 
 
 def try_out(report: PruneReport, verdict: Verdict) -> tuple[Suggestion, ...]:
-    """Two things to try, of a config that runs; configs are looked for among the report's."""
+    """Suggests two changes of a config that runs, from the configs of the report."""
     if verdict.dropped_at in ("rules", "compile"):
         return ()
     return suggestions(verdict, report.verdicts)

@@ -49,7 +49,7 @@ class Rival:
 
 
 def named_config(text: str, option: str, base: Config) -> Config:
-    """The config of assignments; what they leave out is that of another.
+    """Makes a config of assignments; axes left out are those of another config.
 
     Raises:
         InputError: a part is no assignment, or there is no such axis.
@@ -66,7 +66,7 @@ def named_config(text: str, option: str, base: Config) -> Config:
 def rival_before(
     text: str | None, chosen: Config, default: Config, stored: StoreLookup
 ) -> Rival | None:
-    """The other config, where it is known before anything is compiled.
+    """Finds the other config, if it is known before anything is compiled.
 
     Args:
         text: as `--against` gives it; None for the stored winner, if there is another.
@@ -99,7 +99,7 @@ def rival_before(
 def rival_after(
     text: str | None, chosen: Config, verdicts: Sequence[Verdict], scorer: str
 ) -> Rival | None:
-    """The best of what was ranked, or to the best itself the next; None where there is none.
+    """Finds the best ranked config, or the next for the best itself; None if there is none.
 
     Raises:
         InputError: the best was asked for, and is the config that is explained.
@@ -116,7 +116,7 @@ def rival_after(
 
 
 def measured(record: TuneRecord | None, config: Config) -> float | None:
-    """Microseconds that a record has of a config; stored configs come without hooks."""
+    """Finds the microseconds that a record has of a config, whatever its hooks."""
     values = config.to_dict()
     timed = record.measurements if record else ()
     return next((m.median_us for m in timed if m.config.to_dict() == values), None)
@@ -188,7 +188,7 @@ class ExplainRequest:
 
 
 def explained(asked: ExplainRequest, default: Config, scorer: str, language: Language) -> Explained:
-    """Everything that is said of a config.
+    """Judges a config, compares it with another and reads its code.
 
     Args:
         asked: what is to be explained.

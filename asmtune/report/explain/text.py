@@ -67,7 +67,7 @@ def _word(kind: OpClass) -> str:
 
 
 def hot_loop(view: CodeView) -> RenderableType:
-    """The hottest loop, each line with its source line and class."""
+    """Tabulates the hottest loop, each line with its source line and class."""
     notes = [Text(note, "yellow") for note in view.notes]
     if view.hot is None:
         return Group(Text("It has no loop."), *notes)
@@ -91,7 +91,7 @@ def _files(lines: list[CodeLine]) -> list[int]:
 
 
 def _source(line: CodeLine, lines: list[CodeLine]) -> str:
-    """`44`, or `standard.py` marked as the second file by a dot: `.263`."""
+    """Formats a source line as `44`; with a dot for the second file, `.263`."""
     if line.source is None:
         return ""
     return "." * _files(lines).index(line.source[0]) + str(line.source[1])
@@ -131,7 +131,7 @@ def _fate_words(verdict: Verdict) -> str:
 
 
 def _fate(explained: Explained) -> Iterator[Text]:
-    """Why it was dropped, with the numbers, and what runs instead."""
+    """Says why it was dropped, with the numbers, and what runs instead."""
     verdict = explained.verdict
     if verdict.failure is not None and verdict.dropped_at == "compile":
         # Its reason is the first line of the failure.
@@ -147,7 +147,7 @@ def _fate(explained: Explained) -> Iterator[Text]:
 
 
 def _named(own: Verdict, other: Verdict) -> str:
-    """`num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
+    """Formats a suggestion as `num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
     told = f"{number(other.predicted_us)} us"
     if own.predicted_us and other.predicted_us and own.dropped_at not in ("rules", "compile"):
         told += f", {other.predicted_us / own.predicted_us - 1:+.0%}"
@@ -207,7 +207,7 @@ def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]
 
 
 def _times(own: float | None, other: float | None) -> str:
-    """`52.1 us against 40.3 us: 11.8 us slower (29%)`."""
+    """Formats as `52.1 us against 40.3 us: 11.8 us slower (29%)`."""
     if own is None or other is None:
         if own is None:
             return f"{number(other)} us for the other; this one was not timed"
@@ -220,7 +220,7 @@ def _times(own: float | None, other: float | None) -> str:
 
 
 def _decision(decision: TermChange) -> str:
-    """`+9.1 us waiting that nothing hides (12.3 against 3.2): programs an SM holds 2 against 3`."""
+    """Formats as `+9.1 us waiting that nothing hides (12.3 against 3.2): ...`."""
     term = decision.term
     told = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
     causes = ", ".join(f"{cause.meaning} {_against(cause)}" for cause in decision.causes)

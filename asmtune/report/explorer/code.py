@@ -32,7 +32,7 @@ MOST_LINES = 1500
 
 
 def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]:
-    """The functions of a file that hold any of some lines: `{"file", "title", "first", "text"}`.
+    """Cuts out the functions that hold some lines: `{"file", "title", "first", "text"}`.
 
     Cells of notebooks are found as well, as long as their kernel lives. Nothing, where the
     file is gone or is no Python.
@@ -58,7 +58,7 @@ def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]
 
 
 def _functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Outermost functions, and methods: name, first line with its decorators, last line."""
+    """Yields outermost functions and methods: name, first line with decorators, last line."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -103,13 +103,13 @@ class CarriedCode:
 
 
 def no_code(reports: Sequence[PruneReport]) -> CarriedCode:
-    """Nothing, for reports that are read from a file."""
+    """Makes an empty index, for reports that are read from a file."""
     index = tuple((-1,) * len(report.verdicts) for report in reports)
     return CarriedCode((), index, (), "This page was made from a saved report, without code.")
 
 
 def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMaker) -> CarriedCode:
-    """PTX of the best by rank within a budget, the kept ones first, and SASS of the kept ones.
+    """Packs PTX of the best by rank within a budget, and SASS of the kept ones.
 
     Args:
         reports: one a target of `maker`, in its order.
@@ -158,16 +158,16 @@ class _Shelf:
         self._known: dict[str, int] = {}
 
     def number(self, path: str) -> int:
-        """The place of a source file among all."""
+        """Returns the place of a source file among all."""
         self._files.setdefault(path, set())
         return list(self._files).index(path)
 
     def seen(self, path: str, line: int) -> None:
-        """A line of code comes from there."""
+        """Notes that code comes from a line of a file."""
         self._files[path].add(line)
 
     def add(self, text: str) -> int:
-        """The place of a packed code; configs of equal code share it."""
+        """Stores a packed code once, and returns its place."""
         if text not in self._known:
             self._known[text] = len(self.packed)
             self.packed.append(text)
@@ -175,7 +175,7 @@ class _Shelf:
         return self._known[text]
 
     def sources(self) -> Iterator[Mapping[str, Any]]:
-        """The functions that the lines are in."""
+        """Lists the functions that the noted lines are in."""
         for number, (path, lines) in enumerate(self._files.items()):
             yield from pieces(path, number, lines)
 
@@ -189,7 +189,7 @@ class _Carrier:
     maker: CodeMaker
 
     def carry(self, shelf: _Shelf, limit_bytes: int) -> tuple[int, ...]:
-        """For each verdict the place of its code on the shelf; -1 where it has none."""
+        """Returns, for each verdict, the place of its code; -1 if it has none."""
         chosen, progress = self._chosen(), self.maker.progress
         progress.start("code", len(chosen))
         sass = self._sass(chosen)
@@ -210,7 +210,7 @@ class _Carrier:
         return dict(rows[:MOST_PTX])
 
     def _sass(self, chosen: Mapping[int, Verdict]) -> dict[int, CodeView | Failure]:
-        """SASS of the first kept ones; the disassembler runs in processes of its own."""
+        """Disassembles the first kept ones, each in a process of its own."""
         rows = [row for row, verdict in chosen.items() if verdict.kept][:MOST_SASS]
         with ThreadPoolExecutor(self.maker.settings.jobs) as threads:
             made = threads.map(lambda row: self._one_sass(chosen[row]), rows)
@@ -246,7 +246,7 @@ class _Carrier:
 
 
 def _read(view: Any, config: Config, artifact: Artifact) -> CodeView | Failure:
-    """A view of a text, or why there is none."""
+    """Makes a view of a text, or says why there is none."""
     try:
         made: CodeView | Failure = view(config, artifact)
     except ParseError as error:
@@ -255,7 +255,7 @@ def _read(view: Any, config: Config, artifact: Artifact) -> CodeView | Failure:
 
 
 def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
-    """A view in columns, for `Listing` in listing.js."""
+    """Writes a view in columns, for `Listing` in listing.js."""
     places: dict[tuple[int, int], int] = {}
     runs: dict[float, int] = {}
     at, times, groups = [], [], []
@@ -281,7 +281,7 @@ def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
 
 
 def _ranges(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Runs of true values: first and last place of each."""
+    """Finds runs of true values: first and last place of each."""
     start: int | None = None
     for place, flag in enumerate((*flags, False)):
         if flag and start is None:
@@ -292,7 +292,7 @@ def _ranges(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
 
 
 def packed(value: Any) -> str:
-    """A JSON value as text for `unpack` in data.js."""
+    """Packs a JSON value as text for `unpack` in data.js."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     # Lone surrogates, which a name may hold, are no UTF-8.
     data = text.encode("utf-8", "replace")
@@ -300,5 +300,5 @@ def packed(value: Any) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """The value again."""
+    """Reverses `packed`."""
     return json.loads(zlib.decompress(base64.b64decode(text)))

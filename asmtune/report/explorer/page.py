@@ -52,7 +52,7 @@ def report_html(
     code: CarriedCode | None = None,
     timings: Timings | None = None,
 ) -> str:
-    """Reports of one kernel as one self-contained page.
+    """Writes reports of one kernel as one self-contained page.
 
     Args:
         reports: one a target, at least one.
@@ -80,7 +80,7 @@ def report_html(
 
 
 def page_script() -> str:
-    """The libraries and the modules as one script.
+    """Joins the libraries and the modules to one script.
 
     Modules are JavaScript's own, so that they can be read and checked one by one; in one
     function they see each other without import and export.
@@ -109,7 +109,7 @@ def _policy(script: str) -> str:
 
 
 def _filled(text: str, parts: Mapping[str, str]) -> str:
-    """The text with its slots filled, in one pass: what is put in is not looked at."""
+    """Fills the slots of a text in one pass: what is put in is not looked at."""
     return _SLOT.sub(lambda match: parts.get(match[1], match[0]), text)
 
 

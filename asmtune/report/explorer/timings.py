@@ -109,7 +109,7 @@ class Timings:
 
 
 def read_timings(text: str, runs: Path) -> Timings:
-    """Times from a run, by its id or its `.jsonl`, an exported store, or a file of recordings.
+    """Reads times from a run (id or `.jsonl`), an exported store, or a file of recordings.
 
     Args:
         text: a run, or the path of a JSON file.

@@ -18,7 +18,7 @@ FORMAT: Final = "asmtune-roofline"
 
 
 def chart_json(chart: Chart) -> str:
-    """`{"format", "version", "target", "roofs", "entries", "failures", "versions", "date"}`."""
+    """Writes `{"format", "version", "target", "roofs", "entries", "failures", ...}`."""
     return document_text(
         FORMAT,
         {
@@ -86,7 +86,7 @@ MOST_LABELS: Final = 40
 
 
 def labels(entries: Sequence[ChartEntry]) -> list[str]:
-    """Each launch's kernel, what of its shape tells it from the kernel's others, its speed-up."""
+    """Labels each launch by kernel, by the sizes that differ, and by its speed-up."""
     return [_label(entry, [e for e in entries if e.kernel == entry.kernel]) for entry in entries]
 
 
@@ -118,7 +118,7 @@ def summary(chart: Chart) -> str:
 
 
 def compute_roofs(roofs: Sequence[Roof]) -> dict[float, tuple[str, ...]]:
-    """Names of the cores by their rate: types of one rate are one line."""
+    """Groups the cores by their rate: types of one rate are one line."""
     found: dict[float, tuple[str, ...]] = {}
     for roof in roofs:
         if roof.kind == "compute":
@@ -127,7 +127,7 @@ def compute_roofs(roofs: Sequence[Roof]) -> dict[float, tuple[str, ...]]:
 
 
 def compute_name(names: Sequence[str], rate: float) -> str:
-    """`990 TFLOP/s fp16, bf16 tensor`."""
+    """Names a line of the cores: `990 TFLOP/s fp16, bf16 tensor`."""
     tensor = [name for name in names if name != VECTOR]
     cores = [f"{', '.join(tensor)} tensor"] if tensor else []
     cores += [f"{VECTOR} cores"] if VECTOR in names else []
@@ -148,7 +148,7 @@ _HOW: Final = (
 
 
 def chart_table(chart: Chart) -> Group:
-    """A line for a launch before tuning and one after, then the machine's roofs and notes."""
+    """Tabulates launches before and after tuning, then the machine's roofs and notes."""
     table = plain_table(f"Roofline of {chart.target}", _HEADINGS, left=_WORDS)
     for entry in chart.entries:
         _add(table, chart, entry)

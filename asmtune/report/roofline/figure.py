@@ -48,7 +48,7 @@ class Window:
 
     @classmethod
     def of(cls, chart: Chart) -> Self:
-        """All points and every corner of the roofs, with room around."""
+        """Spans all points and every corner of the roofs, with room around."""
         points = points_of(chart)
         dram = next(roof.rate for roof in chart.roofs if roof.name == "DRAM")
         compute = [roof.rate for roof in chart.roofs if roof.kind == "compute"]
@@ -61,7 +61,7 @@ class Window:
         return cls(left, right, lowest / 2, max(*heights, *compute) * 1.8)
 
     def place(self, point: Point) -> tuple[float, float]:
-        """FLOPs a byte and FLOP/s.
+        """Returns a point's FLOPs a byte and FLOP/s.
 
         What does no FLOPs stands on the left edge, as high as its bytes a second put it under
         the memory roofs; what moves no bytes on the right one.
@@ -76,7 +76,7 @@ class Window:
 
 
 def points_of(chart: Chart) -> list[Point]:
-    """Every point, before and after."""
+    """Lists every point, before and after."""
     return [p for entry in chart.entries for p in (entry.before, entry.after) if p is not None]
 
 
@@ -115,7 +115,7 @@ class Drawing:
         }
 
     def draw(self) -> None:
-        """Everything."""
+        """Draws everything."""
         self._grid()
         memory = [roof for roof in self._chart.roofs if roof.kind == "memory"]
         self._cores()
@@ -136,7 +136,7 @@ class Drawing:
         axes.set_title(f"{self._chart.target}: {summary(self._chart)}", loc="left", fontsize=10)
 
     def _cores(self) -> None:
-        """A line for each rate of the cores, named beside the axes."""
+        """Draws a line for each rate of the cores, named beside the axes."""
         for roof in self._chart.roofs:
             if roof.kind == "memory" or roof.name != self._rates[roof.rate][0]:
                 continue
@@ -148,7 +148,7 @@ class Drawing:
             self._axes.text(*beside, compute_name(names, roof.rate), color=colour, va="center")
 
     def _slope(self, roof: Roof) -> Text:
-        """The line of a memory, with its name along it."""
+        """Draws the line of a memory, with its name along it."""
         (left, low), (right, high) = self._ends(roof)
         self._axes.plot((left, right), (low, high), color=self._ink, linewidth=1.2, zorder=1)
         (x0, y0), (x1, y1) = self._pixels((left, low)), self._pixels((right, high))
@@ -178,7 +178,7 @@ class Drawing:
         self._axes.plot([x], [y], **style)
 
     def _labels(self, taken: Sequence[Box]) -> None:
-        """Each launch's name beside its point; a thin line where it stands further off."""
+        """Writes each launch's name beside its point, with a thin line if it stands further off."""
         entries = self._chart.entries[:MOST_LABELS]
         texts = [self._axes.text(0, 0, t, va="center", ha="center") for t in labels(entries)]
         points = [self._pixels(self._window.place(entry.after)) for entry in entries]
@@ -215,7 +215,7 @@ class Drawing:
         self._axes.legend(handles=handles, frameon=False, ncols=3, **place)
 
     def _ends(self, roof: Roof) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Both ends of a roof's line, as far as it is seen."""
+        """Returns both ends of a roof's line within the window."""
         if roof.kind == "compute":
             fastest = max(other.rate for other in self._chart.roofs if other.kind == "memory")
             return (roof.rate / fastest, roof.rate), (self._window.right, roof.rate)
@@ -250,7 +250,7 @@ class Drawing:
 
 
 def _number(axis: Any, unit: float, span: float) -> None:
-    """Plain numbers at the decades; where an axis spans few of them, at 2 and 5 as well."""
+    """Formats a tick: at the decades, and at 2 and 5 if an axis spans few of them."""
 
     def between(value: float, _: int | None = None) -> str:
         return f"{value / unit:g}" if span < _WIDE and f"{value:e}"[0] in "25" else ""
@@ -295,7 +295,7 @@ def check_figures() -> None:
 
 
 def draw(chart: Chart, form: str) -> bytes:
-    """The picture as a file's content.
+    """Returns the picture as a file's content.
 
     Args:
         chart: with at least one entry.

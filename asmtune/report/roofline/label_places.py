@@ -36,7 +36,7 @@ class Box:
         return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
 
     def overlap(self, other: Box) -> float:
-        """Area that two share."""
+        """Computes the area that two boxes share."""
         width = min(self.right, other.right) - max(self.left, other.left)
         height = min(self.top, other.top) - max(self.bottom, other.bottom)
         return width * height if width > 0 and height > 0 else 0.0
@@ -65,7 +65,7 @@ class Label:
 def places(
     labels: Sequence[Label], frame: Box, obstacles: Sequence[Box], lines: Sequence[Box] = ()
 ) -> list[Box]:
-    """A box for each label, in order: near its point, inside the frame, and free.
+    """Finds a box for each label, in order: near its point, inside the frame, and free.
 
     Where nothing is free, the place with the least overlap is taken.
 

@@ -49,7 +49,7 @@ class Terms:
 
     @property
     def words(self) -> str:
-        """`threshold 3%, level 1%`."""
+        """Formats as `threshold 3%, level 1%`."""
         limit = "mean + 3 sd of the history"
         if self.threshold is not None:
             limit = f"{100 * self.threshold:.3g}%"
@@ -80,7 +80,7 @@ class CheckFinding:
 
     @property
     def ratio(self) -> float | None:
-        """The run's time over the baseline's; above 1 is slower."""
+        """Returns the run's time over the baseline's; above 1 is slower."""
         if self.base_us is None or self.run_us is None:
             return None
         return self.run_us / self.base_us
@@ -144,7 +144,7 @@ def environment_here() -> Environment:
 
 
 def obstacles(base: BenchRun, run: BenchRun, *, any_board: bool) -> list[str]:
-    """Why nothing of two runs may be compared; empty where all may.
+    """Lists why two runs may not be compared; empty if they may.
 
     Args:
         base: the baseline.
@@ -193,7 +193,7 @@ def _other_board(base: BenchRun, run: BenchRun) -> bool:
 
 
 def _sm_mhz(run: BenchRun) -> float | None:
-    """Median of the processes; None where no process told it."""
+    """Returns the median SM clock of the processes; None if none read it."""
     found = [process.clocks.get("sm_mhz") for process in run.processes]
     told = [float(mhz) for mhz in found if isinstance(mhz, int | float) and 0 < mhz < _MOST_MHZ]
     return median(told) if told else None

@@ -75,7 +75,7 @@ class Band:
 
 
 def entry_of(run: BenchRun) -> HistoryEntry:
-    """A run in short."""
+    """Makes a short entry of a run."""
     levels = tuple(
         Level(row.subject, row.median_us, min(row.medians_us), max(row.medians_us))
         for row in run.rows
@@ -84,7 +84,7 @@ def entry_of(run: BenchRun) -> HistoryEntry:
 
 
 def comparable(history: Sequence[HistoryEntry], run: BenchRun) -> list[HistoryEntry]:
-    """Entries of the same GPU and driver, without the run itself."""
+    """Filters entries of the same GPU and driver, without the run itself."""
     here = run.environment
     return [
         entry
@@ -137,7 +137,7 @@ def read_history(path: Path) -> tuple[HistoryEntry, ...]:
 
 
 def extended(history: Sequence[HistoryEntry], run: BenchRun) -> tuple[HistoryEntry, ...]:
-    """A history with one more run at its end; the last hundred, each run once."""
+    """Returns a history with one more run at its end: the last hundred, each run once."""
     others = [entry for entry in history if entry.run != run.identity]
     return tuple([*others, entry_of(run)][-MOST_RUNS:])
 

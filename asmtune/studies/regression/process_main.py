@@ -55,7 +55,7 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _timed(row: Mapping[str, Any], target: Target) -> dict[str, Any]:
-    """Samples of one row, or why there are none."""
+    """Returns samples of one row, or why there are none."""
 
     def work() -> Any:
         problem, config = problem_of(row, "cuda")

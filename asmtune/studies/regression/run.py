@@ -31,7 +31,7 @@ class BenchSubject:
 
     @cached_property
     def identity(self) -> str:
-        """Text that is equal where all is."""
+        """Text that is equal for equal subjects."""
         return canonical([self.kernel, dict(self.shape), self.dtype])
 
 

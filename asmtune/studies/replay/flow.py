@@ -50,7 +50,7 @@ class Judged:
 def judged(
     oracle: Oracle, kernels: Path, funnel: Funnel
 ) -> Iterator[tuple[Task, Sequence[Verdict]]]:
-    """Each task of a file with verdicts on its rows, compiled, as they are done.
+    """Yields each task of a file with verdicts on its rows, compiled.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -63,7 +63,7 @@ def judged(
 def judged_moments(
     oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
 ) -> Iterator[Judged]:
-    """Each task of a file with verdicts on its rows, as they are done; if `early` of sketches too.
+    """Yields each task of a file with verdicts on its rows; if `early`, of sketches too.
 
     Raises:
         OracleError: a kernel's module is missing.
@@ -84,7 +84,7 @@ def judged_moments(
 
 
 def _with_hooks(task: Task, module: KernelModule, problem: Problem) -> list[Config]:
-    """The recorded configs; where the module's space has an equal one, that, with its hook.
+    """Replaces recorded configs by the space's own equal ones, which have hooks.
 
     A file holds no `pre_hook`; without it a tensor descriptor has another block shape.
     """
@@ -191,7 +191,7 @@ class _Timed:
 
 
 def _names(scorer: Scorer) -> tuple[str, ...]:
-    """Names of a scorer's results."""
+    """Names a scorer's results."""
     if "sketch" not in moments_of(scorer):
         return (scorer.name,)
     budgets = (WITHIN.format(scorer.name, budget) for budget in BUDGETS)
@@ -199,7 +199,7 @@ def _names(scorer: Scorer) -> tuple[str, ...]:
 
 
 def _kept(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str, float]]:
-    """Share of the best speed kept by each cut, for each of `_names`."""
+    """Computes the share of the best speed kept by each cut, for each of `_names`."""
     shares = [_averaged(timed.times, timed.compiled, scorer)]
     if early:
         before = scorer.score(timed.sketched)
@@ -214,7 +214,7 @@ def _kept(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str, float
 def _averaged(
     times: Sequence[float], candidates: Sequence[Candidate], scorer: Scorer
 ) -> dict[str, float]:
-    """Over the scorer's draws."""
+    """Averages over the scorer's draws."""
     sums = dict.fromkeys(CUTS, 0.0)
     for draw in range(scorer.draws):
         for cut, share in kept_of(times, scorer.score(candidates, draw)).items():

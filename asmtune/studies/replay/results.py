@@ -36,14 +36,14 @@ class ScorerResult:
     tasks: tuple[TaskResult, ...]
 
     def summary(self, kernel: str | None = None) -> dict[str, float]:
-        """Geometric means by cut, and the worst task at top 10, of one kernel or of all."""
+        """Computes geometric means by cut, and the worst task at top 10, of a kernel or of all."""
         tasks = [r for r in self.tasks if kernel is None or r.task.kernel == kernel]
         means = {cut: geometric_mean(r.kept[cut] for r in tasks) for cut in CUTS}
         return {**means, "worst_top10": min(r.kept["top10"] for r in tasks)}
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Kernels in the file's order."""
+        """Lists the kernels in the file's order."""
         return tuple(dict.fromkeys(r.task.kernel for r in self.tasks))
 
 
@@ -93,7 +93,7 @@ class ReplayReport:
         return replace(first, scorers=scorers, agreement=agreement)
 
     def to_json(self) -> dict[str, object]:
-        """`{"scorers": {NAME: {"all": {...}, "kernels": {KERNEL: {...}}}}, ...}`."""
+        """Writes `{"scorers": {NAME: {"all": {...}, "kernels": {KERNEL: {...}}}}, ...}`."""
         told = self.agreement.failures
         return {
             "scorers": {
@@ -113,7 +113,7 @@ class ReplayReport:
 def kept_of(
     times: Sequence[float], scores: Sequence[float], among: Collection[int] | None = None
 ) -> dict[str, float]:
-    """Share of the best speed that each cut of a ranking keeps.
+    """Computes the share of the best speed that each cut of a ranking keeps.
 
     Args:
         times: of each config.
@@ -136,7 +136,7 @@ def cut_sizes(timed: int) -> dict[str, int]:
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """The geometric mean of positive numbers."""
+    """Computes the geometric mean of positive numbers."""
     logs = [math.log(value) for value in values]
     return math.exp(sum(logs) / len(logs))
 

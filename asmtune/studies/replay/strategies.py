@@ -91,7 +91,7 @@ class PlanResult:
     searches: tuple[Replayed, ...]
 
     def summary(self, kernel: str | None = None) -> dict[str, float]:
-        """Mean compiles and timings; geometric mean and worst of what was kept in the end."""
+        """Computes mean compiles and timings, and mean and worst share kept in the end."""
         last = [s.marks[-1] for s in self.searches if kernel in (None, s.task.kernel)]
         return {
             "compiles": round(sum(mark.compiles for mark in last) / len(last), 1),
@@ -100,7 +100,7 @@ class PlanResult:
         }
 
     def curve(self, spent: str) -> dict[int, dict[str, float]]:
-        """Likewise what was kept within each budget that gave every task a trial."""
+        """Computes the shares kept within each budget that gave every task a trial."""
         points = {}
         for budget in BUDGETS:
             kept = [search.within(spent, budget) for search in self.searches]
@@ -109,7 +109,7 @@ class PlanResult:
         return points
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Writes all of it as JSON values."""
         kernels = dict.fromkeys(search.task.kernel for search in self.searches)
         tasks: dict[str, list[Replayed]] = {}
         for search in self.searches:
@@ -126,7 +126,7 @@ class PlanResult:
 
 
 def _kept(shares: Iterable[float]) -> dict[str, float]:
-    """Geometric mean and worst of shares kept; both 0 where nothing was."""
+    """Computes geometric mean and worst of shares kept; both 0 if there are none."""
     shares = list(shares)
     worst = min(shares)
     mean = geometric_mean(shares) if worst else 0.0
@@ -134,7 +134,7 @@ def _kept(shares: Iterable[float]) -> dict[str, float]:
 
 
 def _task(searches: Sequence[Replayed]) -> dict[str, Any]:
-    """A task's searches, a seed each: mean costs, and the least share kept."""
+    """Writes a task's searches, a seed each: mean costs, and the least share kept."""
     last = [search.marks[-1] for search in searches]
     return {
         "task": searches[0].task.name,
@@ -184,7 +184,7 @@ def replay_strategies(
 
 
 def searched(found: Judged, plan: ReplayPlan, insight: Predictor, seed: int) -> Replayed:
-    """A search of a task."""
+    """Searches a task."""
     rows = {v.config: row for row, v in zip(found.task.rows, found.compiled, strict=True)}
     compiler = RecordedCompiler({verdict.config: verdict for verdict in found.compiled})
     state = State(found.sketched, found.sketched[0].config)
@@ -210,7 +210,7 @@ class RecordedCompiler:
         self._batch = tuple(configs)
 
     def collect(self) -> list[Verdict]:
-        """The batch's verdicts."""
+        """Returns the batch's verdicts."""
         return [self._verdicts[config] for config in self._batch]
 
 
@@ -227,7 +227,7 @@ class RecordedTimer:
         self._seed = seed
 
     def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
-        """A timing, or the recorded failure, of each."""
+        """Returns the recorded timing or failure of each."""
         return [(verdict.config, self._outcome(verdict.config)) for verdict in verdicts]
 
     def _outcome(self, config: Config) -> Measurement | Failure:
@@ -253,7 +253,7 @@ class _Marks(NoObserver):
         self.made.append(self.now())
 
     def now(self) -> SearchPoint:
-        """The mark of this moment; what is being compiled counts."""
+        """Marks this moment; what is being compiled counts."""
         state = self._state
         named = [self._ms[verdict.config] for verdict in state.finalists(self._finalists)]
         kept = min(self._ms.values()) / min(named) if named else 0.0

@@ -32,7 +32,7 @@ class Recording:
 
 
 def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[Recording]:
-    """Runs as files of timings: one for each folder of kernels, a task a run.
+    """Converts runs to files of timings: one for each folder of kernels, a task a run.
 
     Args:
         runs: of one device.
@@ -56,7 +56,7 @@ def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[R
 
 
 def _file(run: TracedRun, kernels: Path | None) -> Path:
-    """The file of a run's kernel module."""
+    """Finds the file of a run's kernel module."""
     reference = run.header.reference
     if kernels is None and reference is None:
         raise OracleError(
@@ -90,13 +90,13 @@ def _task(run: TracedRun, module: KernelModule) -> Task:
 
 
 def _failures(run: TracedRun, compiled: Mapping[Config, CompiledRow]) -> dict[Config, str]:
-    """Why configs did not run; what a rule dropped was never tried."""
+    """Lists why configs did not run; what a rule dropped was never tried."""
     refused = {c: row.reason or "" for c, row in compiled.items() if row.dropped_at == "compile"}
     return refused | {config: str(failure) for config, failure in run.failures().items()}
 
 
 def _dtype(run: TracedRun, module: KernelModule) -> str:
-    """The module's dtype that gives arguments of the run's dtypes."""
+    """Finds the module's dtype that gives arguments of the run's dtypes."""
     key, shape = run.header.key, run.header.shape
     for dtype in module.dtypes:
         made = guarded("input", lambda dtype=dtype: module.problem(shape, dtype, "meta"))  # type: ignore[misc]

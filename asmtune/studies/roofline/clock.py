@@ -26,7 +26,7 @@ from asmtune.studies.roofline.survey import RooflineSubject
 
 
 def isolated(setup: BenchSetup) -> Bench:
-    """A bench in a process of its own, which a config may break or hang."""
+    """Opens a bench in a process of its own, which a config may break or hang."""
     return open_bench(setup, isolate=True)
 
 
@@ -47,7 +47,7 @@ class PairClock:
     def outcomes(
         self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
     ) -> list[Outcome]:
-        """A timing or a failure for each verdict, in order; the first gives the reference.
+        """Times the config of each verdict, in order; the first gives the reference.
 
         Raises:
             MeasureError: there is no GPU, or nothing can be timed any more.

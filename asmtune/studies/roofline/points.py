@@ -52,7 +52,7 @@ class WorkCounts:
 
     @classmethod
     def of(cls, work: Work, target: Target, dtypes: Iterable[str]) -> WorkCounts:
-        """The counts of a launch.
+        """Returns the counts of a launch.
 
         Args:
             work: what its IR asks for.
@@ -75,7 +75,7 @@ class WorkCounts:
 
     @property
     def flops(self) -> float:
-        """Those that are under the roof of `unit`; 0 where a launch only moves or counts."""
+        """FLOPs under the roof of `unit`; 0 for a launch that only moves or counts."""
         return self.tensor_flops or self.vector_flops
 
 
@@ -93,7 +93,7 @@ class Load:
 
     @classmethod
     def common(cls, counts: Sequence[WorkCounts]) -> Load:
-        """The least that any of its configs asks for.
+        """Returns the least that any of its configs asks for.
 
         Tiles that reach beyond a tensor's edge, and ways of summing, ask for more.
         """
@@ -102,7 +102,7 @@ class Load:
 
     @property
     def intensity(self) -> float | None:
-        """FLOPs a byte; None without FLOPs, or without bytes."""
+        """FLOPs a byte; None without FLOPs or without bytes."""
         return self.flops / self.bytes if self.flops and self.bytes else None
 
 
@@ -145,7 +145,7 @@ class Roof:
 
     @property
     def label(self) -> str:
-        """`fp16 tensor cores, 990 TFLOP/s`."""
+        """Names the roof: `fp16 tensor cores, 990 TFLOP/s`."""
         if self.kind == "memory":
             return f"{self.name}, {self.rate / 1e12:.3g} TB/s"
         cores = "fp32 cores" if self.name == VECTOR else f"{self.name} tensor cores"
@@ -153,7 +153,7 @@ class Roof:
 
 
 def roofs_of(target: Target, units: Iterable[str]) -> tuple[Roof, ...]:
-    """DRAM, L2, the ordinary cores, and the tensor cores for each type in use.
+    """Lists DRAM, L2, the ordinary cores, and the tensor cores for each type in use.
 
     Args:
         target: the machine.
@@ -172,7 +172,7 @@ def roofs_of(target: Target, units: Iterable[str]) -> tuple[Roof, ...]:
 
 
 def attainable(roofs: Sequence[Roof], unit: str, intensity: float) -> float:
-    """FLOP/s that DRAM and the cores of a type allow at an intensity in FLOPs a byte."""
+    """Computes the FLOP/s that DRAM and cores of a type allow at an intensity."""
     rates = {roof.name: roof.rate for roof in roofs}
     return min(rates[unit], intensity * rates["DRAM"])
 
@@ -214,7 +214,7 @@ class Point:
 
     @property
     def flops_per_s(self) -> float:
-        """FLOPs a second; 0 of a launch that does none."""
+        """FLOPs a second; 0 for a launch without any."""
         return self.work.flops / self.us * 1e6
 
     @property
@@ -296,7 +296,7 @@ class Chart:
         return point.flops_per_s / attainable(self.roofs, point.counts.unit, intensity)
 
     def limit(self, point: Point) -> str:
-        """Name of the roof over a point: "DRAM", or that of its cores."""
+        """Names the roof over a point: "DRAM", or that of its cores."""
         intensity = point.work.intensity
         if intensity is None:
             return "DRAM" if point.work.bytes else point.counts.unit

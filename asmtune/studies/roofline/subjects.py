@@ -59,7 +59,7 @@ _MISSING = object()
 
 
 def _sizes(record: TuneRecord, runs: Path) -> Mapping[str, Any] | None:
-    """The shape that the run was given which made a record; None where no trace tells."""
+    """Finds the shape of the run that made a record; None if no trace tells."""
     found = [run for run in map(_summary, runs_of(runs, record.key)) if run is not None]
     made = [run for run in found if run.header.key == record.key and _is_of(run, record)]
     return made[-1].header.sizes if made else None

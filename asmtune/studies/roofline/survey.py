@@ -78,7 +78,7 @@ def taken(outcomes: Sequence[Outcome]) -> tuple[Times, tuple[str, ...]]:
 
 
 def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0) -> list[Time]:
-    """A time for each verdict: measured where there is one, else predicted.
+    """Gives each verdict a time: measured if there is one, else predicted.
 
     Between configs of one kernel a prediction is wrong by much the same factor (what the model
     is held to is their order): beside a measured time, predicted ones are multiplied by what
@@ -101,7 +101,7 @@ def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0
 
 
 def slowest(found: StoreLookup) -> float:
-    """Microseconds that a config without a time in a record takes at least; 0 without a record.
+    """Returns the slowest time of a record, which configs left out exceed; 0 without one.
 
     Tuning times the default in every run, and who ships a record leaves the slower ones out.
     """
@@ -120,7 +120,7 @@ def config_key(config: Config) -> str:
 
 
 def predicted(verdict: Verdict) -> float:
-    """Microseconds by the model, which every config that compiled has."""
+    """Returns microseconds by the model, which every config that compiled has."""
     return verdict.predicted_us or 0.0
 
 
@@ -148,7 +148,7 @@ class RooflineSubject:
 
     @property
     def name(self) -> str:
-        """`matmul M=4096 N=4096`."""
+        """Names the launch: `matmul M=4096 N=4096`."""
         shape = " ".join(f"{name}={value}" for name, value in self.shape.items())
         return f"{self.problem.name} {shape}".strip()
 
@@ -159,7 +159,7 @@ class PairTimer(Protocol):
     def outcomes(
         self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
     ) -> list[Outcome]:
-        """A timing or a failure for each verdict, in order; the first gives the reference."""
+        """Times the config of each verdict, in order; the first gives the reference."""
         ...
 
 
@@ -176,7 +176,7 @@ class Survey:
     clock: PairTimer | None = None
 
     def chart(self, subjects: Sequence[RooflineSubject]) -> Chart:
-        """Every subject that has a point; one that fails stops no other."""
+        """Makes the chart of all subjects; one that fails stops no other."""
         entries: list[ChartEntry] = []
         failures: list[tuple[str, str]] = []
         for subject in subjects:
@@ -196,7 +196,7 @@ class Survey:
         )
 
     def entry(self, subject: RooflineSubject) -> ChartEntry:
-        """A subject before tuning and after.
+        """Makes the points of a subject before tuning and after.
 
         Raises:
             SpaceError: the space has no feasible point, or names what is not there.
@@ -248,7 +248,7 @@ class Survey:
     def _measured(
         self, subject: RooflineSubject, front: Front, running: Sequence[Verdict]
     ) -> tuple[Times, tuple[str, ...]]:
-        """Times that a GPU took, now or for a record; and what failed."""
+        """Returns times that a GPU took, now or for a record; and what failed."""
         if self.clock is None:
             return (recorded(subject.found), ()) if subject.sized else ({}, ())
         times, failed = taken(self.clock.outcomes(subject, front, running))
@@ -284,7 +284,7 @@ class Survey:
 
 
 def _said(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
-    """Why what is stored is not used, or its times are not."""
+    """Says why the stored config, or its times, are not used."""
     found = subject.found
     if found.outcome == "hit" and found.record is not None:
         if subject.sized or timed_now:
