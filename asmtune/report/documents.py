@@ -1,4 +1,4 @@
-"""Reports as JSON and CSV text."""
+"""Prune reports as JSON and CSV text, and read back from JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tuning run from its trace: what it cost, what fell where, what was timed, why it ended."""
+"""Tuning runs from their traces, as text and JSON: costs, funnel, timings, and the end."""
 
 from __future__ import annotations
 

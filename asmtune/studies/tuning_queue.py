@@ -21,7 +21,7 @@ from asmtune.tuning.tuner import Tuner
 
 @dataclass(frozen=True)
 class TuningGpu:
-    """Where is tuned.
+    """The GPU that tunes.
 
     Attributes:
         device: the GPU's name, as its driver gives it.

@@ -51,7 +51,7 @@ def test_the_table(counted: dict[str, Any]) -> None:
     assert rewritten(text, counted) == text
     before, _, after = text.partition("## How often it is wrong")
     assert DOCUMENT.read_text().startswith(before)
-    assert "What remains:" in after
+    assert "One limit remains." in after
 
 
 def test_the_document_is_that_of_the_results() -> None:

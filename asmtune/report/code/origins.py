@@ -86,7 +86,7 @@ def _times(position: int, copies: dict[int, int], all_times: float, entries: flo
 
 
 class _Bodies:
-    """Gives the segments of each loop of a program, without inner loops that do work."""
+    """Segments of each loop of a program, without inner loops that do work."""
 
     def __init__(self, program: AsmFunction, class_of: Callable[[str], OpClass]) -> None:
         self.program = program

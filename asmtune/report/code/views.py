@@ -1,4 +1,4 @@
-"""From parsed PTX or SASS, and how often it runs, to what a reader sees."""
+"""Views of code: from parsed PTX or SASS, and how often it runs, to lines for readers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def sass_view(
 
 
 class _Weights:
-    """Facts about the instructions of an entry."""
+    """Holds what is known of the instructions of an entry."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The code that a page carries: whose, which texts, and how they are packed."""
+"""Code that a page carries: which configs' PTX and SASS, their sources, and the packing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A roofline as JSON: every number of the figure with its unit and where it comes from."""
+"""A roofline as table and as JSON: every number with its unit and where it comes from."""
 
 from __future__ import annotations
 

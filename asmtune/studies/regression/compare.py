@@ -1,4 +1,4 @@
-"""A run against a baseline: which kernels have become slower, at a stated level.
+"""Compares a bench run with a baseline: which kernels have become slower, at a stated level.
 
 A kernel is slower if both hold:
 
@@ -88,7 +88,7 @@ class CheckFinding:
 
 @dataclass(frozen=True)
 class Check:
-    """All that a check finds.
+    """The findings of a check.
 
     Attributes:
         terms: how it judged.

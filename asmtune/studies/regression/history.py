@@ -68,7 +68,7 @@ class HistoryEntry:
 
 @dataclass(frozen=True)
 class Band:
-    """Between what the next median is expected: mean - 3 sd and mean + 3 sd."""
+    """The band in which the next median is expected: mean - 3 sd to mean + 3 sd."""
 
     least_us: float
     most_us: float

@@ -114,7 +114,7 @@ class Missed:
 
 @dataclass(frozen=True)
 class BenchRun:
-    """All of a run.
+    """A bench run.
 
     Attributes:
         date: when it ended, ISO 8601, UTC.
