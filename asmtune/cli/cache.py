@@ -79,8 +79,8 @@ def _key(layer: str, key: TuneKey) -> dict[str, Any]:
 
 def covered(key: TuneKey) -> list[str]:
     """Says what the buckets and functions among a key's parts stand for."""
-    told = (covers(name, value) for name, value in key.shape.items())
-    return [text for text in told if text is not None]
+    covered_parts = (covers(name, value) for name, value in key.shape.items())
+    return [text for text in covered_parts if text is not None]
 
 
 def print_json(value: Any) -> None:
@@ -151,7 +151,7 @@ def list_records(
 ) -> None:
     """Lists every tuned config: the user's, unfinished runs, what is but predicted, the shipped."""
     with _existing(where) as store:
-        own = store.records(kernel, device) if store else []
+        stored = store.records(kernel, device) if store else []
         unfinished = store.unfinished(kernel, device) if store else []
         predicted = store.predictions(kernel, device) if store else []
     shipped = [
@@ -159,7 +159,7 @@ def list_records(
         for record in shipped_records()
         if kernel in (None, record.key.kernel) and device in (None, record.key.device)
     ]
-    rows = [record_row("store", record) for record in own]
+    rows = [record_row("store", record) for record in stored]
     rows += [unfinished_row(run) for run in unfinished]
     rows += [prediction_row(prediction) for prediction in predicted]
     rows += [record_row("shipped", record) for record in shipped]
@@ -320,16 +320,16 @@ def _one(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
     if not digits or set(digits) - set(string.hexdigits):
         raise InputError(f"key {prefix!r}: expected hex digits, as `asmtune cache ls` shows them")
     with _existing(where) as store:
-        found = [("store", record) for record in (store.by_digest(digits) if store else [])]
-        unfinished = store.unfinished() if store and not found else []
-    found += [
+        matches = [("store", record) for record in (store.by_digest(digits) if store else [])]
+        unfinished = store.unfinished() if store and not matches else []
+    matches += [
         ("shipped", record)
         for record in shipped_records()
         if codec.key_digest(record.key).startswith(digits)
     ]
-    keys = {codec.key_digest(record.key) for _, record in found}
+    keys = {codec.key_digest(record.key) for _, record in matches}
     if len(keys) == 1:
-        return found[0]
+        return matches[0]
     runs = [run for run in unfinished if codec.key_digest(run.key).startswith(digits)]
     if runs and not keys:
         raise InputError(

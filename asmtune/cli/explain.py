@@ -88,15 +88,15 @@ def explain(
     loaded = arguments.load_all()
     default = loaded.space.first(**loaded.problem.shape)
     chosen = default if config is None else named_config(config, "--config", default)
-    asked = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
-    found = explained(asked, default, scorer, _LANGUAGES[code or Code.PTX])
-    notes = (*asked.notes(found), *arguments.assumptions())
-    found = replace(found, report=replace(found.report, notes=(*found.report.notes, *notes)))
+    request = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
+    result = explained(request, default, scorer, _LANGUAGES[code or Code.PTX])
+    notes = (*request.notes(result), *arguments.assumptions())
+    result = replace(result, report=replace(result.report, notes=(*result.report.notes, *notes)))
     if json_:
-        write_result(explained_json(found, code=code is not None))
+        write_result(explained_json(result, code=code is not None))
         return
-    told = (Text(note, "yellow") for note in found.report.notes)
-    write_result(Group(explanation(found), *told))
+    notes_shown = (Text(note, "yellow") for note in result.report.notes)
+    write_result(Group(explanation(result), *notes_shown))
 
 
 def _refuse_options(context: typer.Context, run: str) -> None:

@@ -122,9 +122,9 @@ def prune_report(
         page = page_of(reports, arguments.load()[0], target, measured) if is_page else None
         result = _render(reports, format) if page is None else page
     write_result(result, output)
-    found = [finding for report in reports for finding in findings(report)]
-    if check and found:
-        for finding in found:
+    problems = [finding for report in reports for finding in findings(report)]
+    if check and problems:
+        for finding in problems:
             typer.echo(f"asmtune: {finding}", err=True)
         raise typer.Exit(1)
 

@@ -99,9 +99,9 @@ def run(
     their own command (torchrun --no-python asmtune run SCRIPT).
     """
     options = {"effort": effort, "on_miss": on_miss, "small": "auto" if small else None}
-    made = UserProgram(program, tuple(arguments or ()), module, options, store, quiet)
-    made.check()
-    return made
+    user_program = UserProgram(program, tuple(arguments or ()), module, options, store, quiet)
+    user_program.check()
+    return user_program
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ def runs(
 ) -> None:
     """List tuning runs, the latest last; `asmtune explain RUN` shows one."""
     folder = Settings.from_environment().runs_dir
-    found = [run for run in _readable(run_files(folder)) if kernel in (None, run.header.kernel)]
-    write_result(runs_json(found) if json_ else runs_table(found))
-    if not found:
+    summaries = [run for run in _readable(run_files(folder)) if kernel in (None, run.header.kernel)]
+    write_result(runs_json(summaries) if json_ else runs_table(summaries))
+    if not summaries:
         typer.echo(f"no run of {kernel or 'any kernel'} in {folder}", err=True)
 
 

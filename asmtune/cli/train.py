@@ -56,16 +56,16 @@ def train(
     if not rows:
         raise InputError("no task of the files has five configs that were timed and compile")
     sources = {path.name: oracle.versions for path, oracle in zip(oracles, recorded, strict=True)}
-    made = examples([task.assembly for task in rows], target, device, sources)
+    rows_to_save = examples([task.assembly for task in rows], target, device, sources)
     ranked = _ranked(rows, settings.jobs) if early else {}
     errors = scorer_errors(ranked, device, sources) if error else None
-    _save(made, "--output", output)
-    count = sum(len(task.slowdown) for task in made.tasks)
+    _save(rows_to_save, "--output", output)
+    count = sum(len(task.slowdown) for task in rows_to_save.tasks)
     typer.echo(f"{output}: {count} rows of {len(rows)} tasks", err=True)
     if errors and error:
         _save(errors, "--error", error)
     if table:
-        results = [unseen_result(found, moment) for moment, found in ranked.items()]
+        results = [unseen_result(tasks_ranked, moment) for moment, tasks_ranked in ranked.items()]
         write_result(scorers_table(results, device))
 
 

@@ -151,14 +151,14 @@ def tune(
     from asmtune.studies.tuning_queue import TuningQueue, open_machine
 
     module = _module(kernel)
-    wanted = shapes_of(module, shape, shapes)
+    sizes = shapes_of(module, shape, shapes)
     name = module.check_dtype(dtype)
     space = required(f"space of kernel {module.name}", module.space)
-    asked = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings)
+    request = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings)
     queue = TuningQueue(module, name, space, reference_of(kernel))
     tiles = tiles or bool(queue.tuner and queue.tuner.options.choices.get("tiles"))
-    options = asked.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
-    problems = queue.check(wanted)
+    options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
+    problems = queue.check(sizes)
     results: list[TuneResult] = []
     interrupted = False
     with TuningProgress(len(problems), options.effort.limits.seconds) as progress:

@@ -49,9 +49,9 @@ def changes(old: Config, new: Config, among: Iterable[str] | None = None) -> str
     """Formats where two configs differ: `BLOCK 64 -> 256, num_warps 2 -> 4`."""
     before, after = old.to_dict(), new.to_dict()
     names = dict.fromkeys((*before, *after)) if among is None else among
-    told = (
+    changed = (
         f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}"
         for name in names
         if before.get(name) != after.get(name)
     )
-    return printable(", ".join(told))
+    return printable(", ".join(changed))

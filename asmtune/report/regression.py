@@ -60,8 +60,8 @@ def check_markdown(check: Check) -> str:
             _markdown_table(quiet),
             "</details>",
         ]
-    said = [f"Run {_plain(check.run)} against {_plain(check.base)}; {check.terms.words}."]
-    parts.append("\n".join([*said, *(f"- {_plain(text)}" for text in check.remarks)]))
+    remarks = [f"Run {_plain(check.run)} against {_plain(check.base)}; {check.terms.words}."]
+    parts.append("\n".join([*remarks, *(f"- {_plain(text)}" for text in check.remarks)]))
     return "\n\n".join(parts)
 
 

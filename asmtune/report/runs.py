@@ -79,14 +79,14 @@ def funnel_steps(run: TracedRun) -> list[FunnelLine]:
 
 def progress_of(run: TracedRun) -> list[Far]:
     """Gives the state of the run after each of its trials."""
-    found: list[Far] = []
+    states: list[Far] = []
     timed = failed = 0
     for trial in run.trials:
         ran = sum(isinstance(row.outcome, Timing) for row in trial.rows)
         timed, failed = timed + ran, failed + len(trial.rows) - ran
         compiled = sum(len(batch.rows) for batch in run.batches if batch.t <= trial.t)
-        found.append(Far(trial.t, compiled, timed, failed, trial.best_us, trial.expected_gain))
-    return found
+        states.append(Far(trial.t, compiled, timed, failed, trial.best_us, trial.expected_gain))
+    return states
 
 
 def _before_compiling(run: TracedRun, candidates: int, compiled: int) -> Iterator[FunnelLine]:
@@ -142,15 +142,15 @@ def _title(run: TracedRun) -> Iterator[Text]:
     where = f"run {run.run}, {header.date}, on {header.key.device}"
     yield Text(one_line(f"{where}; {words(header.versions)}"))
     limits = header.effort.get("limits")
-    asked = {
+    choices = {
         "effort": header.effort.get("name"),
         **header.effort,
         **(limits if isinstance(limits, dict) else {}),
         "strategy": header.strategy,
         "seed": header.seed,
     }
-    told = {n: v for n, v in asked.items() if n != "name" and isinstance(v, int | float | str)}
-    yield Text(words(told), "dim")
+    shown = {n: v for n, v in choices.items() if n != "name" and isinstance(v, int | float | str)}
+    yield Text(words(shown), "dim")
 
 
 def _seconds(run: TracedRun) -> Table:
@@ -184,16 +184,16 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
     """Tabulates the fastest configs and the default, with their predictions."""
     axes, compiled = varying(list(timings)), run.compiled()
     places = {config: place for place, config in enumerate(timings, 1)}
-    kept = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
-    foreseen = {p.config: p for p in run.foreseen.configs} if run.foreseen else {}
+    shown = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
+    predictions = {p.config: p for p in run.foreseen.configs} if run.foreseen else {}
     table = plain_table("Timed, fastest first", ("", *map(one_line, axes)), left=0)
     table.add_column("us", justify="right")
     for heading in ("spread", "samples", "pred us", "pred rank", "regs", "spills", "shared KiB"):
         table.add_column(heading, justify="right")
-    for config in kept:
+    for config in shown:
         timing, row, values = timings[config], compiled.get(config), config.to_dict()
-        told = row or foreseen.get(config)
-        rank = foreseen[config].rank if config in foreseen else None
+        prediction = row or predictions.get(config)
+        rank = predictions[config].rank if config in predictions else None
         kib = None if row is None or row.shared is None else row.shared / 1024
         table.add_row(
             _place(run, config, places[config]),
@@ -201,14 +201,14 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
             number(timing.median_us),
             f"{timing.spread:.1%}",
             str(timing.samples),
-            number(told.predicted_us if told else None),
+            number(prediction.predicted_us if prediction else None),
             count(rank),
             count(row.regs if row else None),
             count(row.spills if row else None),
             number(kib, 0),
         )
-    if len(kept) < len(timings):
-        table.caption = f"{len(timings) - len(kept)} slower ones are left out; --json has all"
+    if len(shown) < len(timings):
+        table.caption = f"{len(timings) - len(shown)} slower ones are left out; --json has all"
     return table
 
 
@@ -233,10 +233,10 @@ def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text
     if best == default:
         yield Text(f"nothing was faster than the default, {number(after)} us")
         return
-    told = f"{number(after)} us instead of {number(before)} us"
+    text = f"{number(after)} us instead of {number(before)} us"
     if before and after:
-        told += f", {before / after:.2f} times as fast"
-    yield Text(f"{told}; {changes(default, best)}")
+        text += f", {before / after:.2f} times as fast"
+    yield Text(f"{text}; {changes(default, best)}")
 
 
 def runs_table(runs: Sequence[Summary]) -> Table:

@@ -40,8 +40,8 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
         "pred us and limit: the roofline's time and what takes most of it. "
         "tensor, cp.async, bar and instr count the hot loop once, as the PTX has it."
     )
-    told = [Text(line) for report in reports for line in worth(report)]
-    return Group(title, _funnel(reports), *told, _kept(reports), Text(hot, "dim"), *notes)
+    lines = [Text(line) for report in reports for line in worth(report)]
+    return Group(title, _funnel(reports), *lines, _kept(reports), Text(hot, "dim"), *notes)
 
 
 def worth(report: PruneReport) -> Iterator[str]:
@@ -54,10 +54,10 @@ def worth(report: PruneReport) -> Iterator[str]:
     if report.selection is not None:
         selection = report.selection
         more = len(report.kept) - selection.ranks
-        kept = f"{report.target}: keep {selection.keep}: {selection.ranks} by rank"
-        kept += f", {more} more as the default or a near tie of another tile" if more else ""
+        text = f"{report.target}: keep {selection.keep}: {selection.ranks} by rank"
+        text += f", {more} more as the default or a near tie of another tile" if more else ""
         of = "" if report.compiled is None else " that was compiled"
-        yield f"{kept}; {_expected(report, selection, of)}"
+        yield f"{text}; {_expected(report, selection, of)}"
 
 
 def _expected(report: PruneReport, selection: Selection, of: str) -> str:
@@ -134,8 +134,8 @@ def _number(name: str, value: float) -> str:
 
 def replay_table(report: ReplayReport) -> Group:
     """Tabulates the share of the best speed kept, then agreement with the recordings."""
-    told = report.agreement.failures
-    lines = [f"told {a}, recorded {b}: {n}" for (a, b), n in sorted(told.items())]
+    failures = report.agreement.failures
+    lines = [f"told {a}, recorded {b}: {n}" for (a, b), n in sorted(failures.items())]
     resources = [f"{a} {b}: {n}" for (a, b), n in sorted(report.agreement.resources.items())]
     table = scorers_table(report.scorers, report.device)
     return Group(table, Text("; ".join(lines)), Text("; ".join(resources)))

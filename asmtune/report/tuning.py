@@ -61,8 +61,8 @@ def results_table(
     lines = [Text(f"{words(r.job.problem.shape)}: {one_line(r.error)}", "red") for r in failed]
     parts: list[RenderableType] = [title, _table(results), Text(summary(results)), *lines]
     for result in results:
-        if found := (costs or {}).get(result.run or ""):
-            parts += [Text(words(result.job.problem.shape), "bold"), costs_table(found)]
+        if run_costs := (costs or {}).get(result.run or ""):
+            parts += [Text(words(result.job.problem.shape), "bold"), costs_table(run_costs)]
     return Group(*parts)
 
 
@@ -83,9 +83,9 @@ def result_line(result: TuneResult) -> str:
 def summary(results: Sequence[TuneResult]) -> str:
     """Sums results up in a line: `4 problems: 3 tuned, 1 known; ...`."""
     tally = Counter(result.outcome for result in results)
-    told = ", ".join(f"{n} {outcome}" for outcome, n in sorted(tally.items(), reverse=True))
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in sorted(tally.items(), reverse=True))
     speedups = [s for result in results if (s := speedup_of(result)) is not None]
-    line = f"{len(results)} {'problem' if len(results) == 1 else 'problems'}: {told}"
+    line = f"{len(results)} {'problem' if len(results) == 1 else 'problems'}: {counts}"
     if len(speedups) > 1:
         mean = geometric_mean(speedups)
         line += f"; {mean:.2f} times as fast as the default, geometric mean of {len(speedups)}"
@@ -286,8 +286,8 @@ class TuningProgress:
 
     def _show(self) -> None:
         steps = f"{self._step} of {self._steps}" if self._step < self._steps else ""
-        told = (f"{self._stage}", self._counts, steps, self._clock.left() if self._counts else "")
-        self._progress.update(self._task, status=", ".join(filter(None, told)))
+        state = (f"{self._stage}", self._counts, steps, self._clock.left() if self._counts else "")
+        self._progress.update(self._task, status=", ".join(filter(None, state)))
 
     def end(self, ending: Ending) -> None:
         """Notes that the run has ended."""

@@ -85,11 +85,11 @@ class Collector:
         for verdict in verdicts:
             if not verdict.kept:
                 continue
-            found = load_cached(lowering, verdict.config, cache, verdict.artifact)
-            if isinstance(found, Failure):
-                failures[verdict.config] = found
+            loaded = load_cached(lowering, verdict.config, cache, verdict.artifact)
+            if isinstance(loaded, Failure):
+                failures[verdict.config] = loaded
                 continue
-            _, launch = found
+            _, launch = loaded
             subjects.append(Subject(verdict.config, launch.run, launch.prepare))
         measured = {}
         for config, outcome in self._race(subjects):

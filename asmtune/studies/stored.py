@@ -146,25 +146,25 @@ class StoredLaunch:
 
         return key_of(self.problem, device), expected_of(self.problem, self.space, {})
 
-    def found_on(self, target: Target, shelf: SafeStore | None) -> StoreLookup:
+    def found_on(self, target: Target, store: SafeStore | None) -> StoreLookup:
         """Returns the first hit for a target's device, else the first answer that says why not.
 
         A target is the model of a device; records are kept by the name that the driver gives it.
         """
-        answers = (find_tuned(*self.identity(d), shelf) for d in self._devices(target, shelf))
+        answers = (find_tuned(*self.identity(d), store) for d in self._devices(target, store))
         best = StoreLookup("miss")
-        for found in answers:
-            if found.outcome == "hit":
-                return found
-            best = found if best.outcome == "miss" else best
+        for answer in answers:
+            if answer.outcome == "hit":
+                return answer
+            best = answer if best.outcome == "miss" else best
         return best
 
-    def _devices(self, target: Target, shelf: SafeStore | None) -> list[str]:
+    def _devices(self, target: Target, store: SafeStore | None) -> list[str]:
         """Names the target's devices under which there are records of the kernel."""
         function = jit_function(self.problem.kernel)
         name = f"{function.__module__}.{function.__qualname__}"
-        own = shelf.records(name) if shelf is not None else []
-        names = dict.fromkeys(record.key.device for record in (*own, *shipped_of(name)))
+        stored = store.records(name) if store is not None else []
+        names = dict.fromkeys(record.key.device for record in (*stored, *shipped_of(name)))
         models = {device: match_device(device) for device in names}
         return [device for device, model in models.items() if model and model.name == target.name]
 

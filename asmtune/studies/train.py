@@ -62,11 +62,11 @@ def moment_rows(
         OracleError: a kernel's module is missing.
         ProblemError: a module cannot be loaded, or its arguments do not fit.
     """
-    for found in judged_moments(oracle, kernels, funnel, early=early):
-        assembly = _rows(found.task, found.compiled, funnel.target)
+    for judged_task in judged_moments(oracle, kernels, funnel, early=early):
+        assembly = _rows(judged_task.task, judged_task.compiled, funnel.target)
         if assembly is not None:
-            sketched = found.sketched
-            sketch = _rows(found.task, sketched, funnel.target) if sketched else None
+            sketched = judged_task.sketched
+            sketch = _rows(judged_task.task, sketched, funnel.target) if sketched else None
             yield MomentRows(assembly, sketch)
 
 
@@ -117,8 +117,8 @@ def rank_unseen(
             continue
         forest = fit(others, jobs, "")
         for moment, tasks in asked.items():
-            own = [task for task in tasks if task.kernel == kernel]
-            ranked[moment] += [(task, rank(forest, task.base).tolist()) for task in own]
+            own_tasks = [task for task in tasks if task.kernel == kernel]
+            ranked[moment] += [(task, rank(forest, task.base).tolist()) for task in own_tasks]
     return dict(ranked)
 
 

@@ -46,9 +46,9 @@ def open_machine(options: TuneOptions, progress: Any) -> TuningGpu:
     device = gpu_of(options)
     if options.devices is not None:
         torch.cuda.set_device(options.devices[0])
-    workshop = Tuner.open(device, options)
-    funnel = replace(workshop.funnel, progress=progress)
-    return TuningGpu(device, "cuda", replace(workshop, audience=progress, funnel=funnel))
+    tuner = Tuner.open(device, options)
+    funnel = replace(tuner.funnel, progress=progress)
+    return TuningGpu(device, "cuda", replace(tuner, audience=progress, funnel=funnel))
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,11 @@ class TuningQueue:
 
     def _result(self, job: TuneJob, machine: TuningGpu) -> TuneResult:
         shape = job.problem.shape
-        made = guarded("input", partial(self._problem, shape, machine.place))
-        if isinstance(made, Failure):
-            first = made.detail.splitlines()[0]
+        problem = guarded("input", partial(self._problem, shape, machine.place))
+        if isinstance(problem, Failure):
+            first = problem.detail.splitlines()[0]
             return TuneResult(job, "failed", error=f"{self._what(shape)}: {first}")
-        (result,) = machine.workshop.results([replace(job, problem=made)], self.space)
+        (result,) = machine.workshop.results([replace(job, problem=problem)], self.space)
         if result.outcome == "known":
             result = replace(result, default_us=self._default_us(result))
         return result

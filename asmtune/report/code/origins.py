@@ -55,12 +55,12 @@ def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> 
     """
     bodies, given = _Bodies(sass, classify_sass), _Bodies(ptx, classify)
     matched = _matched(bodies, given)
-    made: list[Origin] = []
+    result: list[Origin] = []
     for position, loop in enumerate(sass.loops):
-        around = 1.0 if loop.parent is None else made[loop.parent].times
+        around = 1.0 if loop.parent is None else result[loop.parent].times
         origin = matched[position]
         if loop.role != "work" or origin is None:
-            made.append(Origin(None, around))
+            result.append(Origin(None, around))
             continue
         siblings = [
             other
@@ -69,8 +69,8 @@ def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> 
         ]
         copies = {other: _copies(bodies, other, given, origin) for other in siblings}
         times = _times(position, copies, runs[origin + 1].times, around)
-        made.append(Origin(origin, times))
-    return tuple(made)
+        result.append(Origin(origin, times))
+    return tuple(result)
 
 
 def _times(position: int, copies: dict[int, int], all_times: float, entries: float) -> float:
@@ -162,13 +162,13 @@ def _kept(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> bool:
 
 def _likeness(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> float:
     """Multiplies the shares of common source lines and of common kept classes."""
-    mine, its = bodies.lines[loop], given.lines[other]
-    if not mine or not its:
+    lines, its = bodies.lines[loop], given.lines[other]
+    if not lines or not its:
         return 0.0
-    found = {kind for kind in _KEPT if bodies.classes[loop][kind]}
-    asked = {kind for kind in _KEPT if given.classes[other][kind]}
-    kept = len(found & asked) / len(found | asked) if asked else 1.0
-    return kept * len(mine & its) / len(mine | its)
+    own_kinds = {kind for kind in _KEPT if bodies.classes[loop][kind]}
+    other_kinds = {kind for kind in _KEPT if given.classes[other][kind]}
+    common = len(own_kinds & other_kinds) / len(own_kinds | other_kinds) if other_kinds else 1.0
+    return common * len(lines & its) / len(lines | its)
 
 
 def _copies(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> int:

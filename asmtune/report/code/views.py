@@ -57,13 +57,17 @@ def sass_view(
         runs: how often the PTX's segments run.
     """
     entry = listing.entry
-    found = origins(entry, ptx, runs)
+    loop_origins = origins(entry, ptx, runs)
     hottest = hottest_loop(ptx, classify, tuple(run.times for run in runs[1:]))
-    wanted = None if hottest is None else ptx.loops.index(hottest)
-    times = tuple(origin.times for origin in found)
-    mine = [i for i, origin in enumerate(found) if wanted is not None and origin.loop == wanted]
+    hottest_index = None if hottest is None else ptx.loops.index(hottest)
+    times = tuple(origin.times for origin in loop_origins)
+    copies = [
+        i
+        for i, origin in enumerate(loop_origins)
+        if hottest_index is not None and origin.loop == hottest_index
+    ]
     # Of a main part and its rest the one that runs; ptxas may also have unrolled it away.
-    best = max(mine, key=lambda i: (times[i], len(entry.loops[i].blocks)), default=None)
+    best = max(copies, key=lambda i: (times[i], len(entry.loops[i].blocks)), default=None)
     hot = hottest_loop(entry, classify_sass) if best is None else entry.loops[best]
     return _view("SASS", text, listing, _Weights(entry, classify_sass, times, hot))
 
@@ -104,8 +108,10 @@ class _Weights:
             instructions[kind] += 1
             hot[kind] += self.is_hot(item)
             executed[kind] = executed.get(kind, 0.0) + self.times(item)
-        made = [ClassCount(k, group_of(k), n, hot[k], executed[k]) for k, n in instructions.items()]
-        return tuple(sorted(made, key=lambda count: (-count.executed, count.kind)))
+        counts = [
+            ClassCount(k, group_of(k), n, hot[k], executed[k]) for k, n in instructions.items()
+        ]
+        return tuple(sorted(counts, key=lambda count: (-count.executed, count.kind)))
 
     def loop(self) -> HotLoop | None:
         if self.hot is None:

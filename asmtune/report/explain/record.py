@@ -124,8 +124,10 @@ def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Com
 
 
 def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
-    mine, its = terms_us(own, target), terms_us(other, target)
-    pairs = [Pair(name, "us", TERMS[name], mine[name], its[name]) for name in mine]
+    own_terms, other_terms = terms_us(own, target), terms_us(other, target)
+    pairs = [
+        Pair(name, "us", TERMS[name], own_terms[name], other_terms[name]) for name in own_terms
+    ]
     return tuple(sorted(pairs, key=lambda pair: -abs(pair.difference)))
 
 

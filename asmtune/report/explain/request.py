@@ -285,8 +285,8 @@ class _Reader:
     def artifact(self, verdict: Verdict) -> Artifact | None:
         if verdict.artifact is None:
             return None
-        found = self._artifacts.get(verdict.artifact)
-        return found if isinstance(found, Artifact) else None
+        artifact = self._artifacts.get(verdict.artifact)
+        return artifact if isinstance(artifact, Artifact) else None
 
     def code_of(self, verdict: Verdict) -> Code | None:
         return self.code(verdict, self.artifact(verdict))

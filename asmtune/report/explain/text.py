@@ -148,19 +148,19 @@ def _fate(explained: Explained) -> Iterator[Text]:
 
 def _named(own: Verdict, other: Verdict) -> str:
     """Formats a suggestion as `num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
-    told = f"{number(other.predicted_us)} us"
+    text = f"{number(other.predicted_us)} us"
     if own.predicted_us and other.predicted_us and own.dropped_at not in ("rules", "compile"):
-        told += f", {other.predicted_us / own.predicted_us - 1:+.0%}"
-    return f"{changes(own.config, other.config)} ({told}; rank {other.rank})"
+        text += f", {other.predicted_us / own.predicted_us - 1:+.0%}"
+    return f"{changes(own.config, other.config)} ({text}; rank {other.rank})"
 
 
 def _prediction(explained: Explained) -> Iterator[Text]:
     verdict, alone = explained.verdict, explained.bottleneck_us
     bottleneck = verdict.bottleneck or ""
-    told = f", which alone takes {number(alone)} us" if alone is not None else ""
+    text = f", which alone takes {number(alone)} us" if alone is not None else ""
     begins = "predicted" if explained.runs else "could it run, predicted"
     yield Text.assemble(
-        f"{begins} {number(verdict.predicted_us)} us, limited by ", (bottleneck, "bold"), told
+        f"{begins} {number(verdict.predicted_us)} us, limited by ", (bottleneck, "bold"), text
     )
     if verdict.features is not None:
         causes = (QUANTITIES[name] for name in CAUSES.get(bottleneck, ()))
@@ -212,19 +212,19 @@ def _times(own: float | None, other: float | None) -> str:
         if own is None:
             return f"{number(other)} us for the other; this one was not timed"
         return f"{number(own)} us for this one; the other was not timed"
-    told = f"{number(own)} us against {number(other)} us"
+    text = f"{number(own)} us against {number(other)} us"
     if round(own, 1) == round(other, 1):
-        return f"{told}: as fast"
+        return f"{text}: as fast"
     word = "slower" if own > other else "faster"
-    return f"{told}: {abs(own - other):.1f} us {word} ({abs(own / other - 1):.0%})"
+    return f"{text}: {abs(own - other):.1f} us {word} ({abs(own / other - 1):.0%})"
 
 
 def _decision(decision: TermChange) -> str:
     """Formats as `+9.1 us waiting that nothing hides (12.3 against 3.2): ...`."""
     term = decision.term
-    told = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
+    text = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
     causes = ", ".join(f"{cause.meaning} {_against(cause)}" for cause in decision.causes)
-    return f"{told}: {causes}" if causes else told
+    return f"{text}: {causes}" if causes else text
 
 
 def _against(pair: Pair) -> str:

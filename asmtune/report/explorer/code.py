@@ -44,7 +44,7 @@ def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]
     """
     text = linecache.getlines(path)
     name = PurePath(path).name
-    wanted = set(lines)
+    wanted_lines = set(lines)
     return [
         {
             "file": number,
@@ -53,7 +53,7 @@ def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]
             "text": "".join(text[first - 1 : min(last, first + MOST_LINES)]).rstrip("\n"),
         }
         for function, first, last in _functions("".join(text))
-        if any(first <= line <= last for line in wanted)
+        if any(first <= line <= last for line in wanted_lines)
     ]
 
 
@@ -120,17 +120,17 @@ def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMa
         StoreError: the folder of artifacts cannot be read.
         ProblemError: the grid of a config is none.
     """
-    shelf = _Shelf()
+    packed_code = _Shelf()
     index = []
     for number, (report, target) in enumerate(zip(reports, maker.targets, strict=True)):
         carrier = _Carrier(report, CodeReader(problem, target), maker)
         limit = BUDGET_BYTES * (number + 1) // len(reports)
-        index.append(carrier.carry(shelf, limit))
+        index.append(carrier.carry(packed_code, limit))
     note = (
         f"This page carries the PTX of the kept configs and of the best others, up to {MOST_PTX} "
         f"a target, and the SASS of up to {MOST_SASS} kept ones"
     )
-    return CarriedCode(tuple(shelf.packed), tuple(index), tuple(shelf.sources()), note)
+    return CarriedCode(tuple(packed_code.packed), tuple(index), tuple(packed_code.sources()), note)
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,8 @@ class _Carrier:
         """Disassembles the first kept ones, each in a process of its own."""
         rows = [row for row, verdict in chosen.items() if verdict.kept][:MOST_SASS]
         with ThreadPoolExecutor(self.maker.settings.jobs) as threads:
-            made = threads.map(lambda row: self._one_sass(chosen[row]), rows)
-            return {row: view for row, view in zip(rows, made, strict=True) if view is not None}
+            views = threads.map(lambda row: self._one_sass(chosen[row]), rows)
+            return {row: view for row, view in zip(rows, views, strict=True) if view is not None}
 
     def _one_sass(self, verdict: Verdict) -> CodeView | Failure | None:
         artifact = self._artifact(verdict)
@@ -241,8 +241,8 @@ class _Carrier:
 
     def _artifact(self, verdict: Verdict) -> Artifact | None:
         artifacts = ArtifactCache.of(self.maker.settings)
-        found = None if verdict.artifact is None else artifacts.get(verdict.artifact)
-        return found if isinstance(found, Artifact) else None
+        artifact = None if verdict.artifact is None else artifacts.get(verdict.artifact)
+        return artifact if isinstance(artifact, Artifact) else None
 
 
 def _read(view: Any, config: Config, artifact: Artifact) -> CodeView | Failure:

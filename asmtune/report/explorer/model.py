@@ -69,8 +69,10 @@ def _report(
             columns[name] = values
     notes = list(report.notes)
     if times and timings is not None:
-        found = sum(value is not None for value in columns["measured_us"])
-        notes.append(f"measured: {timings.source}, {found} of {len(report.verdicts)} configs")
+        measured_count = sum(value is not None for value in columns["measured_us"])
+        notes.append(
+            f"measured: {timings.source}, {measured_count} of {len(report.verdicts)} configs"
+        )
     return {
         "kernel": report.kernel,
         "target": report.target,

@@ -87,8 +87,8 @@ def page_script() -> str:
     """
     libraries = [_static(f"vendor/{name}") for name in VENDORED]
     modules = [_EXPORT.sub("", _IMPORT.sub("", _static(f"{name}.js"))) for name in MODULES]
-    own = "(() => {\n" + '"use strict";\n' + "\n".join(modules) + "})();"
-    return "\n".join([*libraries, own])
+    script = "(() => {\n" + '"use strict";\n' + "\n".join(modules) + "})();"
+    return "\n".join([*libraries, script])
 
 
 def _style() -> str:

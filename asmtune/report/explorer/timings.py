@@ -31,8 +31,8 @@ class LaunchKey:
     target: str
 
     def __str__(self) -> str:
-        told = f"{self.kernel} {words(self.shape)} {dtype_words(self.dtypes)}"
-        return f"{told} on {self.target}"
+        launch = f"{self.kernel} {words(self.shape)} {dtype_words(self.dtypes)}"
+        return f"{launch} on {self.target}"
 
 
 @dataclass(frozen=True)

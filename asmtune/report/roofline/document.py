@@ -119,11 +119,11 @@ def summary(chart: Chart) -> str:
 
 def compute_roofs(roofs: Sequence[Roof]) -> dict[float, tuple[str, ...]]:
     """Groups the cores by their rate: types of one rate are one line."""
-    found: dict[float, tuple[str, ...]] = {}
+    names: dict[float, tuple[str, ...]] = {}
     for roof in roofs:
         if roof.kind == "compute":
-            found[roof.rate] = (*found.get(roof.rate, ()), roof.name)
-    return found
+            names[roof.rate] = (*names.get(roof.rate, ()), roof.name)
+    return names
 
 
 def compute_name(names: Sequence[str], rate: float) -> str:

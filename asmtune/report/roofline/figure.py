@@ -163,8 +163,8 @@ class Drawing:
         if entry.before is not None and entry.moved:
             before = self._window.place(entry.before)
             self._marker(entry.before, 0.7 * _MARKER)
-            apart = math.dist(self._pixels(before), self._pixels(after))
-            if apart > 1.5 * _MARKER:
+            distance = math.dist(self._pixels(before), self._pixels(after))
+            if distance > 1.5 * _MARKER:
                 colour = self._colours[entry.after.counts.unit]
                 arrow = {"arrowstyle": "-|>", "color": colour, "shrinkA": 3, "shrinkB": 4}
                 self._axes.annotate("", after, before, arrowprops=arrow)
@@ -182,14 +182,14 @@ class Drawing:
         entries = self._chart.entries[:MOST_LABELS]
         texts = [self._axes.text(0, 0, t, va="center", ha="center") for t in labels(entries)]
         points = [self._pixels(self._window.place(entry.after)) for entry in entries]
-        wanted = [
+        wanted_labels = [
             Label(x, y, box.right - box.left + 4, box.top - box.bottom + 2)
             for (x, y), box in zip(points, map(self._box, texts), strict=True)
         ]
         extent = self._axes.get_window_extent()
         frame = Box(extent.x0 + 2, extent.y0 + 2, extent.x1 - 2, extent.y1 - 2)
-        found = places(wanted, frame, [*self._markers(), *taken], self._lines())
-        for text, label, box in zip(texts, wanted, found, strict=True):
+        boxes = places(wanted_labels, frame, [*self._markers(), *taken], self._lines())
+        for text, label, box in zip(texts, wanted_labels, boxes, strict=True):
             text.set_position(self._data(box.middle))
             near = box.nearest(label.x, label.y)
             if math.dist(near, (label.x, label.y)) > 1.8 * _MARKER:

@@ -76,12 +76,12 @@ def places(
         lines: what they cover only where they would stand far off otherwise.
     """
     taken = list(obstacles)
-    found: list[Box] = []
+    boxes: list[Box] = []
     for label in labels:
         box = _best(label, frame, taken, lines)
-        found.append(box)
+        boxes.append(box)
         taken.append(box)
-    return found
+    return boxes
 
 
 def _best(label: Label, frame: Box, taken: Sequence[Box], lines: Sequence[Box]) -> Box:

@@ -151,22 +151,22 @@ def obstacles(base: BenchRun, run: BenchRun, *, any_board: bool) -> list[str]:
         run: what is judged.
         any_board: whether two boards of one model are taken for one.
     """
-    found = []
+    reasons = []
     old, new = base.environment, run.environment
     if old.gpu != new.gpu:
-        found.append(f"another GPU: the baseline is of {old.gpu}, this run of {new.gpu}")
+        reasons.append(f"another GPU: the baseline is of {old.gpu}, this run of {new.gpu}")
     if old.driver != new.driver:
-        found.append(f"another driver: the baseline is of {old.driver}, this run of {new.driver}")
+        reasons.append(f"another driver: the baseline is of {old.driver}, this run of {new.driver}")
     if old.gpu == new.gpu and not any_board and _other_board(base, run):
-        found.append(
+        reasons.append(
             f"another board: the baseline is of {old.gpu} {old.board}, this run of {new.board}; "
             "measure both on one, or judge by --threshold history, or give --any-board"
         )
     for name in sorted({*base.timing, *run.timing}):
         before, now = base.timing.get(name), run.timing.get(name)
         if before != now:
-            found.append(f"timed otherwise: {name} was {before}, and is {now}")
-    return found
+            reasons.append(f"timed otherwise: {name} was {before}, and is {now}")
+    return reasons
 
 
 def remarks(base: BenchRun, run: BenchRun) -> list[str]:
@@ -174,17 +174,19 @@ def remarks(base: BenchRun, run: BenchRun) -> list[str]:
     old, new = base.environment, run.environment
     names = sorted({*old.versions, *new.versions})
     pairs = ((n, old.versions.get(n, "none"), new.versions.get(n, "none")) for n in names)
-    found = [f"{name}: {before} before, {now} now" for name, before, now in pairs if before != now]
+    differences = [
+        f"{name}: {before} before, {now} now" for name, before, now in pairs if before != now
+    ]
     if old.gpu == new.gpu and _other_board(base, run):
-        found.append(f"board: {old.board} before, {new.board} now; boards of a model differ")
+        differences.append(f"board: {old.board} before, {new.board} now; boards of a model differ")
     before_mhz, now_mhz = _sm_mhz(base), _sm_mhz(run)
     if before_mhz and now_mhz and abs(now_mhz / before_mhz - 1) > _CLOCKS_APART:
-        found.append(f"SM clock: {before_mhz:.0f} MHz before, {now_mhz:.0f} MHz now")
+        differences.append(f"SM clock: {before_mhz:.0f} MHz before, {now_mhz:.0f} MHz now")
     for what, one in (("baseline", base), ("run", run)):
         reasons = sorted(set(_hindrances(one)))
         if reasons:
-            found.append(f"the {what}'s clocks were held back by {', '.join(reasons)}")
-    return found
+            differences.append(f"the {what}'s clocks were held back by {', '.join(reasons)}")
+    return differences
 
 
 def _other_board(base: BenchRun, run: BenchRun) -> bool:
@@ -194,9 +196,9 @@ def _other_board(base: BenchRun, run: BenchRun) -> bool:
 
 def _sm_mhz(run: BenchRun) -> float | None:
     """Returns the median SM clock of the processes; None if none read it."""
-    found = [process.clocks.get("sm_mhz") for process in run.processes]
-    told = [float(mhz) for mhz in found if isinstance(mhz, int | float) and 0 < mhz < _MOST_MHZ]
-    return median(told) if told else None
+    clocks = [process.clocks.get("sm_mhz") for process in run.processes]
+    known = [float(mhz) for mhz in clocks if isinstance(mhz, int | float) and 0 < mhz < _MOST_MHZ]
+    return median(known) if known else None
 
 
 def _hindrances(run: BenchRun) -> Iterator[str]:
@@ -223,17 +225,17 @@ def compare(
         history: earlier runs, oldest first; those of another environment do not count.
     """
     by_history = terms.threshold is None
-    found = obstacles(base, run, any_board=terms.any_board or by_history)
-    said = remarks(base, run)
-    if found:
+    reasons = obstacles(base, run, any_board=terms.any_board or by_history)
+    notes = remarks(base, run)
+    if reasons:
         rows = [_not_judged(base, row, "environments differ") for row in run.rows]
-        return Check(terms, base.name, run.name, tuple(rows), tuple(found), tuple(said))
+        return Check(terms, base.name, run.name, tuple(rows), tuple(reasons), tuple(notes))
     known = comparable(history, run)
     if by_history and len(known) < LEAST_RUNS:
         had = f"{len(known)} comparable runs in the history, and {LEAST_RUNS} are needed"
-        said.append(f"{had}: judged by a threshold of {FALLBACK:.0%}")
+        notes.append(f"{had}: judged by a threshold of {FALLBACK:.0%}")
     rows = _judged(base, run, terms, known)
-    return Check(terms, base.name, run.name, tuple(rows), (), tuple(said))
+    return Check(terms, base.name, run.name, tuple(rows), (), tuple(notes))
 
 
 def needed(rows: int, level: float) -> int:
@@ -279,13 +281,13 @@ def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
     faster = chances([(pairs[n].old.medians_us, pairs[n].new.medians_us) for n in able])
     is_slower = dict(zip(able, holm(slower, terms.level), strict=True))
     is_faster = dict(zip(able, holm(faster, terms.level), strict=True))
-    found = {}
+    findings = {}
     for name, pair in pairs.items():
         if name not in is_slower:
             had = f"{len(pair.old.samples)} and {len(pair.new.samples)} processes"
-            wanted = needed(len(pairs), terms.level)
-            advice = f"{had} show nothing at this level: asmtune bench --processes {wanted}"
-            found[name] = _finding(pair, "not judged", None, advice)
+            count = needed(len(pairs), terms.level)
+            advice = f"{had} show nothing at this level: asmtune bench --processes {count}"
+            findings[name] = _finding(pair, "not judged", None, advice)
             continue
         chance = min(slower[able.index(name)], faster[able.index(name)])
         verdict = "unchanged"
@@ -293,8 +295,8 @@ def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
             verdict = "slower"
         elif is_faster[name] and pair.new.median_us < pair.least_us:
             verdict = "faster"
-        found[name] = _finding(pair, verdict, chance, pair.remark)
-    return found
+        findings[name] = _finding(pair, verdict, chance, pair.remark)
+    return findings
 
 
 def _able(pair: _Pair, rows: int, level: float) -> bool:

@@ -115,14 +115,18 @@ def of_form(document: Any, form: str, version: int, where: str) -> Mapping[str, 
     Raises:
         InputError: it does not.
     """
-    found = document.get("version") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or document.get("format") != form or type(found) is not int:
+    form_version = document.get("version") if isinstance(document, dict) else None
+    if (
+        not isinstance(document, dict)
+        or document.get("format") != form
+        or type(form_version) is not int
+    ):
         raise InputError(f'{where}: expected a document of format "{form}"; {_MADE_BY}')
-    if found < 1:
-        raise InputError(f"{where}: there is no form {found}; {_MADE_BY}")
-    if found > version:
+    if form_version < 1:
+        raise InputError(f"{where}: there is no form {form_version}; {_MADE_BY}")
+    if form_version > version:
         raise InputError(
-            f"{where}: written by a newer asmtune (form {found}, this one knows {version}); "
+            f"{where}: written by a newer asmtune (form {form_version}, this one knows {version}); "
             "upgrade asmtune"
         )
     return document

@@ -56,8 +56,8 @@ def judged(
         OracleError: a kernel's module is missing.
         ProblemError: a module cannot be loaded, or its arguments do not fit.
     """
-    for found in judged_moments(oracle, kernels, funnel, early=False):
-        yield found.task, found.compiled
+    for task in judged_moments(oracle, kernels, funnel, early=False):
+        yield task.task, task.compiled
 
 
 def judged_moments(
@@ -146,18 +146,18 @@ def replay(
     }
     unseen: dict[tuple[str, str], Scorer] = {}
     early = any("sketch" in moments_of(scorer) for scorer in scorers)
-    for found in judged_moments(oracle, kernels, funnel, early=early):
-        task = found.task
-        for row, verdict in zip(task.rows, found.compiled, strict=True):
+    for judged_task in judged_moments(oracle, kernels, funnel, early=early):
+        task = judged_task.task
+        for row, verdict in zip(task.rows, judged_task.compiled, strict=True):
             agreement.add(row, verdict)
-        timed = _Timed.of(found, funnel)
+        timed = _Timed.of(judged_task, funnel)
         for scorer in scorers:
             key = (scorer.name, task.kernel)
             if key not in unseen:
                 unseen[key] = without_kernel(scorer, task.kernel)
             able = for_dtypes(unseen[key], (task.dtype,))
-            kept = _kept(timed, able, early="sketch" in moments_of(scorer))
-            for name, share in zip(_names(scorer), kept, strict=True):
+            shares = _kept(timed, able, early="sketch" in moments_of(scorer))
+            for name, share in zip(_names(scorer), shares, strict=True):
                 results[name].append(TaskResult(task, share))
     return ReplayReport(
         device=oracle.device,

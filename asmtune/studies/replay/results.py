@@ -61,8 +61,8 @@ class Agreement:
 
     def add(self, row: Row, verdict: Verdict) -> None:
         """Counts one config."""
-        told = "runs" if verdict.kept else "fails"
-        self.failures[told, "runs" if row.error is None else "fails"] += 1
+        predicted = "runs" if verdict.kept else "fails"
+        self.failures[predicted, "runs" if row.error is None else "fails"] += 1
         names = {"regs": "regs_per_thread", "spills": "spill_words", "shared": "shared_bytes"}
         if verdict.features is not None:
             for name, recorded in row.resources.items():
@@ -94,7 +94,7 @@ class ReplayReport:
 
     def to_json(self) -> dict[str, object]:
         """Writes `{"scorers": {NAME: {"all": {...}, "kernels": {KERNEL: {...}}}}, ...}`."""
-        told = self.agreement.failures
+        failures = self.agreement.failures
         return {
             "scorers": {
                 result.scorer: {
@@ -103,7 +103,7 @@ class ReplayReport:
                 }
                 for result in self.scorers
             },
-            "failures": {f"told {a}, recorded {b}": n for (a, b), n in sorted(told.items())},
+            "failures": {f"told {a}, recorded {b}": n for (a, b), n in sorted(failures.items())},
             "resources": {f"{a} {b}": n for (a, b), n in sorted(self.agreement.resources.items())},
             "device": self.device,
             "target": self.target,

@@ -103,9 +103,9 @@ class PlanResult:
         """Computes the shares kept within each budget that gave every task a trial."""
         points = {}
         for budget in BUDGETS:
-            kept = [search.within(spent, budget) for search in self.searches]
-            if None not in kept:
-                points[budget] = _kept(share for share in kept if share is not None)
+            shares = [search.within(spent, budget) for search in self.searches]
+            if None not in shares:
+                points[budget] = _kept(share for share in shares if share is not None)
         return points
 
     def to_json(self) -> dict[str, Any]:
@@ -171,15 +171,15 @@ def replay_strategies(
     """
     unseen: dict[str, Scorer] = {}
     searches: dict[int, list[Replayed]] = {number: [] for number in range(len(plans))}
-    for found in judged_moments(oracle, kernels, funnel, early=True):
-        kernel = found.task.kernel
+    for judged_task in judged_moments(oracle, kernels, funnel, early=True):
+        kernel = judged_task.task.kernel
         if kernel not in unseen:
             unseen = {kernel: without_kernel(funnel.scorer, kernel)}
-        scorer = for_dtypes(unseen[kernel], (found.task.dtype,))
+        scorer = for_dtypes(unseen[kernel], (judged_task.task.dtype,))
         insight = Predictor(scorer, funnel.target)
         for number, plan in enumerate(plans):
             for seed in range(plan.seeds):
-                searches[number].append(searched(found, plan, insight, seed))
+                searches[number].append(searched(judged_task, plan, insight, seed))
     return [PlanResult(plan, tuple(searches[number])) for number, plan in enumerate(plans)]
 
 
@@ -256,5 +256,5 @@ class _Marks(NoObserver):
         """Marks this moment; what is being compiled counts."""
         state = self._state
         named = [self._ms[verdict.config] for verdict in state.finalists(self._finalists)]
-        kept = min(self._ms.values()) / min(named) if named else 0.0
-        return SearchPoint(state.compiles, state.trials, kept)
+        share = min(self._ms.values()) / min(named) if named else 0.0
+        return SearchPoint(state.compiles, state.trials, share)

@@ -46,13 +46,13 @@ def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[R
     devices = list(dict.fromkeys(run.header.key.device for run in runs))
     if len(devices) > 1:
         raise OracleError(f"the runs are of several devices ({', '.join(devices)}): one at a time")
-    found: dict[Path, Oracle] = {}
+    oracles: dict[Path, Oracle] = {}
     for run in runs:
         file = _file(run, kernels)
         task = _task(run, load_kernel_module(str(file)))
-        known = found.get(file.parent, Oracle(devices[0], (), run.header.versions))
-        found[file.parent] = replace(known, tasks=(*known.tasks, task))
-    return [Recording(oracle, folder) for folder, oracle in found.items()]
+        known = oracles.get(file.parent, Oracle(devices[0], (), run.header.versions))
+        oracles[file.parent] = replace(known, tasks=(*known.tasks, task))
+    return [Recording(oracle, folder) for folder, oracle in oracles.items()]
 
 
 def _file(run: TracedRun, kernels: Path | None) -> Path:
@@ -102,15 +102,15 @@ def _dtype(run: TracedRun, module: KernelModule) -> str:
         made = guarded("input", lambda dtype=dtype: module.problem(shape, dtype, "meta"))  # type: ignore[misc]
         if not isinstance(made, Failure) and made.dtypes == dict(key.dtypes):
             return dtype
-    told = ", ".join(f"{name} {dtype}" for name, dtype in key.dtypes.items())
+    dtypes = ", ".join(f"{name} {dtype}" for name, dtype in key.dtypes.items())
     raise OracleError(
         f"run {run.run}: no dtype of kernel {module.name} ({', '.join(module.dtypes)}) gives the "
-        f"run's arguments ({told}): the kernel has changed"
+        f"run's arguments ({dtypes}): the kernel has changed"
     )
 
 
 def _resources(row: CompiledRow | None) -> dict[str, int]:
     if row is None:
         return {}
-    found = {"regs": row.regs, "spills": row.spills, "shared": row.shared}
-    return {name: value for name, value in found.items() if value is not None}
+    resources = {"regs": row.regs, "spills": row.spills, "shared": row.shared}
+    return {name: value for name, value in resources.items() if value is not None}

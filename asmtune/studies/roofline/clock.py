@@ -52,20 +52,22 @@ class PairClock:
         Raises:
             MeasureError: there is no GPU, or nothing can be timed any more.
         """
-        made = guarded("input", lambda: subject.make(self.place))
+        problem = guarded("input", lambda: subject.make(self.place))
         cache = ArtifactCache.of(front.settings)
-        found = [(v.config, cache.get(v.artifact or "")) for v in verdicts]
-        if isinstance(made, Failure):
-            return [(config, made) for config, _ in found]
-        effects = Effects.of(front.works([c for c, _ in found]), made.arguments)
-        effects = effects.beside(front.works([found[0][0]]), made.arguments)
+        artifacts = [(v.config, cache.get(v.artifact or "")) for v in verdicts]
+        if isinstance(problem, Failure):
+            return [(config, problem) for config, _ in artifacts]
+        effects = Effects.of(front.works([c for c, _ in artifacts]), problem.arguments)
+        effects = effects.beside(front.works([artifacts[0][0]]), problem.arguments)
         setup = BenchSetup(
-            lowering=Lowering(made, front.target, front.settings.compile_timeout_s),
+            lowering=Lowering(problem, front.target, front.settings.compile_timeout_s),
             effects=effects,
             checks=CheckOptions(),
             policy=self.policy,
         )
-        entrants = [Entrant(c, artifact) for c, artifact in found if isinstance(artifact, Artifact)]
+        entrants = [
+            Entrant(c, artifact) for c, artifact in artifacts if isinstance(artifact, Artifact)
+        ]
         with closing(self.opener(setup)) as bench:
             begun = bench.begin(entrants[0]) if entrants else None
             timed = dict(bench.final(entrants)) if begun else {}

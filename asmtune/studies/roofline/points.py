@@ -159,10 +159,10 @@ def roofs_of(target: Target, units: Iterable[str]) -> tuple[Roof, ...]:
         target: the machine.
         units: names as `Counts.unit` has them.
     """
-    wanted = dict.fromkeys((VECTOR, *units))
+    names = dict.fromkeys((VECTOR, *units))
     compute = [
         (name, "fp32_flops_per_s" if name == VECTOR else f"tensor_flops_per_s.{name}")
-        for name in wanted
+        for name in names
     ]
     memory = [("DRAM", "dram_bytes_per_s"), ("L2", "l2_bytes_per_s")]
     return (

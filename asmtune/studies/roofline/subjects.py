@@ -60,9 +60,9 @@ _MISSING = object()
 
 def _sizes(record: TuneRecord, runs: Path) -> Mapping[str, Any] | None:
     """Finds the shape of the run that made a record; None if no trace tells."""
-    found = [run for run in map(_summary, runs_of(runs, record.key)) if run is not None]
-    made = [run for run in found if run.header.key == record.key and _is_of(run, record)]
-    return made[-1].header.sizes if made else None
+    runs_of_key = [run for run in map(_summary, runs_of(runs, record.key)) if run is not None]
+    matching = [run for run in runs_of_key if run.header.key == record.key and _is_of(run, record)]
+    return matching[-1].header.sizes if matching else None
 
 
 def _is_of(run: Summary, record: TuneRecord) -> bool:

@@ -221,7 +221,7 @@ class Survey:
         least_us = slowest(subject.found) if self.clock is None and subject.sized else 0.0
         points = self._points(front, running, measured, least_us)
         record = subject.found.record if subject.found.outcome == "hit" else None
-        made = None if record is None else record.provenance
+        provenance = None if record is None else record.provenance
         return ChartEntry(
             kernel=problem.name,
             shape=subject.shape,
@@ -230,8 +230,8 @@ class Survey:
             after=points[-1],
             tuned_by="model" if record is None else subject.found.layer,
             made={}
-            if made is None
-            else {n: getattr(made, n) for n in ("triton", "driver", "date")},
+            if provenance is None
+            else {n: getattr(provenance, n) for n in ("triton", "driver", "date")},
             notes=(
                 *_said(subject, timed_now=self.clock is not None),
                 *notes,
@@ -240,9 +240,9 @@ class Survey:
         )
 
     def _tuned(self, subject: RooflineSubject) -> Config:
-        found = subject.found
-        if found.outcome == "hit" and found.record is not None:
-            return found.record.winner
+        lookup = subject.found
+        if lookup.outcome == "hit" and lookup.record is not None:
+            return lookup.record.winner
         return first_pick(self.funnel, subject.problem, subject.space).config
 
     def _measured(
@@ -285,13 +285,13 @@ class Survey:
 
 def _said(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
     """Says why the stored config, or its times, are not used."""
-    found = subject.found
-    if found.outcome == "hit" and found.record is not None:
+    lookup = subject.found
+    if lookup.outcome == "hit" and lookup.record is not None:
         if subject.sized or timed_now:
             return ()
-        key = " ".join(f"{name}={value}" for name, value in found.record.key.shape.items())
+        key = " ".join(f"{name}={value}" for name, value in lookup.record.key.shape.items())
         return (f"times are predicted: those of the record may be of another size with {key}",)
-    why = "" if found.outcome == "miss" else f" that holds ({found.outcome}: {found.detail})"
+    why = "" if lookup.outcome == "miss" else f" that holds ({lookup.outcome}: {lookup.detail})"
     return (f"no tuned config is stored{why}: after is the model's first pick",)
 
 
