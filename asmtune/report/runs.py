@@ -285,7 +285,11 @@ def run_json(run: TracedRun) -> str:
     """Writes all of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
     compiled = run.compiled()
     timed = [
-        {**encoded(timing), **_told(encoded(compiled.get(config))), "config": config.to_dict()}
+        {
+            **encoded(timing),
+            **_prediction_values(encoded(compiled.get(config))),
+            "config": config.to_dict(),
+        }
         for config, timing in run.timings().items()
     ]
     failed = [{"config": c.to_dict(), **encoded(failure)} for c, failure in run.failures().items()]
@@ -322,6 +326,6 @@ def runs_json(runs: Sequence[Summary]) -> str:
     return document_text(RUNS_FORMAT, {"runs": rows})
 
 
-def _told(row: dict[str, Any] | None) -> dict[str, Any]:
+def _prediction_values(row: dict[str, Any] | None) -> dict[str, Any]:
     names = ("predicted_us", "regs", "spills", "shared")
     return {name: row[name] for name in names if name in row} if row else {}

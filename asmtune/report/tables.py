@@ -41,7 +41,9 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
         "tensor, cp.async, bar and instr count the hot loop once, as the PTX has it."
     )
     lines = [Text(line) for report in reports for line in worth(report)]
-    return Group(title, _funnel(reports), *lines, _kept(reports), Text(hot, "dim"), *notes)
+    return Group(
+        title, _funnel_table(reports), *lines, _kept_table(reports), Text(hot, "dim"), *notes
+    )
 
 
 def worth(report: PruneReport) -> Iterator[str]:
@@ -77,7 +79,7 @@ def _dtypes(report: PruneReport) -> str:
     return "/".join(dict.fromkeys(report.dtypes.values()))
 
 
-def _funnel(reports: Sequence[PruneReport]) -> Table:
+def _funnel_table(reports: Sequence[PruneReport]) -> Table:
     table = Table(title="What fell where", title_justify="left", show_edge=False)
     table.add_column("stage")
     table.add_column("reason")
@@ -92,7 +94,7 @@ def _funnel(reports: Sequence[PruneReport]) -> Table:
     return table
 
 
-def _kept(reports: Sequence[PruneReport]) -> Table:
+def _kept_table(reports: Sequence[PruneReport]) -> Table:
     table = Table(title="Kept, best first", title_justify="left", show_edge=False)
     configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
     axes = varying(configs)

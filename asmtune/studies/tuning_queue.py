@@ -26,12 +26,12 @@ class TuningGpu:
     Attributes:
         device: the GPU's name, as its driver gives it.
         place: where tensors are made, as PyTorch has it.
-        workshop: does the jobs.
+        tuner: does the jobs.
     """
 
     device: str
     place: str
-    workshop: Tuner
+    tuner: Tuner
 
 
 def open_machine(options: TuneOptions, progress: Any) -> TuningGpu:
@@ -101,7 +101,7 @@ class TuningQueue:
         if isinstance(problem, Failure):
             first = problem.detail.splitlines()[0]
             return TuneResult(job, "failed", error=f"{self._what(shape)}: {first}")
-        (result,) = machine.workshop.results([replace(job, problem=problem)], self.space)
+        (result,) = machine.tuner.results([replace(job, problem=problem)], self.space)
         if result.outcome == "known":
             result = replace(result, default_us=self._default_us(result))
         return result

@@ -9,7 +9,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.studies.roofline.points import (
     Chart,
     ChartEntry,
-    How,
+    TimeKind,
     Load,
     Point,
     WorkCounts,
@@ -19,7 +19,7 @@ from asmtune.studies.roofline.points import (
 TUNED, DEFAULT = Config({"BLOCK": 256}, num_warps=8), Config({"BLOCK": 64})
 
 
-def point(config: Config, counts: WorkCounts, us: float, how: How = "measured") -> Point:
+def point(config: Config, counts: WorkCounts, us: float, how: TimeKind = "measured") -> Point:
     """A config's point, at its own counts."""
     load = Load(counts.flops, counts.bytes)
     source = "shipped" if how == "measured" else "roofline x 1.2"
@@ -30,7 +30,7 @@ def entry(
     kernel: str,
     counts: WorkCounts,
     times: tuple[float, float],
-    how: How = "predicted",
+    how: TimeKind = "predicted",
     shape: int = 4096,
 ) -> ChartEntry:
     """A launch whose default took the first time, by a prediction unless told, and then less."""

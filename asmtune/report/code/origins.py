@@ -150,11 +150,13 @@ def _by_order(
         return list(zip(open_children, left, strict=True))
     if len(candidates) == 1:
         only = candidates[0]
-        return [(child, only) for child in open_children if _kept(bodies, child, given, only)]
+        return [
+            (child, only) for child in open_children if _has_kept_class(bodies, child, given, only)
+        ]
     return []
 
 
-def _kept(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> bool:
+def _has_kept_class(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> bool:
     """Says if both have an instruction class that ptxas keeps, or the PTX's loop has none."""
     kept = [kind for kind in _KEPT if given.classes[other][kind]]
     return not kept or any(bodies.classes[loop][kind] for kind in kept)

@@ -37,11 +37,11 @@ WORDS: Final = (BEST, DEFAULT, STORED)
 
 @dataclass(frozen=True)
 class Rival:
-    """The other config.
+    """The config that another one is compared with.
 
     Attributes:
-        config: it.
-        words: what it is.
+        config: the config.
+        words: a description, such as "the default".
     """
 
     config: Config
@@ -187,11 +187,13 @@ class ExplainRequest:
                 yield f"{verdict.config} is not in the space: {why}"
 
 
-def explained(asked: ExplainRequest, default: Config, scorer: str, language: Language) -> Explained:
+def explained(
+    request: ExplainRequest, default: Config, scorer: str, language: Language
+) -> Explained:
     """Judges a config, compares it with another and reads its code.
 
     Args:
-        asked: what is to be explained.
+        request: the config to explain.
         default: of the space.
         scorer: name of what ranks.
         language: of the code.
@@ -201,72 +203,72 @@ def explained(asked: ExplainRequest, default: Config, scorer: str, language: Lan
         CompileError: no config of the space can run.
         StoreError: the stored config was asked for, and the store cannot be looked into.
     """
-    stored = asked.stored()
-    rival = rival_before(asked.against, asked.chosen, default, stored)
-    report = _report(asked, rival, scorer)
-    if rival is None and (asked.against is not None or not asked.alone):
-        rival = rival_after(asked.against, asked.chosen, report.verdicts, report.scorer)
+    stored = request.stored()
+    rival = rival_before(request.against, request.chosen, default, stored)
+    report = _report(request, rival, scorer)
+    if rival is None and (request.against is not None or not request.alone):
+        rival = rival_after(request.against, request.chosen, report.verdicts, report.scorer)
     by_config = {verdict.config: verdict for verdict in report.verdicts}
-    verdict = by_config[asked.chosen]
+    verdict = by_config[request.chosen]
     comparison = None
     if rival is not None:
         other = by_config[rival.config]
-        comparison = compared(verdict, other, rival.words, asked.target)
+        comparison = compared(verdict, other, rival.words, request.target)
         record = stored.record if stored.outcome == "hit" else None
         times = measured(record, verdict.config), measured(record, other.config)
         comparison = replace(comparison, measured_us=times)
     if stored.outcome == "stale":
         note = f"what is stored for this key is stale, and not compared with: {stored.detail}"
         report = replace(report, notes=(*report.notes, note))
-    reader = _Reader(asked, language)
+    reader = _Reader(request, language)
     artifact = reader.artifact(verdict)
     return Explained(
         report=report,
         verdict=verdict,
-        target=asked.target,
+        target=request.target,
         suggestions=try_out(report, verdict),
         comparison=comparison,
-        reading=None if artifact is None else ProfileReader(asked.target).reading(artifact),
+        reading=None if artifact is None else ProfileReader(request.target).reading(artifact),
         code=reader.code(verdict, artifact),
         other_code=reader.code_of(comparison.other) if comparison else None,
         guesses=() if artifact is None else reader.views.guesses(verdict.config, artifact),
-        searched=not asked.alone,
+        searched=not request.alone,
     )
 
 
-def _report(asked: ExplainRequest, rival: Rival | None, scorer: str) -> PruneReport:
+def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneReport:
     """Prunes the space, or only the configs that are compared."""
-    loaded, others = asked.loaded, [] if rival is None else [rival.config]
+    loaded, others = request.loaded, [] if rival is None else [rival.config]
     shape = loaded.problem.shape
-    listed = [asked.chosen, *others]
+    listed = [request.chosen, *others]
     space = Space.from_configs(listed)
-    if not asked.alone:
+    if not request.alone:
         listed = list(dict.fromkeys([*loaded.space.configs(**shape), *listed]))
         space = Space.from_configs(listed, loaded.space.default)
     with ProgressBar() as progress:
         keep = Keep.default(scorer)
-        funnel = Funnel(asked.target, make_scorer(scorer), asked.settings, keep, progress)
+        funnel = Funnel(request.target, make_scorer(scorer), request.settings, keep, progress)
         try:
             report = funnel.prune(loaded.problem, space)
             # What is guessed of this config is told with its times; alone, the first config
             # stands for a default, which it need not be.
-            hidden = (A_GUESS, DEFAULT_FAILS) if asked.alone else (A_GUESS,)
+            hidden = (A_GUESS, DEFAULT_FAILS) if request.alone else (A_GUESS,)
             notes = (note for note in report.notes if not note.startswith(hidden))
             return replace(report, notes=tuple(notes))
         except CompileError:
-            if not asked.alone:
+            if not request.alone:
                 raise
             # Why a single config does not run is what was asked for.
-            return _fallen(asked, funnel.judge(loaded.problem, listed), scorer)
+            return _fallen(request, funnel.judge(loaded.problem, listed), scorer)
 
 
-def _fallen(asked: ExplainRequest, verdicts: Iterable[Verdict], scorer: str) -> PruneReport:
-    problem = asked.loaded.problem
+def _fallen(request: ExplainRequest, verdicts: Iterable[Verdict], scorer: str) -> PruneReport:
+    problem = request.loaded.problem
     return PruneReport(
         problem.name,
         problem.shape,
         problem.dtypes,
-        asked.target.name,
+        request.target.name,
         scorer,
         tuple(verdicts),
         {},
@@ -277,9 +279,9 @@ def _fallen(asked: ExplainRequest, verdicts: Iterable[Verdict], scorer: str) -> 
 class _Reader:
     """Reads the two configs that are held against each other; what they share is read once."""
 
-    def __init__(self, asked: ExplainRequest, language: Language) -> None:
-        self.views = CodeReader(asked.loaded.problem, asked.target)
-        self._artifacts = ArtifactCache.of(asked.settings)
+    def __init__(self, request: ExplainRequest, language: Language) -> None:
+        self.views = CodeReader(request.loaded.problem, request.target)
+        self._artifacts = ArtifactCache.of(request.settings)
         self._language = language
 
     def artifact(self, verdict: Verdict) -> Artifact | None:

@@ -156,7 +156,7 @@ def replay(
             if key not in unseen:
                 unseen[key] = without_kernel(scorer, task.kernel)
             able = for_dtypes(unseen[key], (task.dtype,))
-            shares = _kept(timed, able, early="sketch" in moments_of(scorer))
+            shares = _kept_shares(timed, able, early="sketch" in moments_of(scorer))
             for name, share in zip(_names(scorer), shares, strict=True):
                 results[name].append(TaskResult(task, share))
     return ReplayReport(
@@ -198,7 +198,7 @@ def _names(scorer: Scorer) -> tuple[str, ...]:
     return (scorer.name, BEFORE.format(scorer.name), *budgets)
 
 
-def _kept(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str, float]]:
+def _kept_shares(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str, float]]:
     """Computes the share of the best speed kept by each cut, for each of `_names`."""
     shares = [_averaged(timed.times, timed.compiled, scorer)]
     if early:

@@ -96,7 +96,7 @@ class PlanResult:
         return {
             "compiles": round(sum(mark.compiles for mark in last) / len(last), 1),
             "timings": round(sum(mark.timings for mark in last) / len(last), 1),
-            **_kept(mark.kept for mark in last),
+            **_mean_and_worst(mark.kept for mark in last),
         }
 
     def curve(self, spent: str) -> dict[int, dict[str, float]]:
@@ -105,7 +105,7 @@ class PlanResult:
         for budget in BUDGETS:
             shares = [search.within(spent, budget) for search in self.searches]
             if None not in shares:
-                points[budget] = _kept(share for share in shares if share is not None)
+                points[budget] = _mean_and_worst(share for share in shares if share is not None)
         return points
 
     def to_json(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class PlanResult:
         }
 
 
-def _kept(shares: Iterable[float]) -> dict[str, float]:
+def _mean_and_worst(shares: Iterable[float]) -> dict[str, float]:
     """Computes geometric mean and worst of shares kept; both 0 if there are none."""
     shares = list(shares)
     worst = min(shares)

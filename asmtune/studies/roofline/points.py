@@ -182,7 +182,7 @@ def _roof(target: Target, name: str, kind: Literal["compute", "memory"], field: 
     return Roof(name, kind, figure.value, figure.source, figure.kind)
 
 
-How = Literal["measured", "predicted"]
+TimeKind = Literal["measured", "predicted"]
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Point:
     counts: WorkCounts
     work: Load
     us: float
-    how: How
+    how: TimeKind
     source: str
     predicted_us: float
     bottleneck: str

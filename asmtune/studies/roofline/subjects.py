@@ -31,27 +31,27 @@ KeyOf = Callable[[Shape], TuneKey]
 
 
 def is_sized(
-    found: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path
+    lookup: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path
 ) -> bool:
     """Says if a stored record was timed at a shape.
 
     Args:
-        found: what a lookup gave.
+        lookup: what a lookup gave.
         module: the kernel.
         shape: all of its dimensions.
         key_of: of the launch on the record's device.
         runs: folder of the traces.
     """
-    if found.outcome != "hit" or found.record is None:
+    if lookup.outcome != "hit" or lookup.record is None:
         return False
-    key = found.record.key
+    key = lookup.record.key
     if all(key.shape.get(name, _MISSING) == value for name, value in shape.items()):
         return True
-    if found.layer == "shipped":
+    if lookup.layer == "shipped":
         every = [module.check_shape(other) for other in module.shapes]
         alike = [other for other in every if key_of(other).shape == key.shape]
         return alike == [shape]
-    traced = _sizes(found.record, runs)
+    traced = _sizes(lookup.record, runs)
     return traced is not None and all(traced.get(n, _MISSING) == v for n, v in shape.items())
 
 

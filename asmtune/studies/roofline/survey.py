@@ -22,9 +22,9 @@ from asmtune.store.lookup import StoreLookup
 from asmtune.studies.roofline.points import (
     Chart,
     ChartEntry,
-    How,
     Load,
     Point,
+    TimeKind,
     WorkCounts,
     roofs_of,
 )
@@ -46,7 +46,7 @@ class Time:
     """
 
     us: float
-    how: How
+    how: TimeKind
     source: str
 
 
@@ -54,13 +54,13 @@ Times = Mapping[str, Time]
 """Times by `config_key`."""
 
 
-def recorded(found: StoreLookup) -> Times:
+def recorded(lookup: StoreLookup) -> Times:
     """Returns the times of a record that is a hit; empty otherwise."""
-    if found.outcome != "hit" or found.record is None:
+    if lookup.outcome != "hit" or lookup.record is None:
         return {}
-    timed = found.record.measurements
+    timed = lookup.record.measurements
     return {
-        config_key(m.config): Time(m.median_us, "measured", found.layer)
+        config_key(m.config): Time(m.median_us, "measured", lookup.layer)
         for m in timed
         if m.median_us > 0
     }
@@ -100,12 +100,12 @@ def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0
     ]
 
 
-def slowest(found: StoreLookup) -> float:
+def slowest(lookup: StoreLookup) -> float:
     """Returns the slowest time of a record, which configs left out exceed; 0 without one.
 
     Tuning times the default in every run, and who ships a record leaves the slower ones out.
     """
-    return max((time.us for time in recorded(found).values()), default=0.0)
+    return max((time.us for time in recorded(lookup).values()), default=0.0)
 
 
 def _predicted(us: float, source: str, least_us: float) -> Time:
@@ -132,7 +132,7 @@ class RooflineSubject:
         problem: on tensors without memory.
         shape: as it was asked for; a problem's may name more.
         space: its configs.
-        found: what is stored for its key on the target; the winner is the space's own config,
+        lookup: what is stored for its key on the target; the winner is the space's own config,
             with its hooks.
         sized: whether the times of what is stored are of this shape, and not of another one that
             its key covers as well, in a bucket.
@@ -142,7 +142,7 @@ class RooflineSubject:
     problem: Problem
     shape: Mapping[str, Any]
     space: Space
-    found: StoreLookup
+    lookup: StoreLookup
     sized: bool
     make: Callable[[str], Problem]
 
@@ -218,9 +218,9 @@ class Survey:
         measured, notes = self._measured(subject, front, running)
         if not verdicts[0].kept:
             notes += (f"the default config ({default}) cannot run: {verdicts[0].reasons[0]}",)
-        least_us = slowest(subject.found) if self.clock is None and subject.sized else 0.0
+        least_us = slowest(subject.lookup) if self.clock is None and subject.sized else 0.0
         points = self._points(front, running, measured, least_us)
-        record = subject.found.record if subject.found.outcome == "hit" else None
+        record = subject.lookup.record if subject.lookup.outcome == "hit" else None
         provenance = None if record is None else record.provenance
         return ChartEntry(
             kernel=problem.name,
@@ -228,19 +228,19 @@ class Survey:
             dtypes=problem.dtypes,
             before=points[0] if verdicts[0].kept else None,
             after=points[-1],
-            tuned_by="model" if record is None else subject.found.layer,
+            tuned_by="model" if record is None else subject.lookup.layer,
             made={}
             if provenance is None
             else {n: getattr(provenance, n) for n in ("triton", "driver", "date")},
             notes=(
-                *_said(subject, timed_now=self.clock is not None),
+                *_lookup_notes(subject, timed_now=self.clock is not None),
                 *notes,
-                *_assumed(points[-1]),
+                *_count_notes(points[-1]),
             ),
         )
 
     def _tuned(self, subject: RooflineSubject) -> Config:
-        lookup = subject.found
+        lookup = subject.lookup
         if lookup.outcome == "hit" and lookup.record is not None:
             return lookup.record.winner
         return first_pick(self.funnel, subject.problem, subject.space).config
@@ -250,7 +250,7 @@ class Survey:
     ) -> tuple[Times, tuple[str, ...]]:
         """Returns times that a GPU took, now or for a record; and what failed."""
         if self.clock is None:
-            return (recorded(subject.found), ()) if subject.sized else ({}, ())
+            return (recorded(subject.lookup), ()) if subject.sized else ({}, ())
         times, failed = taken(self.clock.outcomes(subject, front, running))
         if config_key(running[-1].config) not in times:
             raise MeasureError(f"{subject.name}: {failed[-1]}")
@@ -283,9 +283,9 @@ class Survey:
         return WorkCounts.of(work, front.target, front.problem.dtypes.values())
 
 
-def _said(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
+def _lookup_notes(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
     """Says why the stored config, or its times, are not used."""
-    lookup = subject.found
+    lookup = subject.lookup
     if lookup.outcome == "hit" and lookup.record is not None:
         if subject.sized or timed_now:
             return ()
@@ -295,7 +295,7 @@ def _said(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
     return (f"no tuned config is stored{why}: after is the model's first pick",)
 
 
-def _assumed(point: Point) -> tuple[str, ...]:
+def _count_notes(point: Point) -> tuple[str, ...]:
     notes = tuple(f"counts are a guess: {doubt}" for doubt in point.counts.assumed)
     if not point.work.flops:
         notes += ("no FLOPs: it stands on the left edge, at its bytes a second",)
