@@ -41,9 +41,9 @@ def verdict_json(
     """Makes a document of a config: `{"format", "version", "kernel", ..., "verdict", "notes"}`.
 
     Args:
-        report: of all configs.
-        verdict: of the one.
-        more: what else is known of it, by name.
+        report: the report of all configs.
+        verdict: the verdict on the config.
+        more: further fields of the document, by name.
     """
     names = ("kernel", "shape", "dtypes", "target", "scorer", "versions", "notes")
     named = {name: to_json(getattr(report, name)) for name in names}

@@ -50,7 +50,7 @@ def results_table(
 
     Args:
         results: at least one, of one kernel.
-        costs: of the finalists' launches, by run, where more than time counts.
+        costs: costs of the finalists' launches, by run, where more than time counts.
     """
     key = results[0].job.key
     title = Text.assemble(

@@ -25,7 +25,7 @@ class CodeLine:
     """A line of code as it is shown.
 
     Attributes:
-        number: of the compiler's own text, from 1; lines that say nothing are left out.
+        number: line number in the compiler's own text, from 1; empty lines are left out.
         text: without address, trailing comment and indentation by tabs.
         kind: class of its first instruction; None for a label, a directive or a brace.
         group: what `kind` stands out for; None likewise.
@@ -97,7 +97,7 @@ class CodeView:
         files: paths of source files, as the compiler was told them, by index.
         classes: one a class that occurs, most executed first.
         hot: None where the kernel has no loop.
-        notes: what a reader has to know.
+        notes: caveats for the reader.
     """
 
     language: Language

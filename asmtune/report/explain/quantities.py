@@ -17,7 +17,7 @@ class Quantity:
 
     Attributes:
         unit: as the registry has it.
-        words: what it is, to stand before its value.
+        words: a name to stand before its value.
         of: takes it from features.
     """
 

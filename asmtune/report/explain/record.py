@@ -32,11 +32,11 @@ class Pair:
     """A number of both configs.
 
     Attributes:
-        name: of a feature, or of a term of the predicted time.
+        name: a feature, or a term of the predicted time.
         unit: as the registry of features has it; "1" for counts and ratios.
         meaning: in words.
-        own: of the config that is explained.
-        other: of the one it is held against.
+        own: the number of the config that is explained.
+        other: the number of the config that it is compared with.
     """
 
     name: str
@@ -62,7 +62,7 @@ class TermChange:
 
     Attributes:
         term: in microseconds; of both busiest units together, where they are two.
-        causes: what of it differs.
+        causes: the numbers behind the term that differ.
     """
 
     term: Pair
@@ -77,10 +77,10 @@ class Comparison:
         own: the config that is explained.
         other: the one it is held against.
         other_is: what the other is: "the winner by roofline", "the stored winner".
-        terms: of the predicted times, the largest difference first; they sum to them.
-        decisions: those terms that decide, with what makes them.
+        terms: terms that sum to the predicted times, the largest difference first.
+        decisions: the terms that decide, with the numbers behind them.
         resources: features of the resources, the grid and the work that differ.
-        measured_us: what a store has of both, in microseconds; None where it was not timed.
+        measured_us: stored microseconds of both; None for one that was not timed.
     """
 
     own: Verdict
@@ -171,15 +171,15 @@ class Explained:
     """Everything that `asmtune explain` says of a config.
 
     Attributes:
-        report: of all configs that were judged.
-        verdict: of the config that is explained.
+        report: the report of all configs that were judged.
+        verdict: the verdict on the config that is explained.
         target: the machine.
         suggestions: two things to try against its bottleneck; none where it has none.
         comparison: with another config; None where there is none.
         reading: its parsed assembly; None where it did not compile.
         code: its code, or why it cannot be shown; None where it did not compile.
-        other_code: of the other config, likewise.
-        guesses: what its predicted time and its counts rest on that could not be evaluated.
+        other_code: the other config's code, likewise.
+        guesses: assumptions behind its predicted time and its counts.
         searched: whether the whole space was judged, so that what it does not hold can be told.
     """
 

@@ -41,7 +41,7 @@ def classes_table(view: CodeView, other: CodeView | None = None) -> Table:
 
     Args:
         view: the code.
-        other: of another config, whose executions stand beside.
+        other: the view of another config, whose executions stand beside.
     """
     headings = ["class", "in the text", "in the hot loop", "executed"]
     if other is not None:

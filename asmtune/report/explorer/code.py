@@ -38,8 +38,8 @@ def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]
     file is gone or is no Python.
 
     Args:
-        path: of the file, as the debug information has it.
-        number: of the file in the page.
+        path: the file's path in the debug information.
+        number: the file's number in the page.
         lines: that code comes from, from 1.
     """
     text = linecache.getlines(path)

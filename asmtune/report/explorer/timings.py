@@ -81,7 +81,7 @@ class Timings:
     """Measured times that `--timings` names.
 
     Attributes:
-        source: what it is, in words.
+        source: a description of where the times come from.
         parts: one a task of it.
     """
 

@@ -98,8 +98,8 @@ class Drawing:
     Args:
         figure: what is drawn on, a pixel a point; nothing moves its axes later.
         chart: what is drawn.
-        colours: of the cores' roofs and the points under them.
-        ink: of the rest.
+        colours: colours of the cores' roofs and of the points under them.
+        ink: colour of the rest.
     """
 
     def __init__(self, figure: Figure, chart: Chart, colours: Sequence[str], ink: str) -> None:

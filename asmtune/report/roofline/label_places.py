@@ -70,10 +70,10 @@ def places(
     Where nothing is free, the place with the least overlap is taken.
 
     Args:
-        labels: what is placed, one after another.
-        frame: what they must not leave.
-        obstacles: what they must not cover, such as markers.
-        lines: what they cover only where they would stand far off otherwise.
+        labels: placed one after another.
+        frame: the box that they must not leave.
+        obstacles: boxes that they must not cover, such as markers.
+        lines: boxes that they cover only if they would stand far off otherwise.
     """
     taken = list(obstacles)
     boxes: list[Box] = []

@@ -116,7 +116,7 @@ def kept_of(
     """Computes the share of the best speed that each cut of a ranking keeps.
 
     Args:
-        times: of each config.
+        times: the time of each config.
         scores: higher is better.
         among: positions of those that may be timed; None for all. Cuts and the best speed are
             of all.

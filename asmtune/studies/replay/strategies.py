@@ -36,7 +36,7 @@ class ReplayPlan:
     """A way to search.
 
     Attributes:
-        name: of it, in the report.
+        name: the plan's name in the report.
         strategy: its name, as `make_strategy` has it.
         pace, limits: of the search.
         seeds: how often it is run, with as many seeds of its draws and of the noise.
@@ -218,7 +218,7 @@ class RecordedTimer:
     """Gives recorded timings with noise, the same for a config whenever it is asked.
 
     Args:
-        rows: what was recorded, by config.
+        rows: recorded rows, by config.
         seed: of the noise.
     """
 

@@ -35,7 +35,7 @@ def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[R
     """Converts runs to files of timings: one for each folder of kernels, a task a run.
 
     Args:
-        runs: of one device.
+        runs: runs on one device.
         kernels: folder of the kernels' modules; None for where each run found its own.
 
     Raises:

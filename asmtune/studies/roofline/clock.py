@@ -79,7 +79,7 @@ def check_gpu(target: Target) -> None:
     """Makes sure that this machine's GPU is the target.
 
     Raises:
-        InputError: it is another, or there is none.
+        InputError: the GPU is another model, or there is none.
     """
     import torch
 

@@ -38,10 +38,10 @@ class WorkCounts:
 
     Attributes:
         unit: name of the roof that its FLOPs are under.
-        tensor_flops: of matrix products on tensor cores.
-        vector_flops: of everything else, as far as it is floating-point.
+        tensor_flops: FLOPs of matrix products on tensor cores.
+        vector_flops: FLOPs of all other floating-point work.
         bytes: different bytes read and written.
-        assumed: what could not be evaluated and is a guess, in words.
+        assumed: assumptions where something could not be evaluated.
     """
 
     unit: str
@@ -58,7 +58,7 @@ class WorkCounts:
             work: what its IR asks for.
             target: the machine; a product of a type for which it has no rate is the
                 ordinary cores' work, but for fp8, which is widened to fp16.
-            dtypes: of its tensors; where none holds floats, what is reduced are integers.
+            dtypes: dtypes of its tensors; without floats among them, reductions are of integers.
         """
         products: dict[str, float] = {}
         vector = _element_flops(work, dtypes)
@@ -190,7 +190,7 @@ class Point:
     """A config of a launch.
 
     Attributes:
-        config: what is launched.
+        config: the config that is launched.
         counts: FLOPs and bytes that this config asks for.
         work: those of the launch, whatever its config; where the point stands, so that of two
             configs the faster one is the higher.
@@ -199,8 +199,8 @@ class Point:
         source: "store", "shipped" or "this GPU" of a measured time; of a predicted one
             "roofline", or "roofline x F" where it was multiplied by what the other point's
             measured time is of its predicted one; see `times_of`.
-        predicted_us: what the model says, whatever `us` is.
-        bottleneck: what takes most of `predicted_us`.
+        predicted_us: the model's prediction, whatever `us` is.
+        bottleneck: the term that takes most of `predicted_us`.
     """
 
     config: Config
@@ -233,7 +233,7 @@ class ChartEntry:
         after: the tuned config.
         tuned_by: "store" or "shipped" for a config that was tuned, "model" for its first pick.
         made: with what it was tuned (`triton`, `driver`, `date`); empty for a pick.
-        notes: what a reader must know.
+        notes: caveats for the reader.
     """
 
     kernel: str

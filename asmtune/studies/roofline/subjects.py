@@ -36,10 +36,10 @@ def is_sized(
     """Says if a stored record was timed at a shape.
 
     Args:
-        lookup: what a lookup gave.
+        lookup: the answer of the stores.
         module: the kernel.
         shape: all of its dimensions.
-        key_of: of the launch on the record's device.
+        key_of: makes the key of a launch on the record's device.
         runs: folder of the traces.
     """
     if lookup.outcome != "hit" or lookup.record is None:

@@ -85,9 +85,9 @@ def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0
     that time is of its own prediction. As they stand, the two would not compare.
 
     Args:
-        verdicts: of configs that can run, of one launch.
+        verdicts: verdicts on configs of one launch that can run.
         measured: times by config.
-        least_us: what no predicted time may be under.
+        least_us: lower bound of predicted times.
     """
     known = [measured.get(config_key(verdict.config)) for verdict in verdicts]
     pairs = zip(verdicts, known, strict=True)
