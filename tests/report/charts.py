@@ -9,9 +9,9 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.studies.roofline.points import (
     Chart,
     ChartEntry,
-    TimeKind,
     Load,
     Point,
+    TimeKind,
     WorkCounts,
     roofs_of,
 )
