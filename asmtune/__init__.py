@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from asmtune.core.space.space import Space as Space
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
     from asmtune.runtime.patching.redirect import patch as patch
+    from asmtune.studies.api import bench as bench
+    from asmtune.studies.api import check as check
+    from asmtune.studies.api import prune_report as prune_report
+    from asmtune.studies.api import roofline as roofline
     from asmtune.tuning.api import tune as tune
 
 _HOMES = {
@@ -26,11 +30,15 @@ _HOMES = {
     "Problem": "asmtune.core.problem",
     "Space": "asmtune.core.space.space",
     "asm_autotune": "asmtune.runtime.decorator",
+    "bench": "asmtune.studies.api",
     "between": "asmtune.core.keys.buckets",
+    "check": "asmtune.studies.api",
     "load_target": "asmtune.core.hardware.shipped",
     "multiple": "asmtune.core.keys.buckets",
     "patch": "asmtune.runtime.patching.redirect",
     "pow2": "asmtune.core.keys.buckets",
+    "prune_report": "asmtune.studies.api",
+    "roofline": "asmtune.studies.api",
     "tune": "asmtune.tuning.api",
 }
 
@@ -39,11 +47,15 @@ __all__ = [
     "Problem",
     "Space",
     "asm_autotune",
+    "bench",
     "between",
+    "check",
     "load_target",
     "multiple",
     "patch",
     "pow2",
+    "prune_report",
+    "roofline",
     "tune",
 ]
 

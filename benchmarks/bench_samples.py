@@ -23,8 +23,7 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.measure.timing.nvml import device_name
 from asmtune.studies.regression.files import run_to_json
-from asmtune.studies.regression.processes import Collected, Processes
-from asmtune.studies.regression.rows import BenchRequest, BenchRow
+from asmtune.studies.regression.processes import BenchRequest, BenchRow, Collected, Processes
 from benchmarks.provenance import RESULTS, provenance
 
 FILE = RESULTS / "bench_runs.json.gz"

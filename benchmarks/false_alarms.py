@@ -23,9 +23,8 @@ from typing import Any
 from scipy.stats import mannwhitneyu
 
 from asmtune.measure.timing.statistics import holm
-from asmtune.studies.regression.compare import compare
+from asmtune.studies.regression.compare import Terms, compare
 from asmtune.studies.regression.files import run_from_json
-from asmtune.studies.regression.findings import Terms
 from asmtune.studies.regression.run import BenchRun
 from benchmarks.bench_samples import FILE as RECORDED
 from benchmarks.marked import between

@@ -23,8 +23,7 @@ from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
-from asmtune.studies.replay.plans import BUDGETS, ReplayPlan
-from asmtune.studies.replay.strategies import NOISE, replay_strategies
+from asmtune.studies.replay.strategies import BUDGETS, NOISE, ReplayPlan, replay_strategies
 from asmtune.tuning.options import EFFORTS, Effort
 from asmtune.tuning.search.base import BatchSizes, Limits
 from asmtune.tuning.search.strategies import strategy_names

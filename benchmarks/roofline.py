@@ -18,8 +18,8 @@ from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.roofline_document import chart_json
-from asmtune.report.roofline_figure import draw
+from asmtune.report.roofline.document import chart_json
+from asmtune.report.roofline.figure import draw
 from asmtune.studies.roofline.clock import PairClock, check_gpu
 from asmtune.studies.roofline.subjects import RooflineRequest
 from asmtune.studies.roofline.survey import Survey

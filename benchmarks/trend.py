@@ -12,10 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from asmtune.report.regression import check_markdown
-from asmtune.report.trend import trend_figure
-from asmtune.studies.regression.compare import compare
-from asmtune.studies.regression.findings import Terms
+from asmtune.report.regression import check_markdown, trend_figure
+from asmtune.studies.regression.compare import Terms, compare
 from asmtune.studies.regression.history import HistoryEntry, extended
 from asmtune.studies.regression.run import BenchRun, TimedSubject
 from benchmarks.false_alarms import PROCESSES, part, recorded

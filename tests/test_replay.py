@@ -24,9 +24,8 @@ from asmtune.core.records.features import Features
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import Candidate, Scorer, make_scorer
-from asmtune.studies.replay import judging
-from asmtune.studies.replay.flow import replay
-from asmtune.studies.replay.judging import judged_moments
+from asmtune.studies.replay import flow as judging
+from asmtune.studies.replay.flow import judged_moments, replay
 from asmtune.studies.replay.results import CUTS, cut_sizes, geometric_mean, kept_of
 
 DATA = Path(__file__).parent / "replay_data"

@@ -15,8 +15,14 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.studies.replay.plans import PlanResult, Replayed, ReplayPlan, SearchPoint
-from asmtune.studies.replay.strategies import RecordedTimer, replay_strategies
+from asmtune.studies.replay.strategies import (
+    PlanResult,
+    RecordedTimer,
+    Replayed,
+    ReplayPlan,
+    SearchPoint,
+    replay_strategies,
+)
 from asmtune.tuning.search.base import BatchSizes, Limits
 from asmtune.tuning.search.strategies import strategy_names
 

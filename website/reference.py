@@ -22,23 +22,32 @@ ALSO: Final = {
         "asmtune.runtime.decorator.reconfigure",
     ),
     "Offline": (
-        "asmtune.predict.prune.Funnel",
+        "asmtune.predict.prune.flow.Funnel",
         "asmtune.predict.score.keep.Keep",
         "asmtune.core.kernel_module.load_kernel_module",
         "asmtune.predict.features.registry.register",
         "asmtune.predict.features.registry.register_launch",
     ),
+    "Bench runs, checks and rooflines": (
+        "asmtune.studies.regression.run.BenchRun",
+        "asmtune.studies.regression.files.read_run",
+        "asmtune.studies.regression.files.write_run",
+        "asmtune.studies.regression.compare.Check",
+        "asmtune.studies.regression.compare.CheckFinding",
+        "asmtune.studies.roofline.points.Chart",
+        "asmtune.studies.roofline.points.ChartEntry",
+    ),
     "Records": (
-        "asmtune.core.records.PruneReport",
-        "asmtune.core.records.Verdict",
-        "asmtune.core.records.Features",
-        "asmtune.core.records.TuneRecord",
-        "asmtune.core.records.TuneKey",
-        "asmtune.core.records.Failure",
+        "asmtune.core.records.pruned.PruneReport",
+        "asmtune.core.records.verdicts.Verdict",
+        "asmtune.core.records.features.Features",
+        "asmtune.core.records.tuned.TuneRecord",
+        "asmtune.core.records.tuned.TuneKey",
+        "asmtune.core.records.artifacts.Failure",
     ),
     "Settings and errors": ("asmtune.base.settings.Settings", "asmtune.base.errors"),
 }
-"""Names on the page of the reference, by heading."""
+"""Names that the public functions take and return, by heading."""
 
 
 def api_page() -> str:

@@ -1,37 +1,16 @@
-"""What the commands share: reading a kernel, its shape, dtype and axes."""
+"""A kernel with its shape, dtype and axes, as commands take it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from asmtune.base.errors import InputError
-from asmtune.base.settings import Settings
-from asmtune.core.failures import required
-from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.plain_functions import assumptions_of, plain_function
 from asmtune.core.inputs.shapes import parse_assignments, parse_axis, unique
-from asmtune.core.kernel_module import KernelModule, load_kernel_module
+from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.store.lookup import StoreLookup
-from asmtune.studies.stored import StoredLaunch, existing_store, tuner_of
-
-
-@dataclass(frozen=True)
-class LoadedKernel:
-    """What a command line names, on meta tensors.
-
-    Attributes:
-        problem: the launch.
-        space: its configs.
-        module: the kernel module; None of a plain function.
-    """
-
-    problem: Problem
-    space: Space
-    module: KernelModule | None = None
+from asmtune.studies.stored import LoadedKernel, load_kernel
 
 
 @dataclass(frozen=True)
@@ -55,16 +34,16 @@ class KernelArguments:
     grid: str | None = None
 
     def load(self) -> tuple[Problem, Space]:
-        """The problem, on meta tensors, and its space.
+        """Makes the problem, on meta tensors, and its space.
 
         Raises:
-            InputError: anything that does not fit; one line each.
+            InputError: an argument is malformed or does not fit the kernel.
         """
         loaded = self.load_all()
         return loaded.problem, loaded.space
 
     def load_all(self) -> LoadedKernel:
-        """As `load`, with the module that they come from.
+        """Makes both, with the module that they come from.
 
         Raises:
             InputError: as `load`.
@@ -80,38 +59,15 @@ class KernelArguments:
             raise InputError("--arg is for a plain function, named as file.py:function")
         if self.grid is not None:
             raise InputError("--grid is for a plain function, named as file.py:function")
+        # An unknown kernel is reported before a malformed shape.
         module = load_kernel_module(self.kernel)
-        shape = module.shapes[0] if self.shape is None else parse_assignments(self.shape, "--shape")
-        dtype = module.check_dtype(self.dtype)
-        checked = module.check_shape(shape)
-        problem = required(
-            f"kernel {module.name} on {_words(checked)}",
-            lambda: module.problem(checked, dtype, "meta"),
-        )
-        space = required(f"space of kernel {module.name}", module.space)
-        return LoadedKernel(problem, space.replace(**axes) if axes else space, module)
+        shape = None if self.shape is None else parse_assignments(self.shape, "--shape")
+        return load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
 
     def assumptions(self) -> tuple[str, ...]:
-        """What a report takes for granted, a sentence each; nothing for a kernel module.
+        """Lists what a report of a plain function assumes, a sentence each.
 
         Raises:
             InputError: as `load`.
         """
         return assumptions_of(self.load()[0]) if ":" in self.kernel else ()
-
-
-def _words(values: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())
-
-
-def tuned_of(loaded: LoadedKernel, target: Target, settings: Settings) -> StoreLookup:
-    """What the user's store, or else the shipped files, hold of a problem on a target's device.
-
-    Raises:
-        StoreError: the store's folder cannot be looked into.
-        InputError: a shipped file is malformed.
-    """
-    tuner = None if loaded.module is None else tuner_of(loaded.module)
-    return StoredLaunch(loaded.problem, loaded.space, tuner).found_on(
-        target, existing_store(settings)
-    )

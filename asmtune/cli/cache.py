@@ -2,34 +2,128 @@
 
 from __future__ import annotations
 
+import json
 import string
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from asmtune.base import json_checks
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.cache_rows import (
-    cell,
-    covered,
-    prediction_row,
-    print_count,
-    print_json,
-    print_table,
-    record_row,
-    unfinished_row,
-)
-from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.keys.parts import covers
+from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store import codec, interchange
+from asmtune.store.codec import key_digest
 from asmtune.store.interchange import abridged
-from asmtune.store.lookup import StoreFinding
+from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoreFinding, UnfinishedRun
 from asmtune.store.shipped import shipped_records, store_exists
 
 if TYPE_CHECKING:
     from asmtune.store.database import Store
+
+
+def record_row(layer: str, record: TuneRecord) -> dict[str, Any]:
+    """Returns a tuned config as `ls` and `show` give it."""
+    return {
+        **_key(layer, record.key),
+        "winner": record.winner.to_dict(),
+        "median_us": record.median_us,
+        "date": record.provenance.date,
+        "timed": len(record.measurements),
+        "failed": len(record.failures),
+    }
+
+
+def unfinished_row(run: UnfinishedRun) -> dict[str, Any]:
+    """Returns a run that has no winner yet, with the timings that the next one reuses."""
+    return {
+        **_key("unfinished", run.key),
+        "winner": None,
+        "median_us": None,
+        "date": run.date,
+        "timed": run.timed,
+        "failed": run.failed,
+    }
+
+
+def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
+    """Returns a config that the model chose, and nobody has timed."""
+    return {
+        **_key("predicted", prediction.key),
+        "winner": prediction.config.to_dict(),
+        "median_us": None,
+        "date": prediction.provenance.date,
+        "timed": 0,
+        "failed": 0,
+    }
+
+
+def _key(layer: str, key: TuneKey) -> dict[str, Any]:
+    return {
+        "key": key_digest(key)[:DIGITS_SHOWN],
+        "layer": layer,
+        "kernel": key.kernel,
+        "shape": dict(key.shape),
+        "covers": covered(key),
+        "dtypes": dict(key.dtypes),
+        "device": key.device,
+    }
+
+
+def covered(key: TuneKey) -> list[str]:
+    """Says what the buckets and functions among a key's parts stand for."""
+    covered_parts = (covers(name, value) for name, value in key.shape.items())
+    return [text for text in covered_parts if text is not None]
+
+
+def print_json(value: Any) -> None:
+    """Prints JSON, for programs."""
+    typer.echo(json.dumps(value, indent=1))
+
+
+def print_count(verb: str, count: int, as_json: bool, rest: str) -> None:
+    """Prints how many records a command has moved."""
+    if as_json:
+        print_json({verb: count})
+    else:
+        typer.echo(f"{verb} {count} {rest}")
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """Prints a table on a terminal; lines with tabs, header first, in a pipe."""
+    if not rows:
+        return
+    cells = [[cell(value) for value in row.values()] for row in rows]
+    console = Console()
+    if console.is_terminal:
+        table = Table(*rows[0])
+        for line in cells:
+            table.add_row(*map(Text, line))
+        console.print(table)
+        return
+    for line in [list(rows[0]), *cells]:
+        typer.echo("\t".join(line))
+
+
+def cell(value: Any) -> str:
+    """Formats a value on one line."""
+    if isinstance(value, list):
+        return "; ".join(map(cell, value)) or "-"
+    if isinstance(value, dict):
+        return " ".join(cell(f"{name}={item}") for name, item in value.items())
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    text = "-" if value is None else str(value)
+    # What a file brought in must not reach the terminal as control codes.
+    return json_checks.printable(text)
+
 
 app = typer.Typer(
     name="cache",
@@ -57,7 +151,7 @@ def list_records(
 ) -> None:
     """Lists every tuned config: the user's, unfinished runs, what is but predicted, the shipped."""
     with _existing(where) as store:
-        own = store.records(kernel, device) if store else []
+        stored = store.records(kernel, device) if store else []
         unfinished = store.unfinished(kernel, device) if store else []
         predicted = store.predictions(kernel, device) if store else []
     shipped = [
@@ -65,7 +159,7 @@ def list_records(
         for record in shipped_records()
         if kernel in (None, record.key.kernel) and device in (None, record.key.device)
     ]
-    rows = [record_row("store", record) for record in own]
+    rows = [record_row("store", record) for record in stored]
     rows += [unfinished_row(run) for run in unfinished]
     rows += [prediction_row(prediction) for prediction in predicted]
     rows += [record_row("shipped", record) for record in shipped]
@@ -198,7 +292,7 @@ def clear(
 
 @contextmanager
 def _existing(where: str | None) -> Iterator[Store | None]:
-    """The user's store, opened only where there is one: reading makes no file."""
+    """Opens the user's store if there is one: reading makes no file."""
     from asmtune.store import location
     from asmtune.store.database import Store
 
@@ -215,7 +309,7 @@ def _where(where: str | None) -> str:
 
 
 def _place(where: str | None) -> str:
-    """The store as messages name it: a URL may hold a password."""
+    """Names the store for messages, since a URL may hold a password."""
     from asmtune.store import location
 
     return location.shown(_where(where))
@@ -226,16 +320,16 @@ def _one(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
     if not digits or set(digits) - set(string.hexdigits):
         raise InputError(f"key {prefix!r}: expected hex digits, as `asmtune cache ls` shows them")
     with _existing(where) as store:
-        found = [("store", record) for record in (store.by_digest(digits) if store else [])]
-        unfinished = store.unfinished() if store and not found else []
-    found += [
+        matches = [("store", record) for record in (store.by_digest(digits) if store else [])]
+        unfinished = store.unfinished() if store and not matches else []
+    matches += [
         ("shipped", record)
         for record in shipped_records()
         if codec.key_digest(record.key).startswith(digits)
     ]
-    keys = {codec.key_digest(record.key) for _, record in found}
+    keys = {codec.key_digest(record.key) for _, record in matches}
     if len(keys) == 1:
-        return found[0]
+        return matches[0]
     runs = [run for run in unfinished if codec.key_digest(run.key).startswith(digits)]
     if runs and not keys:
         raise InputError(

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from asmtune.base.errors import InputError
 from asmtune.cli.output import check_destinations, write_result
+from asmtune.studies.api import MOST_LEVEL, MOST_THRESHOLD
 
 if TYPE_CHECKING:
-    from asmtune.studies.regression.findings import Check, Terms
+    from asmtune.studies.regression.compare import Check
 
 SLOWER: Final = 1
 INCOMPARABLE: Final = 3
 
 _FORMATS: Final = ("text", "markdown", "json")
-_HISTORY: Final = "history"
+_HISTORY: Final[Literal["history"]] = "history"
 
 
 Run = Annotated[Path, typer.Argument(help="A run that asmtune bench has written.")]
@@ -61,74 +62,81 @@ def check(
     Exits with 0 where none has, 1 where one is slower or fails, 2 for bad input, and 3 where
     nothing could be judged: another GPU, driver or board, or too few processes.
     """
-    terms = _terms(threshold, level, any_board=any_board)
+    limit = _HISTORY if threshold == _HISTORY else _share("--threshold", threshold, MOST_THRESHOLD)
+    chance = _share("--level", level, MOST_LEVEL)
     if format_ not in _FORMATS:
         raise InputError(f"--format {format_!r}: one of {', '.join(_FORMATS)}")
-    if history is None and (record or terms.threshold is None):
-        wanted = "--record" if record else "--threshold history"
-        raise InputError(f"{wanted} needs --history FILE")
-    kept = Kept(history, record, figure)
-    _check_files(run, baseline, kept, output)
-    found = _found(run, baseline, terms, kept)
-    write_result(_rendered(found, format_), output)
+    if history is None and (record or threshold == _HISTORY):
+        option = "--record" if record else "--threshold history"
+        raise InputError(f"{option} needs --history FILE")
+    files = CheckFiles(run, baseline, history, record, figure, output)
+    files.check()
+    result = files.compared(limit, chance, any_board=any_board)
+    write_result(_rendered(result, format_), output)
     codes = {"slower": SLOWER, "incomparable": INCOMPARABLE}
-    if found.outcome in codes:
-        raise typer.Exit(codes[found.outcome])
+    if result.outcome in codes:
+        raise typer.Exit(codes[result.outcome])
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The history and its figure, as asked for."""
+class CheckFiles:
+    """The files that a check reads and writes, as given on the command line."""
 
+    run: Path
+    baseline: Path
     history: Path | None
     record: bool
     figure: Path | None
+    output: Path | None
 
+    def check(self) -> None:
+        """Makes sure that all files can be written before any is.
 
-def _check_files(run: Path, baseline: Path, kept: Kept, output: Path | None) -> None:
-    """Nothing is written where not all can be."""
-    read, history = {"the run": run, "--baseline": baseline}, kept.history
-    named = {"--output": output, "--figure": kept.figure}
-    if history is not None and kept.record:
-        named["--history"] = history
-    elif history is not None:
-        read["--history"] = history
-    check_destinations([(o, path) for o, path in named.items() if path is not None], read)
+        Raises:
+            InputError: one cannot be, or is another's.
+        """
+        from asmtune.report.regression import check_figure
 
+        read = {"the run": self.run, "--baseline": self.baseline}
+        written = {"--output": self.output, "--figure": self.figure}
+        if self.history is not None:
+            (written if self.record else read)["--history"] = self.history
+        wanted = [(option, path) for option, path in written.items() if path is not None]
+        check_destinations(wanted, read)
+        if self.figure is not None:
+            check_figure(self.figure)
 
-def _found(run: Path, baseline: Path, terms: Terms, kept: Kept) -> Check:
-    """Reads everything, compares, and only then writes what is kept."""
-    from asmtune.report.trend import check_figure, trend_figure
-    from asmtune.studies.regression.compare import compare
-    from asmtune.studies.regression.files import read_run, write_bytes
-    from asmtune.studies.regression.history import comparable, entry_of, read_history, record
+    def compared(
+        self, threshold: float | Literal["history"], level: float, *, any_board: bool
+    ) -> Check:
+        """Reads everything, compares, and only then writes figure and history."""
+        from asmtune.report.regression import trend_figure
+        from asmtune.studies.api import check as run_check
+        from asmtune.studies.regression.files import read_run, write_bytes
+        from asmtune.studies.regression.history import comparable, entry_of, read_history, record
 
-    figure = kept.figure
-    if figure is not None:
-        check_figure(figure)
-    base, now = read_run(baseline, "--baseline"), read_run(run)
-    known = () if kept.history is None else read_history(kept.history)
-    found = compare(base, now, terms, known)
-    if figure is not None:
-        slower = [f.subject.identity for f in found.findings if f.verdict == "slower"]
-        write_bytes(
-            figure,
-            trend_figure([*comparable(known, now), entry_of(now)], slower, figure.suffix.lower()),
+        base, run = read_run(self.baseline, "--baseline"), read_run(self.run)
+        result = run_check(
+            run,
+            base,
+            threshold=threshold,
+            level=level,
+            any_board=any_board,
+            history=self.history,
         )
-    if kept.history is not None and kept.record:
-        record(kept.history, now)
-    return found
-
-
-def _terms(threshold: str, level: str, *, any_board: bool) -> Terms:
-    from asmtune.studies.regression.findings import Terms
-
-    limit = None if threshold == _HISTORY else _share("--threshold", threshold, most=10.0)
-    return Terms(limit, _share("--level", level, most=0.5), any_board)
+        if self.figure is not None:
+            slower = [f.subject.identity for f in result.findings if f.verdict == "slower"]
+            known = () if self.history is None else read_history(self.history)
+            entries = [*comparable(known, run), entry_of(run)]
+            suffix = self.figure.suffix.lower()
+            write_bytes(self.figure, trend_figure(entries, slower, suffix))
+        if self.history is not None and self.record:
+            record(self.history, run)
+        return result
 
 
 def _share(option: str, text: str, most: float) -> float:
-    """A number such as "3%" or "0.03", above 0."""
+    """Reads a share such as "3%" or "0.03", above 0."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
@@ -142,7 +150,7 @@ def _share(option: str, text: str, most: float) -> float:
     return value
 
 
-def _rendered(found: Check, form: str) -> object:
+def _rendered(result: Check, form: str) -> object:
     from asmtune.report.regression import check_json, check_markdown, check_table
 
-    return {"text": check_table, "markdown": check_markdown, "json": check_json}[form](found)
+    return {"text": check_table, "markdown": check_markdown, "json": check_json}[form](result)

@@ -12,23 +12,21 @@ from rich.text import Text
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.against import named_config
 from asmtune.cli.arguments import KernelArguments
-from asmtune.cli.explaining import ExplainRequest, explained
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
 from asmtune.core.hardware.shipped import load_target
 from asmtune.report.code.model import Language
-from asmtune.report.explained import explained_json
-from asmtune.report.explanation import explanation
-from asmtune.report.run_documents import run_json
-from asmtune.report.runs import run_report
+from asmtune.report.explain.record import explained_json
+from asmtune.report.explain.request import ExplainRequest, explained, named_config
+from asmtune.report.explain.text import explanation
+from asmtune.report.runs import run_json, run_report
 from asmtune.store.trace.folder import find_run, names_run
 from asmtune.store.trace.reader import read_trace
 
 
 class Code(StrEnum):
-    """Which code is shown."""
+    """Languages of the code that is shown."""
 
     PTX = "ptx"
     SASS = "sass"
@@ -90,19 +88,19 @@ def explain(
     loaded = arguments.load_all()
     default = loaded.space.first(**loaded.problem.shape)
     chosen = default if config is None else named_config(config, "--config", default)
-    asked = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
-    found = explained(asked, default, scorer, _LANGUAGES[code or Code.PTX])
-    notes = (*asked.notes(found), *arguments.assumptions())
-    found = replace(found, report=replace(found.report, notes=(*found.report.notes, *notes)))
+    request = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
+    result = explained(request, default, scorer, _LANGUAGES[code or Code.PTX])
+    notes = (*request.notes(result), *arguments.assumptions())
+    result = replace(result, report=replace(result.report, notes=(*result.report.notes, *notes)))
     if json_:
-        write_result(explained_json(found, code=code is not None))
+        write_result(explained_json(result, code=code is not None))
         return
-    told = (Text(note, "yellow") for note in found.report.notes)
-    write_result(Group(explanation(found), *told))
+    notes_shown = (Text(note, "yellow") for note in result.report.notes)
+    write_result(Group(explanation(result), *notes_shown))
 
 
 def _refuse_options(context: typer.Context, run: str) -> None:
-    """What says how to judge a kernel says nothing of a run."""
+    """Refuses options that say how to judge a kernel, for a run."""
     for name in context.params:
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"

@@ -1,4 +1,4 @@
-"""`asmtune targets`, `features`, `rules`, `kernels`: what there is."""
+"""`asmtune targets`, `features`, `rules`, `kernels`: lists of what asmtune knows."""
 
 from __future__ import annotations
 

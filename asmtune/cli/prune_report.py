@@ -11,21 +11,17 @@ from typing import Annotated
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.base.settings import Settings
 from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import write_result
-from asmtune.cli.pages import measured_times, page_of
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.pruned import PruneReport
-from asmtune.predict.prune.flow import DEFAULT_FAILS, Funnel
-from asmtune.predict.prune.ranking import check_compile, default_budget
-from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.scorers import Scorer, make_scorer
-from asmtune.report.documents import report_csv, report_json
-from asmtune.report.explorer.page import report_html
+from asmtune.predict.prune.flow import DEFAULT_FAILS
+from asmtune.report.documents import read_reports, report_csv, report_json
+from asmtune.report.explorer.page import page_of, report_html
+from asmtune.report.explorer.timings import measured_times
 from asmtune.report.progress import ProgressBar
-from asmtune.report.saved import read_reports
 from asmtune.report.tables import prune_table
+from asmtune.studies.api import prune_report as run_prune_report
 
 Subject = Annotated[
     str,
@@ -75,7 +71,7 @@ TimingsOption = Annotated[
 
 
 class ReportFormat(StrEnum):
-    """How a report is written."""
+    """Forms of a report."""
 
     TABLE = "table"
     JSON = "json"
@@ -127,22 +123,22 @@ def prune_report(
         result = report_html(reports, None, measured) if is_page else _render(reports, format)
     else:
         arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
-        how = PruneReportRequest(scorer, keep, compile, caps=caps, tiles=tiles)
-        measured = measured_times(timings, arguments, target)
-        made, assumed = make_reports(arguments, target, how), arguments.assumptions()
-        reports = [replace(report, notes=(*report.notes, *assumed)) for report in made]
-        page = page_of(reports, arguments, target, measured) if is_page else None
+        request = PruneReportRequest(scorer, keep, compile, caps=caps, tiles=tiles)
+        measured = measured_times(timings, arguments.load_all(), target)
+        reports, assumed = make_reports(arguments, target, request), arguments.assumptions()
+        reports = [replace(report, notes=(*report.notes, *assumed)) for report in reports]
+        page = page_of(reports, arguments.load()[0], target, measured) if is_page else None
         result = _render(reports, format) if page is None else page
     write_result(result, output)
-    found = [finding for report in reports for finding in findings(report)]
-    if check and found:
-        for finding in found:
+    problems = [finding for report in reports for finding in findings(report)]
+    if check and problems:
+        for finding in problems:
             typer.echo(f"asmtune: {finding}", err=True)
         raise typer.Exit(1)
 
 
 def _refuse_options(context: typer.Context, report: str) -> None:
-    """What says how to judge a kernel says nothing of a report that is there."""
+    """Refuses options that say how to judge a kernel, for a report that was saved."""
     for name in context.params:
         source = context.get_parameter_source(name)
         given = source is not None and source.name == "COMMANDLINE"
@@ -162,51 +158,32 @@ class PruneReportRequest:
 
 
 def make_reports(
-    arguments: KernelArguments, targets: Sequence[str], how: PruneReportRequest
+    arguments: KernelArguments, targets: Sequence[str], request: PruneReportRequest
 ) -> list[PruneReport]:
-    """One report a target, with progress on stderr."""
+    """Makes a report for each target, with progress on stderr."""
     machines = [load_target(name) for name in targets]
     if len({machine.name for machine in machines}) != len(machines):
         raise InputError(f"--target: a device is given twice: {', '.join(targets)}")
-    ranker, settings = make_scorer(how.scorer), Settings.from_environment()
-    kept = Keep.default(how.scorer) if how.keep is None else Keep.of(how.keep)
-    kept.check(how.scorer)
-    compiled = _budget(how.compile, ranker)
     problem, space = arguments.load()
-    reports = []
     with ProgressBar() as progress:
-        for machine in machines:
-            funnel = Funnel(
-                machine,
-                ranker,
-                settings,
-                kept,
-                progress,
-                caps=how.caps,
-                tiles=how.tiles,
-                compile=compiled,
+        return [
+            run_prune_report(
+                problem,
+                space,
+                target=machine,
+                scorer=request.scorer,
+                keep=request.keep,
+                compile=request.compile,
+                caps=request.caps,
+                tiles=request.tiles,
+                progress=progress,
             )
-            reports.append(funnel.prune(problem, space))
-    return reports
-
-
-def _budget(given: str | None, scorer: Scorer) -> Keep | None:
-    """Read --compile; None for all.
-
-    Raises:
-        InputError: it is no number of configs, or the scorer cannot spend it.
-    """
-    if given is None:
-        return default_budget(scorer)
-    if given == "all":
-        return None
-    budget = Keep.of(given, "compile")
-    check_compile(budget, scorer)
-    return budget
+            for machine in machines
+        ]
 
 
 def findings(report: PruneReport) -> Iterable[str]:
-    """What a careful reader would want to know of, a line each."""
+    """Lists problems that a careful reader would want to know of, a line each."""
     named = {"registers", "shared_memory", "tensor_depth", "accumulators"}
     yield from (note for note in report.notes if note.startswith(DEFAULT_FAILS))
     for verdict in report.verdicts:

@@ -49,8 +49,8 @@ def replay(
     """
     scorers = [make_scorer(name) for name in dict.fromkeys(scorer or scorer_names())]
     settings = Settings.from_environment()
-    found = _recordings(recorded, kernels, settings)
-    devices = list(dict.fromkeys(one.oracle.device for one in found))
+    files = _recordings(recorded, kernels, settings)
+    devices = list(dict.fromkeys(one.oracle.device for one in files))
     if len(devices) > 1:
         raise InputError(f"the timings are of several devices ({', '.join(devices)}): give one's")
     machine = match_device(devices[0]) if target is None else load_target(target)
@@ -58,7 +58,7 @@ def replay(
         machine = load_target(devices[0])
     with ProgressBar() as progress:
         funnel = Funnel(machine, scorers[0], settings, progress=progress)
-        reports = [run_replay(one.oracle, one.kernels, funnel, scorers) for one in found]
+        reports = [run_replay(one.oracle, one.kernels, funnel, scorers) for one in files]
     report = ReplayReport.merged(reports)
     if json_:
         write_result(json.dumps(report.to_json(), indent=1))
@@ -70,7 +70,7 @@ def replay(
 def _recordings(
     arguments: Sequence[str], kernels: Path | None, settings: Settings
 ) -> list[Recording]:
-    """Files first, then runs, each with the folder of its kernels."""
+    """Loads files first, then runs, each with the folder of its kernels."""
     files = [Path(argument) for argument in arguments if not names_run(argument)]
     runs = [find_run(settings.runs_dir, argument) for argument in arguments if names_run(argument)]
     if kernels is None and files:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from asmtune.base.errors import CompileError, InputError
-from asmtune.base.settings import Settings
+from asmtune.base.errors import InputError
 from asmtune.cli.output import check_destinations, write_result
 from asmtune.cli.prune_report import Dtype, ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
-from asmtune.core.hardware.shipped import load_target
 from asmtune.report.progress import ProgressBar
+from asmtune.studies.api import roofline as run_roofline
 
 if TYPE_CHECKING:
     from asmtune.studies.roofline.points import Chart
@@ -68,38 +67,31 @@ def roofline(
     where a kernel has no point.
     """
     forms = _forms(output, format_)
-    machine, settings = load_target(target), Settings.from_environment()
-    # Load Triton, which is not needed before the input was read.
-    from asmtune.predict.prune.flow import Funnel
-    from asmtune.predict.score.scorers import make_scorer
-    from asmtune.report.roofline_figure import check_figures
-    from asmtune.studies.roofline.clock import PairClock, check_gpu
-    from asmtune.studies.roofline.subjects import RooflineRequest
-    from asmtune.studies.roofline.survey import Survey
+    from asmtune.report.roofline.figure import check_figures
 
     if {ChartFormat.svg, ChartFormat.png} & {form for form, _ in forms}:
         check_figures()
-    if measure:
-        check_gpu(machine)
-    chooser = make_scorer(scorer)
-    subjects = RooflineRequest(kernels, shape, shapes, dtype).subjects(machine, settings)
     with ProgressBar() as progress:
-        funnel = Funnel(machine, chooser, settings, progress=progress)
-        chart = Survey(funnel, PairClock() if measure else None).chart(subjects)
-    if not chart.entries:
-        raise CompileError("; ".join(f"{name}: {why}" for name, why in chart.failures[:1]))
+        chart = run_roofline(
+            kernels,
+            target=target,
+            shapes=[*shape, *([] if shapes is None else [shapes])],
+            dtype=dtype,
+            scorer=scorer,
+            measure=measure,
+            progress=progress,
+        )
     for form, path in forms:
-        write_result(_made(chart, form), path)
+        write_result(_rendered(chart, form), path)
     for name, why in chart.failures:
         typer.echo(f"asmtune: {name}: {' '.join(why.split())}", err=True)
     if chart.failures:
         raise typer.Exit(FAILED)
 
 
-def _made(chart: Chart, form: ChartFormat) -> object:
-    from asmtune.report.roofline_document import chart_json
-    from asmtune.report.roofline_figure import draw
-    from asmtune.report.roofline_table import chart_table
+def _rendered(chart: Chart, form: ChartFormat) -> object:
+    from asmtune.report.roofline.document import chart_json, chart_table
+    from asmtune.report.roofline.figure import draw
 
     if form is ChartFormat.table:
         return chart_table(chart)
@@ -109,7 +101,7 @@ def _made(chart: Chart, form: ChartFormat) -> object:
 def _forms(
     output: Sequence[Path], form: ChartFormat | None
 ) -> list[tuple[ChartFormat, Path | None]]:
-    """What is written where.
+    """Pairs each form of the result with its file; None is stdout.
 
     Raises:
         InputError: a file's name tells no form, a picture has no file to go to, or a file

@@ -36,7 +36,7 @@ _TUNED: Final = "tuned"
 
 
 def keys_met_table(met: Sequence[KeyResolved]) -> Table:
-    """A line a kernel, and their sum: keys tuned, configs compiled and timed, seconds.
+    """Tabulates keys tuned, configs compiled and timed, and seconds, by kernel and in sum.
 
     Args:
         met: at least one, of any kernels.
@@ -99,9 +99,9 @@ def run(
     their own command (torchrun --no-python asmtune run SCRIPT).
     """
     options = {"effort": effort, "on_miss": on_miss, "small": "auto" if small else None}
-    made = UserProgram(program, tuple(arguments or ()), module, options, store, quiet)
-    made.check()
-    return made
+    user_program = UserProgram(program, tuple(arguments or ()), module, options, store, quiet)
+    user_program.check()
+    return user_program
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,13 @@ class UserProgram:
 
 
 def _folder(path: Path) -> Path:
-    """What Python puts first into `sys.path`: the script's folder, or a folder of `__main__.py`."""
+    """Returns what Python puts first into `sys.path`: the folder of the script or `__main__.py`."""
     resolved = path.resolve()
     return resolved if resolved.is_dir() else resolved.parent
 
 
 def _is_container(name: str) -> bool:
-    """Whether it is a folder or an archive that has a `__main__.py`."""
+    """Says if a path is a folder or an archive with a `__main__.py`."""
     return Path(name).is_dir() or zipfile.is_zipfile(name)
 
 
@@ -196,7 +196,7 @@ def _run_source(path: Path) -> None:
 
 
 def _is_found(name: str) -> bool:
-    """Whether there is such a module; imports the packages that it lies in, as Python does."""
+    """Says if a module exists; imports the packages that it lies in, as Python does."""
     parent = name.rpartition(".")[0]
     if parent and not _is_found(parent):
         return False
@@ -204,7 +204,7 @@ def _is_found(name: str) -> bool:
 
 
 def _without_runners(hook: _Hook) -> _Hook:
-    """A hook for uncaught exceptions that begins with the program's own frames."""
+    """Returns a hook for uncaught exceptions that begins with the program's own frames."""
 
     def shown(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         own = _own_frames(trace)
@@ -216,7 +216,7 @@ def _without_runners(hook: _Hook) -> _Hook:
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Return the frames below `UserProgram.execute`; all frames if it is not among them."""
+    """Returns the frames below `UserProgram.execute`; all frames if it is not among them."""
     frame = trace
     while frame is not None and frame.tb_frame.f_code is not UserProgram.execute.__code__:
         frame = frame.tb_next

@@ -11,8 +11,7 @@ import typer
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
-from asmtune.report.run_documents import runs_json
-from asmtune.report.runs import runs_table
+from asmtune.report.runs import runs_json, runs_table
 from asmtune.store.trace.folder import run_files
 from asmtune.store.trace.reader import read_summary
 from asmtune.store.trace.run import Summary
@@ -24,14 +23,14 @@ def runs(
 ) -> None:
     """List tuning runs, the latest last; `asmtune explain RUN` shows one."""
     folder = Settings.from_environment().runs_dir
-    found = [run for run in _readable(run_files(folder)) if kernel in (None, run.header.kernel)]
-    write_result(runs_json(found) if json_ else runs_table(found))
-    if not found:
+    summaries = [run for run in _readable(run_files(folder)) if kernel in (None, run.header.kernel)]
+    write_result(runs_json(summaries) if json_ else runs_table(summaries))
+    if not summaries:
         typer.echo(f"no run of {kernel or 'any kernel'} in {folder}", err=True)
 
 
 def _readable(files: Sequence[Path]) -> Iterator[Summary]:
-    """Runs in short; a damaged one is told on stderr, and stops no other."""
+    """Yields runs in short; a damaged one is reported on stderr, and stops no other."""
     for path in files:
         try:
             yield read_summary(path)

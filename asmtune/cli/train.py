@@ -56,21 +56,21 @@ def train(
     if not rows:
         raise InputError("no task of the files has five configs that were timed and compile")
     sources = {path.name: oracle.versions for path, oracle in zip(oracles, recorded, strict=True)}
-    made = examples([task.assembly for task in rows], target, device, sources)
+    rows_to_save = examples([task.assembly for task in rows], target, device, sources)
     ranked = _ranked(rows, settings.jobs) if early else {}
     errors = scorer_errors(ranked, device, sources) if error else None
-    _save(made, "--output", output)
-    count = sum(len(task.slowdown) for task in made.tasks)
+    _save(rows_to_save, "--output", output)
+    count = sum(len(task.slowdown) for task in rows_to_save.tasks)
     typer.echo(f"{output}: {count} rows of {len(rows)} tasks", err=True)
     if errors and error:
         _save(errors, "--error", error)
     if table:
-        results = [unseen_result(found, moment) for moment, found in ranked.items()]
+        results = [unseen_result(tasks_ranked, moment) for moment, tasks_ranked in ranked.items()]
         write_result(scorers_table(results, device))
 
 
 def _ranked(rows: Sequence[MomentRows], jobs: int) -> dict[str, Unseen]:
-    """Every task at both moments, by models of the other kernels' assembly."""
+    """Ranks every task at both moments, by models of the other kernels' assembly."""
     from asmtune.studies.train import rank_unseen
 
     compiled = [task.assembly for task in rows]
@@ -90,14 +90,14 @@ def _save(made: _Savable, option: str, path: Path) -> None:
 
 
 def _folders(kernels: list[Path], files: int) -> list[Path]:
-    """A folder a file."""
+    """Pairs each file with its folder of kernels."""
     if len(kernels) not in (1, files):
         raise InputError(f"{len(kernels)} --kernels for {files} files: give one, or each")
     return kernels * files if len(kernels) == 1 else kernels
 
 
 def _machine(recorded: list[Oracle]) -> tuple[str, Target]:
-    """The one device that all files were recorded on."""
+    """Returns the one device that all files were recorded on, and its target."""
     devices = list(dict.fromkeys(oracle.device for oracle in recorded))
     if len(devices) > 1:
         raise InputError(f"the files are of several devices ({', '.join(devices)}): one at a time")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,7 +14,6 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.output import write_result
 from asmtune.cli.prune_report import Dtype, Tiles
-from asmtune.cli.tune_options import TuneRequest
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import shapes_of
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
@@ -20,7 +21,78 @@ from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import CostRow
 
 if TYPE_CHECKING:
+    from asmtune.tuning.options import Effort, TuneOptions
     from asmtune.tuning.request import TuningResult
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """The options of the same names, as they were given."""
+
+    effort: str = "balanced"
+    strategy: str | None = None
+    objective: str = "time"
+    devices: str | None = None
+    seconds: float | None = None
+    compiles: int | None = None
+    timings: int | None = None
+
+    def options(self, *, isolate: bool, seed: int, force: bool, tiles: bool) -> TuneOptions:
+        """Converts the options to those of the library.
+
+        Raises:
+            InputError: an effort, strategy, objective or GPU is unknown, or a number of seconds
+                is none above 0.
+        """
+        from asmtune.tuning.options import TuneOptions
+        from asmtune.tuning.search.strategies import make_strategy
+
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
+        options = TuneOptions.of(
+            {
+                "effort": self.effort,
+                "objective": self.objective,
+                "isolate": isolate,
+                "seed": seed,
+                "force": force,
+                "tiles": tiles,
+            }
+        )
+        effort = self._limited(options.effort)
+        make_strategy(effort.strategy, seed)
+        return replace(options, effort=effort, devices=self._devices())
+
+    def _limited(self, effort: Effort) -> Effort:
+        limits = effort.limits
+        limits = replace(
+            limits,
+            seconds=limits.seconds if self.seconds is None else self.seconds,
+            compiles=limits.compiles if self.compiles is None else self.compiles,
+            timings=limits.timings if self.timings is None else self.timings,
+        )
+        return replace(effort, limits=limits, strategy=self.strategy or effort.strategy)
+
+    def _devices(self) -> tuple[int, ...] | None:
+        """Indices of GPUs; None for the current one."""
+        if self.devices is None:
+            return None
+        import torch
+
+        count = torch.cuda.device_count()
+        parts = [part.strip() for part in self.devices.split(",")]
+        if self.devices.strip() == "all":
+            parts = [str(index) for index in range(count)]
+        if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
+            raise InputError(
+                f'--devices: {self.devices!r} is neither "all" nor indices such as 0,1'
+            )
+        indices = tuple(map(int, parts))
+        missing = [index for index in indices if index >= count]
+        if missing and count:
+            raise InputError(f"--devices: no GPU {missing[0]}: there are {count}, from 0 on")
+        return indices or None
+
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -30,7 +102,7 @@ ShapesFile = Annotated[
     Path | None,
     typer.Option(help="A file of shapes: .json, .jsonl, .csv, or lines such as M=4096,N=4096."),
 ]
-Effort = Annotated[str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")]
+EffortName = Annotated[str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")]
 Strategy = Annotated[
     str | None, typer.Option(help="What is tried next: model, exhaustive, random, hierarchical.")
 ]
@@ -53,7 +125,7 @@ def tune(
     shape: Shapes = [],  # noqa: B006 - typer copies it
     shapes: ShapesFile = None,
     dtype: Dtype = None,
-    effort: Effort = "balanced",
+    effort: EffortName = "balanced",
     strategy: Strategy = None,
     seconds: Seconds = None,
     compiles: Compiles = None,
@@ -74,18 +146,19 @@ def tune(
     given again. Exits with 1 where a shape could not be tuned.
     """
     # Load Triton and scikit-learn, which no other command needs before it has read its input.
-    from asmtune.report.tuning_progress import TuningProgress
-    from asmtune.studies.tuning_queue import TuningQueue, open_machine, reference_of
+    from asmtune.report.tuning import TuningProgress
+    from asmtune.studies.stored import reference_of
+    from asmtune.studies.tuning_queue import TuningQueue, open_machine
 
     module = _module(kernel)
-    wanted = shapes_of(module, shape, shapes)
+    sizes = shapes_of(module, shape, shapes)
     name = module.check_dtype(dtype)
     space = required(f"space of kernel {module.name}", module.space)
-    asked = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings)
+    request = TuneRequest(effort, strategy, objective, devices, seconds, compiles, timings)
     queue = TuningQueue(module, name, space, reference_of(kernel))
     tiles = tiles or bool(queue.tuner and queue.tuner.options.choices.get("tiles"))
-    options = asked.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
-    problems = queue.check(wanted)
+    options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
+    problems = queue.check(sizes)
     results: list[TuningResult] = []
     interrupted = False
     with TuningProgress(len(problems), options.effort.limits.seconds) as progress:
@@ -126,7 +199,7 @@ def _write(results: Sequence[TuningResult], output: Path | None, *, as_json: boo
 
 
 def _costs(results: Sequence[TuningResult]) -> dict[str, Sequence[CostRow]]:
-    """What the finalists' launches cost, by run, where more than time counts."""
+    """Reads the costs of the finalists' launches, by run, where more than time counts."""
     folder = Settings.from_environment().runs_dir
     costs: dict[str, Sequence[CostRow]] = {}
     for result in results:

@@ -1,1 +1,18 @@
-"""Records for people and for programs: tables, JSON, CSV, progress."""
+"""Records for people and for programs: text, JSON, CSV, pages, figures and progress.
+
+Rows import downwards: a module here takes a record that the rooms below have made and writes it in
+a form; it decides nothing. `explain/` is the exception: it asks for the second config to compare
+with, and judges both.
+
+cells         values as text for tables
+tables        prune reports and replays as tables
+documents     prune reports as JSON and CSV, and read back
+runs          tuning runs from their traces
+tuning        results of `asmtune tune`, and its progress
+regression    checks of bench runs: table, Markdown, JSON, figure
+progress      a progress bar on stderr
+code/         PTX and SASS line by line
+explain/      one config: verdict, comparison, code
+explorer/     prune reports as one HTML page
+roofline/     rooflines as table, JSON and picture
+"""

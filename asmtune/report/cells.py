@@ -1,4 +1,4 @@
-"""What tables share: their form, and values as cells that cannot harm a terminal."""
+"""Shared by tables: their form, and values as text that holds no control codes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asmtune.core.config import varying as varying
 
 
 def plain_table(title: str, headings: Sequence[str], left: int = 1) -> Table:
-    """An empty table; the first `left` columns are of words, the others of numbers."""
+    """Makes an empty table; the first `left` columns hold text, the others numbers."""
     table = Table(title=title, title_justify="left", show_edge=False)
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place < left else "right")
@@ -21,37 +21,37 @@ def plain_table(title: str, headings: Sequence[str], left: int = 1) -> Table:
 
 
 def one_line(text: str) -> str:
-    """Text of a file in one line, without control codes."""
+    """Writes text of a file in one line, without control codes."""
     return printable(" ".join(text.split()))
 
 
 def words(values: Mapping[str, Any]) -> str:
-    """`M=4096 N=4096`."""
+    """Formats a shape as `M=4096 N=4096`."""
     return printable(" ".join(f"{name}={value}" for name, value in values.items()))
 
 
 def dtype_words(dtypes: Mapping[str, str]) -> str:
-    """`fp16/fp32`, each dtype once."""
+    """Formats dtypes as `fp16/fp32`, each once."""
     return printable("/".join(dict.fromkeys(dtypes.values())))
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A number; "-" where it is not known."""
+    """Formats a number; "-" if it is not known."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
 def count(value: int | None) -> str:
-    """A whole number; "-" where it is not known."""
+    """Formats a whole number; "-" if it is not known."""
     return "-" if value is None else str(value)
 
 
 def changes(old: Config, new: Config, among: Iterable[str] | None = None) -> str:
-    """`BLOCK 64 -> 256, num_warps 2 -> 4`: where two configs differ."""
+    """Formats where two configs differ: `BLOCK 64 -> 256, num_warps 2 -> 4`."""
     before, after = old.to_dict(), new.to_dict()
     names = dict.fromkeys((*before, *after)) if among is None else among
-    told = (
+    changed = (
         f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}"
         for name in names
         if before.get(name) != after.get(name)
     )
-    return printable(", ".join(told))
+    return printable(", ".join(changed))

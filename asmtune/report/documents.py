@@ -1,17 +1,23 @@
-"""Reports as JSON and CSV text."""
+"""Prune reports as JSON and CSV text, and read back from JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
+from asmtune.base.errors import InputError
+from asmtune.base.json_checks import parse_json
 from asmtune.base.json_codec import to_json
-from asmtune.core.records.pruned import PruneReport
+from asmtune.core.config import Config
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.features import Features
+from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.records.rows import verdict_row
-from asmtune.core.records.verdicts import Verdict
+from asmtune.core.records.verdicts import Reason, Verdict
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"
@@ -19,7 +25,7 @@ VERSION: Final = 1
 
 
 def report_json(reports: Sequence[PruneReport]) -> str:
-    """One document for all targets: `{"format", "version", "reports": [...]}`."""
+    """Writes one document for all targets: `{"format", "version", "reports": [...]}`."""
     documents = [
         to_json(report) | {"counts": report.counts(), "dropped": _dropped(report)}
         for report in reports
@@ -28,19 +34,19 @@ def report_json(reports: Sequence[PruneReport]) -> str:
 
 
 def document_text(form: str, document: Mapping[str, Any]) -> str:
-    """JSON text of a document, which says of which form it is."""
+    """Writes a document as JSON text, with its format and version."""
     return json.dumps({"format": form, "version": VERSION, **document}, indent=1, allow_nan=False)
 
 
 def verdict_json(
     report: PruneReport, verdict: Verdict, more: Mapping[str, Any] | None = None
 ) -> str:
-    """One config of a report: `{"format", "version", "kernel", ..., "verdict", "notes"}`.
+    """Makes a document of a config: `{"format", "version", "kernel", ..., "verdict", "notes"}`.
 
     Args:
-        report: of all configs.
-        verdict: of the one.
-        more: what else is known of it, by name.
+        report: the report of all configs.
+        verdict: the verdict on the config.
+        more: further fields of the document, by name.
     """
     names = ("kernel", "shape", "dtypes", "target", "scorer", "versions", "notes")
     named = {name: to_json(getattr(report, name)) for name in names}
@@ -50,7 +56,7 @@ def verdict_json(
 
 
 def report_csv(reports: Sequence[PruneReport]) -> str:
-    """One row a target and config; columns for axes and for every feature."""
+    """Writes a row for each target and config, with columns for axes and for every feature."""
     rows = [
         {"target": report.target, **verdict_row(verdict)}
         for report in reports
@@ -69,3 +75,108 @@ def _dropped(report: PruneReport) -> list[dict[str, Any]]:
         {"stage": stage, "reason": reason, "configs": count}
         for (stage, reason), count in report.dropped().items()
     ]
+
+
+_T = TypeVar("_T")
+
+
+def read_reports(path: Path) -> list[PruneReport]:
+    """Reads the reports of a file, one a target.
+
+    Raises:
+        InputError: it cannot be read, is no such file, is of a newer version, or a field is
+            missing or wrong; names the file and the field.
+    """
+    try:
+        document = parse_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except ValueError as error:
+        raise InputError(f"{path}: not whole JSON ({error}); write the report again") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError(
+            f"{path}: no report: expected the JSON of `asmtune prune-report --format json`"
+        )
+    version = document.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise InputError(
+            f"{path}: version {version!r}, and this asmtune reads 1 to {VERSION}: upgrade asmtune"
+        )
+    try:
+        reports = [_report(value) for value in document["reports"]]
+    except KeyError as error:
+        raise InputError(f"{path}: no field {error}; write the report again") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: {error}; write the report again") from error
+    if not reports:
+        raise InputError(f"{path}: it holds no report; write it again")
+    return reports
+
+
+def _report(value: Mapping[str, Any]) -> PruneReport:
+    return PruneReport(
+        kernel=_text(value["kernel"]),
+        shape=dict(value["shape"]),
+        dtypes=dict(value["dtypes"]),
+        target=_text(value["target"]),
+        scorer=_text(value["scorer"]),
+        verdicts=tuple(_verdict(verdict) for verdict in value["verdicts"]),
+        seconds=dict(value["seconds"]),
+        versions=dict(value["versions"]),
+        notes=tuple(_text(note) for note in value["notes"]),
+        selection=_if_there(_selection, value["selection"]),
+        compiled=_if_there(_selection, value["compiled"]),
+    )
+
+
+def _verdict(value: Mapping[str, Any]) -> Verdict:
+    dropped_at = value["dropped_at"]
+    if dropped_at not in (None, "rules", "sketch", "compile", "score"):
+        raise ValueError(f"dropped_at is {dropped_at!r}, which is no stage")
+    return Verdict(
+        config=Config.from_dict(dict(value["config"])),
+        kept=bool(value["kept"]),
+        dropped_at=dropped_at,
+        rank=_if_there(_rank, value["rank"]),
+        score=_if_there(_number, value["score"]),
+        reasons=tuple(Reason(_text(r["rule"]), _text(r["text"])) for r in value["reasons"]),
+        features=_if_there(_features, value["features"]),
+        failure=_if_there(_failure, value["failure"]),
+        artifact=_if_there(_text, value["artifact"]),
+        predicted_us=_if_there(_number, value["predicted_us"]),
+        bottleneck=_if_there(_text, value["bottleneck"]),
+    )
+
+
+def _features(value: Mapping[str, Any]) -> Features:
+    return Features({name: _number(number) for name, number in value.items()})
+
+
+def _failure(value: Mapping[str, Any]) -> Failure:
+    return Failure(*(_text(value[name]) for name in ("stage", "kind", "detail")))
+
+
+def _selection(value: Mapping[str, Any]) -> Selection:
+    return Selection(**value)
+
+
+def _if_there(read: Callable[[Any], _T], value: Any) -> _T | None:
+    return None if value is None else read(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} where a number is expected")
+    return value
+
+
+def _rank(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} where a rank is expected")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} where a text is expected")
+    return value

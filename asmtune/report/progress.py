@@ -1,4 +1,4 @@
-"""How far a long command is, on stderr."""
+"""A progress bar for long commands, on stderr."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ProgressBar(ProgressListener):
         self._task = self._progress.add_task(stage, total=total, rate="")
 
     def advance(self) -> None:
-        """One step of the stage is done."""
+        """Advances the bar by one step."""
         if self._task is None:
             return
         task = self._progress.tasks[self._progress.task_ids.index(self._task)]

@@ -1,10 +1,10 @@
-"""A tuning run from its trace: what it cost, what fell where, what was timed, why it ended."""
+"""Tuning runs from their traces, as text and JSON: costs, funnel, timings, and the end."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -12,8 +12,87 @@ from rich.text import Text
 
 from asmtune.core.config import Config, varying
 from asmtune.report.cells import changes, count, dtype_words, number, one_line, plain_table, words
-from asmtune.report.run_facts import funnel_steps, progress_of, seconds_by_stage
+from asmtune.report.documents import document_text
+from asmtune.store.trace.json_codec import encoded
 from asmtune.store.trace.run import CostRow, Summary, Timing, TracedRun
+
+
+class FunnelLine(NamedTuple):
+    """A line of the funnel: what is left or, below 0, what fell there, in configs."""
+
+    stage: str
+    what: str
+    configs: int
+
+
+class Far(NamedTuple):
+    """The state of a run `t` seconds after its start: configs so far, and what was expected."""
+
+    t: float
+    compiled: int
+    timed: int
+    failed: int
+    best_us: float | None
+    expected_gain: float | None
+
+
+def seconds_by_stage(run: TracedRun) -> dict[str, float]:
+    """Returns the seconds of a run by stage, summed up so far if it has not ended."""
+    if run.ending is not None:
+        return dict(run.ending.seconds)
+    seconds: dict[str, float] = {}
+    for name, spent in run.stages:
+        seconds[name] = seconds.get(name, 0.0) + spent
+    return seconds
+
+
+def funnel_steps(run: TracedRun) -> list[FunnelLine]:
+    """Lists what each stage passed on, from the space to the finalists, and what fell before."""
+    compiled = run.compiled()
+    steps: list[FunnelLine] = []
+    if run.ranking is not None:
+        steps += _before_compiling(run, run.ranking.count, len(compiled))
+    steps.append(FunnelLine("compiled", "configs", len(compiled)))
+    refused = Counter(
+        (row.dropped_at, (row.reason or "").partition(":")[0])
+        for row in compiled.values()
+        if row.dropped_at is not None
+    )
+    steps += [FunnelLine(stage, what, -fallen) for (stage, what), fallen in refused.most_common()]
+    failed = Counter((f.stage, f.kind) for f in run.failures().values())
+    steps += [FunnelLine(*key, -fallen) for key, fallen in failed.most_common()]
+    steps.append(FunnelLine("timed", "configs", len(run.timings())))
+    if run.finals:
+        steps.append(FunnelLine("finals", "configs", len({row.config for row in run.finals})))
+    return steps
+
+
+def progress_of(run: TracedRun) -> list[Far]:
+    """Gives the state of the run after each of its trials."""
+    states: list[Far] = []
+    timed = failed = 0
+    for trial in run.trials:
+        ran = sum(isinstance(row.outcome, Timing) for row in trial.rows)
+        timed, failed = timed + ran, failed + len(trial.rows) - ran
+        compiled = sum(len(batch.rows) for batch in run.batches if batch.t <= trial.t)
+        states.append(Far(trial.t, compiled, timed, failed, trial.best_us, trial.expected_gain))
+    return states
+
+
+def _before_compiling(run: TracedRun, candidates: int, compiled: int) -> Iterator[FunnelLine]:
+    yield FunnelLine("space", "candidates", candidates)
+    dropped = run.ranking.dropped if run.ranking is not None else ()
+    for fallen in dropped:
+        yield FunnelLine(fallen.stage, fallen.reason, -fallen.count)
+    # Caps are read off machine code, so that what has one was not of the space.
+    capped = any(p.config.maxnreg for p in run.ranking.configs) if run.ranking else False
+    added = 0 if capped else sum(config.maxnreg is not None for config in run.compiled())
+    left = candidates - sum(fallen.count for fallen in dropped) - (compiled - added)
+    if left > 0:
+        yield FunnelLine("prediction", "not compiled", -left)
+    if added:
+        yield FunnelLine("caps", "added", added)
+
 
 MOST_ROWS: Final = 25
 """Timed configs that the table shows; JSON has all."""
@@ -22,7 +101,7 @@ NOT_ENDED: Final = "it did not end: it was killed, or goes on"
 
 
 def run_report(run: TracedRun) -> Group:
-    """What `asmtune explain RUN` shows."""
+    """Lays out a run: seconds by stage, what fell where, what was timed, and why it ended."""
     parts: list[RenderableType] = [*_title(run), _seconds(run), _funnel(run)]
     timings = run.timings()
     if run.trials:
@@ -53,15 +132,15 @@ def _title(run: TracedRun) -> Iterator[Text]:
     where = f"run {run.run}, {header.date}, on {header.key.device}"
     yield Text(one_line(f"{where}; {words(header.versions)}"))
     limits = header.effort.get("limits")
-    asked = {
+    choices = {
         "effort": header.effort.get("name"),
         **header.effort,
         **(limits if isinstance(limits, dict) else {}),
         "strategy": header.strategy,
         "seed": header.seed,
     }
-    told = {n: v for n, v in asked.items() if n != "name" and isinstance(v, int | float | str)}
-    yield Text(words(told), "dim")
+    shown = {n: v for n, v in choices.items() if n != "name" and isinstance(v, int | float | str)}
+    yield Text(words(shown), "dim")
 
 
 def _seconds(run: TracedRun) -> Table:
@@ -92,19 +171,19 @@ def _progress(run: TracedRun) -> Table:
 
 
 def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
-    """The fastest configs and the default, with what was told of each before."""
+    """Tabulates the fastest configs and the default, with their predictions."""
     axes, compiled = varying(list(timings)), run.compiled()
     places = {config: place for place, config in enumerate(timings, 1)}
-    kept = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
-    foreseen = {p.config: p for p in run.ranking.configs} if run.ranking else {}
+    shown = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
+    predictions = {p.config: p for p in run.ranking.configs} if run.ranking else {}
     table = plain_table("Timed, fastest first", ("", *map(one_line, axes)), left=0)
     table.add_column("us", justify="right")
     for heading in ("spread", "samples", "pred us", "pred rank", "regs", "spills", "shared KiB"):
         table.add_column(heading, justify="right")
-    for config in kept:
+    for config in shown:
         timing, row, values = timings[config], compiled.get(config), config.to_dict()
-        told = row or foreseen.get(config)
-        rank = foreseen[config].rank if config in foreseen else None
+        prediction = row or predictions.get(config)
+        rank = predictions[config].rank if config in predictions else None
         kib = None if row is None or row.shared is None else row.shared / 1024
         table.add_row(
             _place(run, config, places[config]),
@@ -112,14 +191,14 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> Table:
             number(timing.median_us),
             f"{timing.spread:.1%}",
             str(timing.samples),
-            number(told.predicted_us if told else None),
+            number(prediction.predicted_us if prediction else None),
             count(rank),
             count(row.regs if row else None),
             count(row.spills if row else None),
             number(kib, 0),
         )
-    if len(kept) < len(timings):
-        table.caption = f"{len(timings) - len(kept)} slower ones are left out; --json has all"
+    if len(shown) < len(timings):
+        table.caption = f"{len(timings) - len(shown)} slower ones are left out; --json has all"
     return table
 
 
@@ -130,7 +209,7 @@ def _place(run: TracedRun, config: Config, place: int) -> str:
 
 
 def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text]:
-    """The winner against the default, in microseconds and axis by axis."""
+    """Compares the winner with the default, in microseconds and axis by axis."""
     default, ending = run.header.default, run.ending
     if ending is not None and ending.winner is not None:
         label, best = "winner ", ending.winner
@@ -144,14 +223,14 @@ def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text
     if best == default:
         yield Text(f"nothing was faster than the default, {number(after)} us")
         return
-    told = f"{number(after)} us instead of {number(before)} us"
+    text = f"{number(after)} us instead of {number(before)} us"
     if before and after:
-        told += f", {before / after:.2f} times as fast"
-    yield Text(f"{told}; {changes(default, best)}")
+        text += f", {before / after:.2f} times as fast"
+    yield Text(f"{text}; {changes(default, best)}")
 
 
 def runs_table(runs: Sequence[Summary]) -> Table:
-    """What `asmtune runs` shows, a line a run."""
+    """Tabulates runs, a line each."""
     title = "Tuning runs, the latest last; `asmtune explain RUN` shows one"
     headings = ("run", "shape", "dtypes", "device", "us", "speed-up", "compiled", "timed", "s")
     table = plain_table(title, headings, left=4)
@@ -174,7 +253,7 @@ def runs_table(runs: Sequence[Summary]) -> Table:
 
 
 def costs_table(costs: Iterable[CostRow]) -> Table:
-    """Time, energy and memory of a launch; a star where no other is better in everything."""
+    """Tabulates time, energy and memory of a launch; a star marks configs that none beats."""
     title = "Costs of a launch; * where no other config is better in everything"
     table = plain_table(title, ("", "config", "us", "mJ", "memory KiB a program"), left=2)
     for cost in sorted(costs, key=lambda cost: cost.time_us):
@@ -186,3 +265,57 @@ def costs_table(costs: Iterable[CostRow]) -> Table:
             number(cost.memory_bytes / 1024),
         )
     return table
+
+
+RUN_FORMAT: Final = "asmtune-run"
+RUNS_FORMAT: Final = "asmtune-runs"
+
+
+def run_json(run: TracedRun) -> str:
+    """Writes all of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
+    compiled = run.compiled()
+    timed = [
+        {
+            **encoded(timing),
+            **_prediction_values(encoded(compiled.get(config))),
+            "config": config.to_dict(),
+        }
+        for config, timing in run.timings().items()
+    ]
+    failed = [{"config": c.to_dict(), **encoded(failure)} for c, failure in run.failures().items()]
+    document = {
+        "run": run.run,
+        "header": encoded(run.header),
+        "seconds": run.seconds,
+        "seconds_by_stage": seconds_by_stage(run),
+        "funnel": [step._asdict() for step in funnel_steps(run)],
+        "progress": [far._asdict() for far in progress_of(run)],
+        "timed": timed,
+        "finals": [row.config.to_dict() for row in run.finals],
+        "failed": failed,
+        "refused": [encoded(row) for row in compiled.values() if row.dropped_at is not None],
+        "foreseen": encoded(run.ranking),
+        "costs": encoded(run.costs),
+        "ending": None if run.ending is None else encoded(run.ending),
+        "notes": list(run.notes),
+    }
+    return document_text(RUN_FORMAT, document)
+
+
+def runs_json(runs: Sequence[Summary]) -> str:
+    """Writes runs in short, oldest first: `{"format", "version", "runs": [...]}`."""
+    rows = [
+        {
+            "run": one.run,
+            "header": encoded(one.header),
+            "seconds": one.seconds,
+            "ending": None if one.ending is None else encoded(one.ending),
+        }
+        for one in runs
+    ]
+    return document_text(RUNS_FORMAT, {"runs": rows})
+
+
+def _prediction_values(row: dict[str, Any] | None) -> dict[str, Any]:
+    names = ("predicted_us", "regs", "spills", "shared")
+    return {name: row[name] for name in names if name in row} if row else {}

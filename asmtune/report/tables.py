@@ -29,7 +29,7 @@ COLUMNS: Final = {
 
 
 def prune_table(reports: Sequence[PruneReport]) -> Group:
-    """What fell where and why, then the kept configs; targets side by side."""
+    """Tabulates what fell where and why, then the kept configs; targets side by side."""
     first = reports[0]
     shape = " ".join(f"{name}={value}" for name, value in first.shape.items())
     title = Text.assemble((first.kernel, "bold"), f" {shape} {_dtypes(first)}")
@@ -40,12 +40,14 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
         "pred us and limit: the roofline's time and what takes most of it. "
         "tensor, cp.async, bar and instr count the hot loop once, as the PTX has it."
     )
-    told = [Text(line) for report in reports for line in worth(report)]
-    return Group(title, _funnel(reports), *told, _kept(reports), Text(hot, "dim"), *notes)
+    lines = [Text(line) for report in reports for line in worth(report)]
+    return Group(
+        title, _funnel_table(reports), *lines, _kept_table(reports), Text(hot, "dim"), *notes
+    )
 
 
 def worth(report: PruneReport) -> Iterator[str]:
-    """Say how far the candidates came, and what the compiled and the kept are worth."""
+    """Says how far the candidates came, and what the compiled and the kept configs are worth."""
     yield f"{report.target}: {report.summary()}"
     if report.compiled is not None:
         told = f"compile {report.compiled.keep}: {report.compiled.ranks} by rank before compiling"
@@ -54,21 +56,22 @@ def worth(report: PruneReport) -> Iterator[str]:
     if report.selection is not None:
         selection = report.selection
         more = len(report.kept) - selection.ranks
-        kept = f"{report.target}: keep {selection.keep}: {selection.ranks} by rank"
-        kept += f", {more} more as the default or a near tie of another tile" if more else ""
+        text = f"{report.target}: keep {selection.keep}: {selection.ranks} by rank"
+        text += f", {more} more as the default or a near tie of another tile" if more else ""
         of = "" if report.compiled is None else " that was compiled"
-        yield f"{kept}; {_expected(report, selection, of)}"
+        yield f"{text}; {_expected(report, selection, of)}"
 
 
 def _expected(report: PruneReport, selection: Selection, of: str) -> str:
-    """Share kept of the best speed, or of the best `of` a part."""
+    """Says the share kept of the best speed, or of the best `of` a part."""
     if selection.expected_share is None or selection.chance_dropped is None:
         when = " before compiling" if selection is report.compiled else ""
         return f"the error of {report.scorer}{when} was never measured"
     measured = f"\n  measured with {selection.source}" if selection.source else ""
     return (
         f"expected share of the best speed{of} {selection.expected_share:.3f}, "
-        f"chance that the best is dropped {selection.chance_dropped:.0%}{measured}"
+        f"chance that the best is dropped {selection.chance_dropped:.0%}"
+        f"{selection.caveat}{measured}"
     )
 
 
@@ -76,7 +79,7 @@ def _dtypes(report: PruneReport) -> str:
     return "/".join(dict.fromkeys(report.dtypes.values()))
 
 
-def _funnel(reports: Sequence[PruneReport]) -> Table:
+def _funnel_table(reports: Sequence[PruneReport]) -> Table:
     table = Table(title="What fell where", title_justify="left", show_edge=False)
     table.add_column("stage")
     table.add_column("reason")
@@ -91,7 +94,7 @@ def _funnel(reports: Sequence[PruneReport]) -> Table:
     return table
 
 
-def _kept(reports: Sequence[PruneReport]) -> Table:
+def _kept_table(reports: Sequence[PruneReport]) -> Table:
     table = Table(title="Kept, best first", title_justify="left", show_edge=False)
     configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
     axes = varying(configs)
@@ -132,16 +135,16 @@ def _number(name: str, value: float) -> str:
 
 
 def replay_table(report: ReplayReport) -> Group:
-    """Share of the best speed kept, by scorer and by kernel, and what was told of the rest."""
-    told = report.agreement.failures
-    lines = [f"told {a}, recorded {b}: {n}" for (a, b), n in sorted(told.items())]
+    """Tabulates the share of the best speed kept, then agreement with the recordings."""
+    failures = report.agreement.failures
+    lines = [f"told {a}, recorded {b}: {n}" for (a, b), n in sorted(failures.items())]
     resources = [f"{a} {b}: {n}" for (a, b), n in sorted(report.agreement.resources.items())]
     table = scorers_table(report.scorers, report.device)
     return Group(table, Text("; ".join(lines)), Text("; ".join(resources)))
 
 
 def scorers_table(scorers: Sequence[ScorerResult], device: str) -> Table:
-    """Share of the best speed kept, by scorer and by kernel."""
+    """Tabulates the share of the best speed kept, by scorer and by kernel."""
     table = Table(
         title=f"Share of the best speed kept on {device}, geometric means",
         title_justify="left",
@@ -162,7 +165,7 @@ def scorers_table(scorers: Sequence[ScorerResult], device: str) -> Table:
 
 
 def mapping_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A plain table of equal mappings."""
+    """Makes a plain table of mappings with equal keys."""
     table = Table(title=title, title_justify="left", show_edge=False)
     for name in rows[0] if rows else ():
         table.add_column(name)

@@ -1,22 +1,33 @@
-"""What became of the problems of one call of `tune`, as a table and as JSON."""
+"""Results of `asmtune tune` as a table and as JSON, and its progress on stderr."""
 
 from __future__ import annotations
 
+import math
+import time
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.cells import count, dtype_words, number, one_line, plain_table, words
 from asmtune.report.documents import document_text
 from asmtune.report.runs import costs_table
 from asmtune.store.trace.json_codec import encoded
-from asmtune.store.trace.run import CostRow
+from asmtune.store.trace.run import CostRow, Ending, Header
 from asmtune.studies.replay.results import geometric_mean
 from asmtune.tuning.request import TuningResult
+
+if TYPE_CHECKING:
+    from asmtune.tuning.search.state import State
+
 
 TUNING_FORMAT: Final = "asmtune-tuning"
 
@@ -24,7 +35,7 @@ _OUTCOMES: Final = {"busy": "another process tunes it", "known": "known before"}
 
 
 def speedup_of(result: TuningResult) -> float | None:
-    """The default's time over the winner's; None where one is not known."""
+    """Returns the default's time over the winner's; None if one is not known."""
     median_us = result.record.median_us if result.record is not None else None
     if median_us is None or result.default_us is None:
         return None
@@ -34,11 +45,11 @@ def speedup_of(result: TuningResult) -> float | None:
 def results_table(
     results: Sequence[TuningResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> Group:
-    """A line a problem: best config, times, what it took; then the whole in a sentence.
+    """Tabulates a line a problem: best config, times, costs; then a sum in a sentence.
 
     Args:
         results: at least one, of one kernel.
-        costs: of the finalists' launches, by run, where more than time counts.
+        costs: costs of the finalists' launches, by run, where more than time counts.
     """
     key = results[0].request.key
     title = Text.assemble(
@@ -49,13 +60,13 @@ def results_table(
     lines = [Text(f"{words(r.request.problem.shape)}: {one_line(r.error)}", "red") for r in failed]
     parts: list[RenderableType] = [title, _table(results), Text(summary(results)), *lines]
     for result in results:
-        if found := (costs or {}).get(result.run or ""):
-            parts += [Text(words(result.request.problem.shape), "bold"), costs_table(found)]
+        if run_costs := (costs or {}).get(result.run or ""):
+            parts += [Text(words(result.request.problem.shape), "bold"), costs_table(run_costs)]
     return Group(*parts)
 
 
 def result_line(result: TuningResult) -> str:
-    """What became of one problem, in a line."""
+    """Writes the result of a problem as a line."""
     where = f"{one_line(result.request.problem.name)} {words(result.request.problem.shape)}"
     if result.record is None:
         return f"{where}: {result.outcome}: {one_line(result.error)}"
@@ -69,11 +80,11 @@ def result_line(result: TuningResult) -> str:
 
 
 def summary(results: Sequence[TuningResult]) -> str:
-    """`4 problems: 3 tuned, 1 known; ...` in one line."""
+    """Sums results up in a line: `4 problems: 3 tuned, 1 known; ...`."""
     tally = Counter(result.outcome for result in results)
-    told = ", ".join(f"{n} {outcome}" for outcome, n in sorted(tally.items(), reverse=True))
+    counts = ", ".join(f"{n} {outcome}" for outcome, n in sorted(tally.items(), reverse=True))
     speedups = [s for result in results if (s := speedup_of(result)) is not None]
-    line = f"{len(results)} {'problem' if len(results) == 1 else 'problems'}: {told}"
+    line = f"{len(results)} {'problem' if len(results) == 1 else 'problems'}: {counts}"
     if len(speedups) > 1:
         mean = geometric_mean(speedups)
         line += f"; {mean:.2f} times as fast as the default, geometric mean of {len(speedups)}"
@@ -83,7 +94,7 @@ def summary(results: Sequence[TuningResult]) -> str:
 def results_json(
     results: Sequence[TuningResult], costs: Mapping[str, Sequence[CostRow]] | None = None
 ) -> str:
-    """What became of each problem: `{"format", "version", "results": [...]}`; as the table."""
+    """Writes the results as JSON, `{"format", "version", "results": [...]}`, like the table."""
     rows = [
         _result(result) | {"costs": encoded((costs or {}).get(result.run or "", ()))}
         for result in results
@@ -134,3 +145,165 @@ def _result(result: TuningResult) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "error": result.error or None,
     }
+
+
+class TimeEstimate:
+    """Estimates how long a command still takes.
+
+    A search ends when it finds no more, so that what is left of the first is a bound: its limit
+    of seconds, or the rest of its space at the rate so far. Later ones take as long as those
+    before them.
+
+    Args:
+        problems: how many there are.
+        limit_s: seconds that each may take.
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self, problems: int, limit_s: float = math.inf, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._now, self._limit = now, limit_s
+        self._waiting = problems
+        self._took: list[float] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins a problem."""
+        self._began, self._bound = self._now(), math.inf
+
+    def done(self, configs: int, of: int) -> None:
+        """Notes how many configs of the space are done."""
+        spent = self._now() - self._began
+        self._bound = spent * of / configs if configs else math.inf
+
+    def end(self, *, counts: bool) -> None:
+        """Ends a problem; if it `counts`, later ones are expected to take as long."""
+        self._waiting -= 1
+        if counts:
+            self._took.append(self._now() - self._began)
+
+    def left(self) -> str:
+        """Says `about 40 s left`, or `up to 40 s left`; empty if nothing is known."""
+        spent = self._now() - self._began
+        most = max(min(self._limit, self._bound) - spent, 0.0)
+        if self._took:
+            usual = sum(self._took) / len(self._took)
+            rest = min(max(usual - spent, 0.0), most) + usual * (self._waiting - 1)
+            return f"about {duration(rest)} left"
+        whole = most + (spent + most) * (self._waiting - 1)
+        return f"up to {duration(whole)} left" if whole < math.inf else ""
+
+
+def duration(seconds: float) -> str:
+    """Formats seconds as `40 s`, `12 min` or `3.5 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+class TuningProgress(ProgressListener):
+    """A line of progress, and a line for each problem that is done.
+
+    Where stderr is no terminal only the latter is shown. Use as a context manager, within which
+    warnings take one line each.
+
+    Args:
+        problems: how many there are.
+        limit_s: seconds that each may take.
+        console: to write to; stderr by default.
+    """
+
+    def __init__(
+        self, problems: int, limit_s: float = math.inf, console: Console | None = None
+    ) -> None:
+        self._console = console or Console(stderr=True)
+        self._shown = self._console.is_interactive
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=16),
+            TextColumn("{task.fields[status]}", markup=False),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._progress.add_task("", total=problems, status="")
+        self._clock = TimeEstimate(problems, limit_s)
+        self._stage = self._counts = ""
+        self._step, self._steps = 0, 0
+        self._exit = ExitStack()
+
+    def __enter__(self) -> TuningProgress:
+        self._exit.enter_context(warnings.catch_warnings())
+        warnings.showwarning = self._warn
+        if self._shown:
+            self._exit.enter_context(self._progress)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._exit.__exit__(kind, error, trace)
+
+    def waiting(self, holder: str) -> None:
+        """Shows that another process tunes the key."""
+        self.say(f"waiting for process {one_line(holder)}, which tunes the same key")
+
+    def begin(self, header: Header) -> None:
+        """Shows that a run begins."""
+        self._clock.begin()
+        what = f"{one_line(header.kernel)} {words(header.shape)} {dtype_words(header.key.dtypes)}"
+        self._progress.update(self._task, description=what)
+        self.stage("begin")
+
+    def stage(self, name: str) -> None:
+        """Shows that a stage begins."""
+        self._stage, self._counts, self._steps = name, "", 0
+        self._show()
+
+    def progress(self, state: State) -> None:
+        """Shows that more is compiled or timed."""
+        self._clock.done(len(state.verdicts), len(state.configs))
+        failed = f" ({len(state.failures)} failed)" if state.failures else ""
+        counts = f"{len(state.verdicts)} compiled, {len(state.timings)} timed{failed}"
+        self._counts = f"{counts}, best {number(state.best_us)} us"
+        self._show()
+
+    def start(self, stage: str, total: int) -> None:  # noqa: ARG002 - that of the run says more
+        """Begins steps of a stage: configs that are sketched or compiled."""
+        self._step, self._steps = 0, total
+
+    def advance(self) -> None:
+        """Advances by one step."""
+        self._step += 1
+        self._show()
+
+    def _show(self) -> None:
+        steps = f"{self._step} of {self._steps}" if self._step < self._steps else ""
+        state = (f"{self._stage}", self._counts, steps, self._clock.left() if self._counts else "")
+        self._progress.update(self._task, status=", ".join(filter(None, state)))
+
+    def end(self, ending: Ending) -> None:
+        """Notes that the run has ended."""
+        self._progress.update(self._task, status=one_line(ending.reason))
+
+    def finished(self, result: TuningResult) -> None:
+        """Counts a problem as done, whether it was tuned or not."""
+        self._clock.end(counts=result.outcome == "tuned")
+        self._progress.advance(self._task)
+        self.say(result_line(result))
+
+    def refresh(self) -> None:
+        """Shows at once what is known; otherwise ten times a second."""
+        self._progress.refresh()
+
+    def say(self, line: str) -> None:
+        """Prints a line above the bar, or alone."""
+        self._console.print(Text(line), soft_wrap=True)
+
+    def _warn(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        self.say(f"asmtune: {one_line(str(message))}")

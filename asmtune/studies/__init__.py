@@ -1,1 +1,11 @@
-"""Programs over the library: replay, regression, roofline, collecting rows and training."""
+"""Programs over the library; `api` has those that users call as functions.
+
+api           `asmtune.bench`, `check`, `prune_report` and `roofline`
+stored        kernels as users name them, and their stored configs
+tuning_queue  shapes tuned one after another, for `asmtune tune`
+regression/   bench runs and checks: have kernels become slower?
+roofline/     kernels under a machine's roofs, before tuning and after
+replay/       the funnel and the search over recorded timings, without a GPU
+collect       times whole spaces on a GPU, for replay and training
+train         training rows of the learned scorer
+"""

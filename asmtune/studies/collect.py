@@ -50,7 +50,7 @@ class Collector:
     seconds: float = float("inf")
 
     def tasks(self, modules: Sequence[KernelModule]) -> Iterator[dict[str, Any]]:
-        """One task of the oracle's form for each module, dtype and shape, as it is done.
+        """Yields a task of the oracle's form for each module, dtype and shape, as it is done.
 
         The shapes of all modules take turns, so that a budget that runs out
         costs every module its last shapes, and no module all of them. A task
@@ -85,11 +85,11 @@ class Collector:
         for verdict in verdicts:
             if not verdict.kept:
                 continue
-            found = load_cached(lowering, verdict.config, cache, verdict.artifact)
-            if isinstance(found, Failure):
-                failures[verdict.config] = found
+            loaded = load_cached(lowering, verdict.config, cache, verdict.artifact)
+            if isinstance(loaded, Failure):
+                failures[verdict.config] = loaded
                 continue
-            _, launch = found
+            _, launch = loaded
             subjects.append(Subject(verdict.config, launch.run, launch.prepare))
         measured = {}
         for config, outcome in self._race(subjects):
@@ -100,7 +100,7 @@ class Collector:
         return measured, failures
 
     def _race(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Nothing is asked of the GPU where nothing can run on it."""
+        """Times configs against each other; asks nothing of the GPU if none can run on it."""
         return Race(GpuClock(self.policy), self.policy).trial(subjects) if subjects else []
 
 

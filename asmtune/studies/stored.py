@@ -1,15 +1,23 @@
-"""What the stores hold of a kernel that the command line names."""
+"""Kernels as a user names them, and what the stores hold of them.
+
+`load_kernel` makes a problem and a space of a kernel's name, file, module or problem.
+`StoredLaunch` finds the tuned config of a launch, and `existing_store` opens the user's store
+without making one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
+from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
-from asmtune.core.kernel_module import KernelModule
+from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
@@ -20,6 +28,100 @@ from asmtune.store.shipped import find_tuned, shipped_of, store_exists
 if TYPE_CHECKING:
     from asmtune.runtime.autotuner import AsmAutotuner
     from asmtune.store.safe_store import SafeStore
+
+
+KernelSource = str | Path | KernelModule
+"""A kernel module: a shipped kernel's name, a dotted name, a file, or the module itself."""
+
+
+@dataclass(frozen=True)
+class LoadedKernel:
+    """A launch on meta tensors, with the space of its configs.
+
+    Attributes:
+        problem: the launch.
+        space: its configs.
+        module: the kernel module; None for a plain function or a problem of the user's.
+    """
+
+    problem: Problem
+    space: Space
+    module: KernelModule | None = None
+
+
+def kernel_module(kernel: KernelSource) -> KernelModule:
+    """Returns a kernel module, loaded if it is given by name or file.
+
+    Raises:
+        InputError: it is unknown, cannot be imported, or is a plain function.
+    """
+    if isinstance(kernel, KernelModule):
+        return kernel
+    if ":" in str(kernel):
+        raise InputError(
+            f"{str(kernel)!r} is a plain function: give a Problem and a Space, or write a kernel "
+            "module (kernels/tiled_matmul.py is the template)"
+        )
+    return load_kernel_module(str(kernel))
+
+
+def reference_of(kernel: KernelSource) -> str:
+    """Returns the name or absolute path by which another process can load a kernel module."""
+    if isinstance(kernel, KernelModule):
+        if kernel.python is None:
+            return kernel.name
+        name, file = kernel.python.__name__, kernel.python.__file__
+        is_package = name.startswith("asmtune.kernels.")
+        kernel = kernel.name if is_package else file if file and "." not in name else name
+    path = Path(kernel)
+    named_by_path = path.suffix == ".py" or "/" in str(kernel)
+    return str(path.resolve()) if named_by_path else str(kernel)
+
+
+def load_kernel(
+    kernel: KernelSource | Problem,
+    space: Any = None,
+    *,
+    shape: Shape | None = None,
+    dtype: str | None = None,
+    axes: Mapping[str, Iterable[Any]] | None = None,
+) -> LoadedKernel:
+    """Makes the problem and the space of a kernel.
+
+    Args:
+        kernel: a kernel module, or a problem, which needs a `space`.
+        space: a `Space`, configs, or axes by name; None for the module's own.
+        shape: sizes by name; None for the module's first.
+        dtype: one of the module's; None for its first.
+        axes: values that replace axes of the space.
+
+    Raises:
+        InputError: the kernel is unknown, or shape, dtype, axes or space do not fit it.
+    """
+    module = None
+    if isinstance(kernel, Problem):
+        if space is None or shape is not None or dtype is not None:
+            raise InputError(
+                f"problem {kernel.name}: give its space, and neither shape nor dtype, "
+                "which the problem holds"
+            )
+        problem, searched = kernel, Space.of(space)
+    else:
+        module = kernel_module(kernel)
+        problem = _problem(module, shape, dtype)
+        if space is None:
+            searched = required(f"space of kernel {module.name}", module.space)
+        else:
+            searched = Space.of(space)
+    return LoadedKernel(problem, searched.replace(**axes) if axes else searched, module)
+
+
+def _problem(module: KernelModule, shape: Shape | None, dtype: str | None) -> Problem:
+    if shape is None:
+        shape = module.shapes[0] if module.shapes else {}
+    name, sizes = module.check_dtype(dtype), module.check_shape(shape)
+    words = " ".join(f"{key}={value}" for key, value in sizes.items())
+    return required(f"kernel {module.name} on {words}", lambda: module.problem(sizes, name, "meta"))
 
 
 @dataclass(frozen=True)
@@ -37,38 +139,38 @@ class StoredLaunch:
     tuner: AsmAutotuner | None
 
     def identity(self, device: str) -> tuple[TuneKey, Provenance]:
-        """The key under which its launches look, else its shape; and what a record must hold."""
+        """Returns the key of its launches, else one of its shape; and the provenance to expect."""
         if self.tuner is not None:
             return self.tuner.identity(self.problem.arguments, device)
         from asmtune.tuning.request import expected_of, key_of
 
         return key_of(self.problem, device), expected_of(self.problem, self.space, {})
 
-    def found_on(self, target: Target, shelf: SafeStore | None) -> StoreLookup:
-        """The first hit for a target's device, else the first answer that says why there is none.
+    def found_on(self, target: Target, store: SafeStore | None) -> StoreLookup:
+        """Returns the first hit for a target's device, else the first answer that says why not.
 
         A target is the model of a device; records are kept by the name that the driver gives it.
         """
-        answers = (find_tuned(*self.identity(d), shelf) for d in self._devices(target, shelf))
+        answers = (find_tuned(*self.identity(d), store) for d in self._devices(target, store))
         best = StoreLookup("miss")
-        for found in answers:
-            if found.outcome == "hit":
-                return found
-            best = found if best.outcome == "miss" else best
+        for answer in answers:
+            if answer.outcome == "hit":
+                return answer
+            best = answer if best.outcome == "miss" else best
         return best
 
-    def _devices(self, target: Target, shelf: SafeStore | None) -> list[str]:
-        """Names of the target's device under which there are records of the kernel."""
+    def _devices(self, target: Target, store: SafeStore | None) -> list[str]:
+        """Names the target's devices under which there are records of the kernel."""
         function = jit_function(self.problem.kernel)
         name = f"{function.__module__}.{function.__qualname__}"
-        own = shelf.records(name) if shelf is not None else []
-        names = dict.fromkeys(record.key.device for record in (*own, *shipped_of(name)))
+        stored = store.records(name) if store is not None else []
+        names = dict.fromkeys(record.key.device for record in (*stored, *shipped_of(name)))
         models = {device: match_device(device) for device in names}
         return [device for device, model in models.items() if model and model.name == target.name]
 
 
 def tuner_of(module: KernelModule) -> AsmAutotuner | None:
-    """What launches a module's kernel, where the module decorates it."""
+    """Finds the autotuner of a module's kernel, if the module decorates it."""
     from asmtune.runtime.decorator import autotuners
 
     tuners = autotuners(module.python) if module.python is not None else []
@@ -76,8 +178,20 @@ def tuner_of(module: KernelModule) -> AsmAutotuner | None:
     return next((tuner for tuner in tuners if jit_function(tuner.fn) is own), None)
 
 
+def tuned_of(loaded: LoadedKernel, target: Target, settings: Settings) -> StoreLookup:
+    """Looks a launch up for a target's device, in the user's store, else in the shipped files.
+
+    Raises:
+        StoreError: the store's folder cannot be looked into.
+        InputError: a shipped file is malformed.
+    """
+    tuner = None if loaded.module is None else tuner_of(loaded.module)
+    launch = StoredLaunch(loaded.problem, loaded.space, tuner)
+    return launch.found_on(target, existing_store(settings))
+
+
 def existing_store(settings: Settings) -> SafeStore | None:
-    """The user's store where there is one: looking makes no file.
+    """Opens the user's store if there is one: looking makes no file.
 
     Raises:
         StoreError: its folder cannot be looked into.

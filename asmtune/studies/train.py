@@ -18,7 +18,7 @@ from asmtune.predict.score.error import Errors, ErrorTable, RankedTask
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.learned import FEWEST, fit, rank
 from asmtune.predict.score.vectors import schema
-from asmtune.studies.replay.judging import judged_moments
+from asmtune.studies.replay.flow import judged_moments
 from asmtune.studies.replay.results import ScorerResult, TaskResult, kept_of
 
 
@@ -40,7 +40,7 @@ Unseen = Sequence[tuple[TaskRows, Sequence[float]]]
 
 
 def task_rows(oracle: Oracle, kernels: Path, funnel: Funnel) -> Iterator[TaskRows]:
-    """The timed configs of each task of a file that compile, as the learned scorer sees them.
+    """Yields the timed configs of each task that compile, as the learned scorer sees them.
 
     Tasks with fewer than five are left out.
 
@@ -55,17 +55,17 @@ def task_rows(oracle: Oracle, kernels: Path, funnel: Funnel) -> Iterator[TaskRow
 def moment_rows(
     oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
 ) -> Iterator[MomentRows]:
-    """Like `task_rows`; if `early`, with rows before compiling beside those after.
+    """Yields rows like `task_rows`; if `early`, with those before compiling as well.
 
     Raises:
         OracleError: a kernel's module is missing.
         ProblemError: a module cannot be loaded, or its arguments do not fit.
     """
-    for found in judged_moments(oracle, kernels, funnel, early=early):
-        assembly = _rows(found.task, found.compiled, funnel.target)
+    for judged_task in judged_moments(oracle, kernels, funnel, early=early):
+        assembly = _rows(judged_task.task, judged_task.compiled, funnel.target)
         if assembly is not None:
-            sketched = found.sketched
-            sketch = _rows(found.task, sketched, funnel.target) if sketched else None
+            sketched = judged_task.sketched
+            sketch = _rows(judged_task.task, sketched, funnel.target) if sketched else None
             yield MomentRows(assembly, sketch)
 
 
@@ -87,7 +87,7 @@ def examples(
     device: str,
     sources: Mapping[str, Mapping[str, str]],
 ) -> Examples:
-    """Thinned rows with their provenance, to save; `sources` has each file's versions by name."""
+    """Thins rows and adds their provenance; `sources` has each file's versions by name."""
     return Examples(
         tasks=tuple(task.thinned() for task in tasks),
         target=target.name,
@@ -116,13 +116,13 @@ def rank_unseen(
             continue
         forest = fit(others, jobs, "")
         for moment, tasks in asked.items():
-            own = [task for task in tasks if task.kernel == kernel]
-            ranked[moment] += [(task, rank(forest, task.base).tolist()) for task in own]
+            own_tasks = [task for task in tasks if task.kernel == kernel]
+            ranked[moment] += [(task, rank(forest, task.base).tolist()) for task in own_tasks]
     return dict(ranked)
 
 
 def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
-    """What the rankings of `rank_unseen` at a moment keep of the best speed."""
+    """Computes the shares of the best speed that rankings of `rank_unseen` keep."""
     results = [
         TaskResult(
             Task(task.kernel, task.shape, task.dtype, ()),
@@ -135,7 +135,7 @@ def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
 
 
 def leave_one_kernel_out(tasks: Sequence[TaskRows], jobs: int) -> ScorerResult:
-    """What a model keeps of each kernel's best speed when it has seen all the others."""
+    """Ranks each kernel's configs by a model of all the others, and computes the shares kept."""
     return unseen_result(rank_unseen(tasks, {"assembly": tasks}, jobs)["assembly"])
 
 
@@ -144,7 +144,7 @@ def scorer_errors(
     device: str,
     sources: Mapping[str, Mapping[str, str]],
 ) -> Errors:
-    """The errors of `learned` and `roofline` at each moment of `rank_unseen`'s rankings.
+    """Measures `learned` and `roofline` at each moment of `rank_unseen`'s rankings.
 
     Raises:
         InputError: nothing was ranked, since there is but one kernel.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from asmtune.core.failures import guarded, required
 from asmtune.core.kernel_module import KernelModule, Shape
@@ -23,7 +22,7 @@ from asmtune.tuning.tuner import Tuner
 
 @dataclass(frozen=True)
 class TuningGpu:
-    """Where is tuned.
+    """The GPU that tunes.
 
     Attributes:
         device: the GPU's name, as its driver gives it.
@@ -70,7 +69,7 @@ class TuningQueue:
     reference: str
 
     def check(self, shapes: Sequence[Shape]) -> list[Problem]:
-        """A problem for each shape, on tensors without memory.
+        """Makes a problem for each shape, on tensors without memory.
 
         Raises:
             ProblemError: the module cannot make one; names the shape.
@@ -79,7 +78,7 @@ class TuningQueue:
         return [required(self._what(shape), partial(make, shape, "meta")) for shape in shapes]
 
     def results(self, problems: Sequence[Problem], machine: TuningGpu) -> Iterator[TuningResult]:
-        """What becomes of each, as it is done; one that fails stops no other.
+        """Tunes each problem and yields its result; one that fails stops no other.
 
         A result's problem has no memory, so that the tensors of all shapes never stand at once.
         """
@@ -90,26 +89,26 @@ class TuningQueue:
 
     @property
     def tuner(self) -> AsmAutotuner | None:
-        """What launches the module's kernel, where the module decorates it."""
+        """Finds the autotuner of a module's kernel, if the module decorates it."""
         return tuner_of(self.module)
 
     def launched(self, problem: Problem) -> StoredLaunch:
-        """A launch as the stores know it."""
+        """Makes the launch as the stores know it."""
         return StoredLaunch(problem, self.space, self.tuner)
 
     def _result(self, request: TuningRequest, machine: TuningGpu) -> TuningResult:
         shape = request.problem.shape
-        made = guarded("input", partial(self._problem, shape, machine.place))
-        if isinstance(made, Failure):
-            first = made.detail.splitlines()[0]
+        problem = guarded("input", partial(self._problem, shape, machine.place))
+        if isinstance(problem, Failure):
+            first = problem.detail.splitlines()[0]
             return TuningResult(request, "failed", error=f"{self._what(shape)}: {first}")
-        (result,) = machine.tuner.results([request.with_arguments_of(made)])
+        (result,) = machine.tuner.results([request.with_arguments_of(problem)])
         if result.outcome == "known":
             result = replace(result, default_us=self._default_us(result))
         return result
 
     def _default_us(self, result: TuningResult) -> float | None:
-        """The default's time as the record has it."""
+        """Returns the default's time in the record."""
         timings = result.record.measurements if result.record is not None else ()
         default = self.space.first(**result.request.problem.shape)
         return next((m.median_us for m in timings if m.config == default), None)
@@ -120,9 +119,3 @@ class TuningQueue:
     def _what(self, shape: Shape) -> str:
         words = " ".join(f"{name}={value}" for name, value in shape.items())
         return f"kernel {self.module.name} on {words}"
-
-
-def reference_of(kernel: str) -> str:
-    """A kernel that was named, as any other folder knows it."""
-    path = Path(kernel)
-    return str(path.resolve()) if path.suffix == ".py" or "/" in kernel else kernel

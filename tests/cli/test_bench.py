@@ -22,7 +22,7 @@ from asmtune.measure.timing.statistics import summarise
 from asmtune.store.database import Store
 from asmtune.studies.regression import process_main, timing
 from asmtune.studies.regression import processes as bench_processes
-from asmtune.studies.regression import rows as bench_rows
+from asmtune.studies.regression import processes as bench_rows
 from asmtune.studies.regression.files import read_run
 from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment
 from asmtune.tuning.request import key_of, provenance

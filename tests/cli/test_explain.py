@@ -9,10 +9,11 @@ import pytest
 from command_lines import HEAD, Commands
 
 from asmtune.base.settings import Settings
-from asmtune.cli.arguments import KernelArguments, LoadedKernel
+from asmtune.cli.arguments import KernelArguments
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.database import Store
+from asmtune.studies.stored import LoadedKernel
 from asmtune.tuning.request import expected_of, key_of
 
 DOUBLED = ("explain", "{}/doubled.py")

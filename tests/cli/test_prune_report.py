@@ -54,6 +54,7 @@ def test_json(commands: Commands) -> None:
         "expected_share": None,
         "chance_dropped": None,
         "source": None,
+        "other_device": None,
     }
 
 
@@ -72,8 +73,21 @@ def test_keep(commands: Commands) -> None:
     shown = commands.run(*many[:-2], "--keep", "50%").out
     assert "keep 50%: 4 by rank" in shown
     assert f"share of the best speed {half['selection']['expected_share']:.3f}" in shown
+    assert half["selection"]["other_device"] is None
+    assert "not on this target" not in shown
     unmeasured = commands.run(*many[:-2], "--scorer", "weights").out
     assert "keep 20: 8 by rank" in unmeasured
+
+
+def test_keep_on_another_device(commands: Commands) -> None:
+    """For a device other than the one of the scorer's error the worth says whose it is."""
+    many = ("prune-report", "{}/doubled.py", "--axis", "BLOCK=64,128,256,512", "--target", "H100")
+    options = ("--keep", "50%", "--compile", "75%", "--format")
+    (report,) = json.loads(commands.run(*many, *options, "json").out)["reports"]
+    assert report["selection"]["other_device"] == "NVIDIA H200"
+    assert report["compiled"]["other_device"] == "NVIDIA H200"
+    shown = commands.run(*many, *options, "table").out
+    assert shown.count(", both measured on NVIDIA H200, not on this target") == 2
 
 
 def test_compile(commands: Commands) -> None:

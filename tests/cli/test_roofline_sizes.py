@@ -16,7 +16,7 @@ from asmtune.core.space.space import Space
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.trace.run import Ending
 from asmtune.store.trace.writer import TraceWriter
-from asmtune.studies.roofline.sizes import is_sized
+from asmtune.studies.roofline.subjects import is_sized
 from tests.pinned import needs_shipped
 from tests.sample_kernels import scale, scale_problem
 from tests.trace_runs import ENDING, FAST, HEADER

@@ -14,7 +14,7 @@ from sample_records import AWKWARD, record_of
 from asmtune.base.html import HtmlTable, document
 from asmtune.core.records.display import ROWS
 from asmtune.core.records.features import Features
-from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.pruned import PruneReport, Selection
 from asmtune.core.records.verdicts import Reason
 
 
@@ -45,6 +45,16 @@ def test_kept_configs_have_their_numbers(pruned: PruneReport) -> None:
         assert int(row["registers"]) == verdict.features["regs_per_thread"]
         assert float(row["predicted, us"]) == pytest.approx(verdict.predicted_us, rel=1e-4)
         assert row["num_warps"] == str(verdict.config.num_warps)
+
+
+def test_the_error_of_another_device_is_named(pruned: PruneReport) -> None:
+    """What the kept are worth says on which device it was measured, if not on the target."""
+    here = Selection("2", 2, 0.99, 0.17, "roofline on 9 tasks")
+    text = replace(pruned, selection=here)._repr_html_()
+    assert "chance that the best is dropped 17%" in text
+    assert "not on this target" not in text
+    text = replace(pruned, selection=replace(here, other_device="NVIDIA H200"))._repr_html_()
+    assert "dropped 17%, both measured on NVIDIA H200, not on this target" in text
 
 
 def test_a_long_report_is_abridged(pruned: PruneReport) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from asmtune.core.config import Config
-from asmtune.studies.regression.compare import compare, needed
-from asmtune.studies.regression.findings import Check, Terms
+from asmtune.studies.regression.compare import Check, Terms, compare, needed
 from asmtune.studies.regression.history import extended
 from asmtune.studies.regression.run import BenchRun, Missed, Process
 from tests.bench_runs import HERE, part_of, rows_of, run_of, scaled, simulated, subject, timed

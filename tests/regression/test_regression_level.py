@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 from scipy.stats import binom
 
-from asmtune.studies.regression.compare import compare
-from asmtune.studies.regression.findings import Terms
+from asmtune.studies.regression.compare import Terms, compare
 from asmtune.studies.regression.run import BenchRun
 from tests.bench_runs import HOW, RECORDED, condensed, part_of, recorded, rows_of, scaled, simulated
 

@@ -6,14 +6,20 @@ from collections.abc import Sequence
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.studies.roofline.counts import Load, WorkCounts
-from asmtune.studies.roofline.points import Chart, ChartEntry, How, Point
-from asmtune.studies.roofline.roofs import roofs_of
+from asmtune.studies.roofline.points import (
+    Chart,
+    ChartEntry,
+    Load,
+    Point,
+    TimeKind,
+    WorkCounts,
+    roofs_of,
+)
 
 TUNED, DEFAULT = Config({"BLOCK": 256}, num_warps=8), Config({"BLOCK": 64})
 
 
-def point(config: Config, counts: WorkCounts, us: float, how: How = "measured") -> Point:
+def point(config: Config, counts: WorkCounts, us: float, how: TimeKind = "measured") -> Point:
     """A config's point, at its own counts."""
     load = Load(counts.flops, counts.bytes)
     source = "shipped" if how == "measured" else "roofline x 1.2"
@@ -24,7 +30,7 @@ def entry(
     kernel: str,
     counts: WorkCounts,
     times: tuple[float, float],
-    how: How = "predicted",
+    how: TimeKind = "predicted",
     shape: int = 4096,
 ) -> ChartEntry:
     """A launch whose default took the first time, by a prediction unless told, and then less."""

@@ -21,7 +21,7 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.nvptx import Group, OpClass
 from asmtune.predict.features.registry import LaunchReading
 from asmtune.report.code.model import NO_SOURCES, CodeView
-from asmtune.report.code.reader import CodeReader
+from asmtune.report.code.views import CodeReader
 from tests import sample_kernels
 from tests.asm.fixture_kernels import nested
 from tests.launch_kernels import Launch

@@ -102,6 +102,7 @@ def test_json() -> None:
         "expected_share": 0.9,
         "chance_dropped": 0.25,
         "source": "weights on 2 tasks",
+        "other_device": None,
     }
 
 

@@ -26,11 +26,10 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import predict, terms_us
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.code.reader import CodeReader
-from asmtune.report.comparison import compared
-from asmtune.report.explained import Code, Explained, try_out
-from asmtune.report.explanation import explanation
-from asmtune.report.quantities import QUANTITIES, amount
+from asmtune.report.code.views import CodeReader
+from asmtune.report.explain.quantities import QUANTITIES, amount
+from asmtune.report.explain.record import Code, Explained, compared, try_out
+from asmtune.report.explain.text import explanation
 from tests.sample_kernels import product_problem, scale_problem
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}

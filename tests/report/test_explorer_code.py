@@ -10,7 +10,7 @@ import pytest
 from explorer_pages import Made, Opened, Opener, needs_browser, of_module
 
 from asmtune.base.settings import Settings
-from asmtune.report.code.reader import CodeReader
+from asmtune.report.code.views import CodeReader
 from asmtune.report.explorer.page import report_html
 
 pytestmark = needs_browser

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_documents import report
 
+from asmtune.core.records.pruned import Selection
 from asmtune.report.explorer import code, page
-from asmtune.report.explorer.code import carried_code
+from asmtune.report.explorer.code import carried_code, packed, pieces, unpacked
 from asmtune.report.explorer.model import page_model
-from asmtune.report.explorer.packing import packed, unpacked
 from asmtune.report.explorer.page import report_html
-from asmtune.report.explorer.sources import pieces
 
 STATIC = Path(page.__file__).parent / "static"
 MODULES = {name: (STATIC / f"{name}.js").read_text() for name in page.MODULES}
@@ -69,8 +69,6 @@ def test_columns() -> None:
 
 def test_an_axis_with_the_name_of_a_verdict() -> None:
     """An axis that is called as a column is stands beside it, not in its place."""
-    from dataclasses import replace
-
     from asmtune.core.config import Config
 
     made = report()
@@ -103,8 +101,6 @@ def test_the_policy_fits_the_script() -> None:
 
 def test_slots_are_filled_once() -> None:
     """A name that looks like a slot of the template stays a name."""
-    from dataclasses import replace
-
     text = report_html([replace(report(), kernel="@script@")])
     assert "<h1>@script@</h1>" in text
 
@@ -182,8 +178,14 @@ def test_sources(tmp_path: Path) -> None:
 
 def test_labels_of_one_target_on_two_shapes() -> None:
     """Where a target stands twice, its shape tells which is which."""
-    from dataclasses import replace
-
     reports = [report(), replace(report(), shape={"n": 8192})]
     model = page_model(reports, code.no_code(reports), None)
     assert [one["label"] for one in model["reports"]] == ["H200 4096", "H200 8192"]
+
+
+def test_the_error_of_another_device_is_named() -> None:
+    """The page's line of what the kept are worth says on which device it was measured."""
+    selection = Selection("2", 2, 0.99, 0.17, "roofline on 9 tasks", "NVIDIA H200")
+    reports = [replace(report("H100"), selection=selection)]
+    (shown,) = page_model(reports, code.no_code(reports), None)["reports"]
+    assert "both measured on NVIDIA H200, not on this target" in shown["worth"][-1]

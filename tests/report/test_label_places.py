@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.report.label_places import Box, Label, places
+from asmtune.report.roofline.label_places import Box, Label, places
 
 FRAME = Box(0.0, 0.0, 700.0, 420.0)
 

@@ -9,9 +9,8 @@ import pytest
 from charts import chart, entry, mixed, product
 from rich.console import Console
 
-from asmtune.report.roofline_document import FORMAT, chart_json
-from asmtune.report.roofline_table import chart_table
-from asmtune.studies.roofline.counts import WorkCounts
+from asmtune.report.roofline.document import FORMAT, chart_json, chart_table
+from asmtune.studies.roofline.points import WorkCounts
 
 
 def shown(renderable: object) -> str:

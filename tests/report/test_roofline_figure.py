@@ -18,12 +18,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from asmtune.base.errors import MissingPackageError
-from asmtune.report.roofline_drawing import Drawing
-from asmtune.report.roofline_figure import COLOURS, INK, draw
-from asmtune.report.roofline_names import MOST_LABELS, labels
-from asmtune.report.roofline_window import Window, points_of
-from asmtune.studies.roofline.counts import WorkCounts
-from asmtune.studies.roofline.points import Chart
+from asmtune.report.roofline.document import MOST_LABELS, labels
+from asmtune.report.roofline.figure import COLOURS, INK, Drawing, Window, draw, points_of
+from asmtune.studies.roofline.points import Chart, WorkCounts
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"

@@ -14,9 +14,17 @@ from asmtune.core.config import Config, varying
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.report.cells import changes
-from asmtune.report.run_documents import run_json, runs_json
-from asmtune.report.run_facts import funnel_steps, seconds_by_stage
-from asmtune.report.runs import MOST_ROWS, NOT_ENDED, costs_table, run_report, runs_table
+from asmtune.report.runs import (
+    MOST_ROWS,
+    NOT_ENDED,
+    costs_table,
+    funnel_steps,
+    run_json,
+    run_report,
+    runs_json,
+    runs_table,
+    seconds_by_stage,
+)
 from asmtune.store.trace.reader import read_summary, read_trace
 from asmtune.store.trace.run import Ending, TracedRun
 from asmtune.store.trace.writer import TraceWriter

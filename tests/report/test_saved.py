@@ -14,9 +14,8 @@ from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.pruned import Selection
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.report.documents import report_csv, report_json
+from asmtune.report.documents import read_reports, report_csv, report_json
 from asmtune.report.explorer.timings import LaunchKey, read_timings
-from asmtune.report.saved import read_reports
 from asmtune.store import interchange
 from tests.trace_runs import DEFAULT, FAST, SLOW, write_run
 

@@ -49,6 +49,9 @@ def test_what_the_kept_are_worth() -> None:
     assert "H200: keep auto: 1 by rank; expected share of the best speed 0.988" in text
     assert "chance that the best is dropped 12%" in text
     assert "measured with weights on 9 tasks of 3 kernels" in text
+    assert "not on this target" not in text
+    text = shown(prune_table([replace(report(), selection=replace(kept, other_device="X1"))]))
+    assert "best is dropped 12%, both measured on X1, not on this target" in text
     fewer = replace(kept, keep="5%", ranks=0, expected_share=None, chance_dropped=None)
     text = shown(prune_table([replace(report(), selection=fewer)]))
     assert "keep 5%: 0 by rank, 1 more as the default or a near tie of another tile" in text

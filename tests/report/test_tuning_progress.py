@@ -16,7 +16,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.report.tuning_progress import TimeEstimate, TuningProgress, duration
+from asmtune.report.tuning import TimeEstimate, TuningProgress, duration
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.search.state import State
 from tests.trace_runs import DEFAULT, ENDING, FAST, HEADER, measured

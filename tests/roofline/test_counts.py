@@ -16,8 +16,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.studies.roofline.counts import Load, WorkCounts
-from asmtune.studies.roofline.roofs import attainable, roofs_of
+from asmtune.studies.roofline.points import Load, WorkCounts, attainable, roofs_of
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 CountsOf = Callable[[Problem, Config], WorkCounts]

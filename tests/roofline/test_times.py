@@ -11,7 +11,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.lookup import StoreLookup
-from asmtune.studies.roofline.times import Time, config_key, recorded, slowest, taken, times_of
+from asmtune.studies.roofline.survey import Time, config_key, recorded, slowest, taken, times_of
 
 SLOW, FAST = Config({"B": 1, "A": 2}), Config({"A": 4, "B": 1})
 MADE = Provenance("s", "t", "3.6.0", "2.13.0", "0.1.0", "570.1", "2025-03-04")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
+from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score import keep
 from asmtune.predict.score.error import Errors, ErrorTable, RankedTask
 from asmtune.predict.score.keep import AIM, UNMEASURED, Keep
@@ -106,6 +107,17 @@ def test_auto_reaches_its_aim(gaps: list[float]) -> None:
         assert selection.expected_share >= AIM
         assert selection.ranks >= min(5, len(gaps))
         assert selection.keep == "auto"
+
+
+def test_an_error_of_another_device() -> None:
+    """The device of the error is named for every target but its own, unless all are kept."""
+    gaps = [0.05 * rank for rank in range(40)]
+    for name, device in (("H200", None), ("H100", "NVIDIA H200"), ("RTX4090", "NVIDIA H200")):
+        selection = Keep(2).select(gaps, "roofline", target=load_target(name))
+        assert selection.other_device == device
+        assert bool(selection.caveat) is (device is not None)
+    every = Keep(2).select(gaps[:2], "roofline", target=load_target("H100"))
+    assert (every.expected_share, every.other_device) == (1.0, None)
 
 
 def test_a_scorer_without_a_table() -> None:

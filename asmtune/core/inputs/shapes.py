@@ -81,19 +81,43 @@ _FORMS: Final = (
 Placed = tuple[str, dict[str, Any]]
 """Where a shape was given, for messages, and the shape."""
 
+ShapeSource = Mapping[str, Any] | str | Path
+"""A shape by name, a text such as "M=4096,N=4096", or the path of a file of shapes."""
 
-def shapes_of(module: KernelModule, options: Sequence[str], file: Path | None) -> list[Shape]:
-    """Returns the given shapes, each once and in order; the module's own if none are given.
+
+def place_shapes(sources: Sequence[ShapeSource]) -> list[Placed]:
+    """Reads shapes from mappings, texts and files, in order.
+
+    Raises:
+        InputError: a text or a file is malformed; says where.
+    """
+    if isinstance(sources, Mapping | str | Path):
+        sources = (sources,)
+    placed: list[Placed] = []
+    for source in sources:
+        if isinstance(source, Path):
+            placed += read_shapes(source)
+        elif isinstance(source, str):
+            placed.append(("--shape", parse_assignments(source, "--shape")))
+        else:
+            placed.append((f"shape {dict(source)}", dict(source)))
+    return placed
+
+
+def shapes_of(
+    module: KernelModule, options: Sequence[ShapeSource], file: Path | None = None
+) -> list[Shape]:
+    """Returns the shapes asked for, each once and in order; the module's own if there are none.
 
     Args:
-        module: the kernel module; shapes must have its dimensions.
-        options: "M=4096,N=4096" each.
+        module: its dimensions are what a shape must have.
+        options: see `place_shapes`.
         file: see `read_shapes`.
 
     Raises:
-        InputError: one is malformed or lacks a dimension; says where.
+        InputError: one is malformed, or lacks a dimension; says where it stands.
     """
-    placed = [("--shape", parse_assignments(text, "--shape")) for text in options]
+    placed = place_shapes(options)
     if file is not None:
         placed += read_shapes(file)
     if not placed:

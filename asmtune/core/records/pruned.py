@@ -23,6 +23,8 @@ class Selection:
             [0, 1]; None if the scorer's error was never measured.
         chance_dropped: probability that no kept config is within 1% of the best; None likewise.
         source: the data that the two were measured on, in words; None likewise.
+        other_device: the device that the two were measured on, if that is another than the
+            report's target; None where all are kept, which holds on any device.
     """
 
     keep: str
@@ -30,6 +32,14 @@ class Selection:
     expected_share: float | None = None
     chance_dropped: float | None = None
     source: str | None = None
+    other_device: str | None = None
+
+    @property
+    def caveat(self) -> str:
+        """Say that the two were measured on another device; empty if they were not."""
+        if self.other_device is None:
+            return ""
+        return f", both measured on {self.other_device}, not on this target"
 
 
 @dataclass(frozen=True)

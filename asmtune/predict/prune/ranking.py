@@ -92,7 +92,7 @@ def rank_and_cut(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) 
     placed = tuple(running[index] for index in best_first)
     gaps = gaps_of(scores[index] for index in best_first)
     name = scorer.effective_name
-    selection = None if keep is None else keep.select(gaps, name, moment)
+    selection = None if keep is None else keep.select(gaps, name, moment, ranker.target)
     most = selection.ranks if selection else len(placed)
     near = NEAR_TIE if table_of(name, moment) else 0.0
     tied = _ties([verdict.config for verdict in placed], gaps, most, near)

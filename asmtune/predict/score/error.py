@@ -24,6 +24,8 @@ from typing import Any, Final
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import ParseError
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import match_device
 
 NOISE: Final = 0.01
 """Timings within 1% count as one speed: the best is kept if anything this near to it is kept."""
@@ -187,6 +189,12 @@ class Errors:
         table = self.tables[scorer, moment]
         tasks = f"{table.tasks} tasks of {table.kernels} kernels"
         return f"{scorer} on {tasks} recorded on {self.device}"
+
+    def other_device(self, target: Target | None) -> str | None:
+        """Return the device that the tasks were recorded on, if a target is another."""
+        here = match_device(self.device)
+        same = target is None or (here is not None and here.name == target.name)
+        return None if same else self.device
 
     def save(self, path: Path) -> None:
         """Writes a file; equal tables give equal bytes.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.base.errors import InputError
+from asmtune.core.hardware.model import Target
 from asmtune.core.records.pruned import Selection
 from asmtune.predict.score.error import ErrorTable, shipped_errors
 
@@ -99,13 +100,20 @@ class Keep:
                 f"cannot choose; give a number, such as {UNMEASURED}{other}"
             )
 
-    def select(self, gaps: Sequence[float], scorer: str, moment: str = "assembly") -> Selection:
+    def select(
+        self,
+        gaps: Sequence[float],
+        scorer: str,
+        moment: str = "assembly",
+        target: Target | None = None,
+    ) -> Selection:
         """Choose how many of a ranking to keep.
 
         Args:
             gaps: of each config, best first: how far its score is below the best.
             scorer: name of the scorer whose scores they are.
             moment: "assembly" or "sketch", the moment of the ranking.
+            target: the device that is ranked for, to say where the error was measured elsewhere.
 
         Raises:
             InputError: `auto`, and the scorer's error is not known.
@@ -125,7 +133,8 @@ class Keep:
             return Selection(str(self), size, 1.0, 0.0, source)
         if cut is None:
             return Selection(str(self), size)
-        return Selection(str(self), size, cut.share, cut.dropped, source)
+        other = shipped_errors().other_device(target)
+        return Selection(str(self), size, cut.share, cut.dropped, source, other)
 
 
 def table_of(scorer: str, moment: str = "assembly") -> ErrorTable | None:

@@ -21,10 +21,10 @@ NO_SOURCES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """One line of code as it is shown.
+    """A line of code as it is shown.
 
     Attributes:
-        number: of the compiler's own text, from 1; lines that say nothing are left out.
+        number: line number in the compiler's own text, from 1; empty lines are left out.
         text: without address, trailing comment and indentation by tabs.
         kind: class of its first instruction; None for a label, a directive or a brace.
         group: what `kind` stands out for; None likewise.
@@ -96,7 +96,7 @@ class CodeView:
         files: paths of source files, as the compiler was told them, by index.
         classes: one a class that occurs, most executed first.
         hot: None where the kernel has no loop.
-        notes: what a reader has to know.
+        notes: caveats for the reader.
     """
 
     language: Language
@@ -109,5 +109,5 @@ class CodeView:
 
     @property
     def has_sources(self) -> bool:
-        """Whether any line says what it comes from."""
+        """Says if any line names the source line that it comes from."""
         return any(line.source is not None for line in self.lines)

@@ -1,4 +1,4 @@
-"""Which loop of the PTX a loop of the SASS comes from, and how often it runs.
+"""Matches loops of the SASS with loops of the PTX, to tell how often they run.
 
 ptxas keeps most loops, unrolls some into a main part and a rest, and drops those that take one
 trip. A loop of the SASS belongs to the loop of the PTX whose source lines it shares, in the same
@@ -46,7 +46,7 @@ class Origin:
 
 
 def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> tuple[Origin, ...]:
-    """For each loop of the SASS where it comes from.
+    """Finds, for each loop of the SASS, the loop of the PTX that it comes from.
 
     Args:
         sass: the kernel as ptxas made it.
@@ -55,12 +55,12 @@ def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> 
     """
     bodies, given = _Bodies(sass, classify_sass), _Bodies(ptx, classify)
     matched = _matched(bodies, given)
-    made: list[Origin] = []
+    result: list[Origin] = []
     for position, loop in enumerate(sass.loops):
-        around = 1.0 if loop.parent is None else made[loop.parent].times
+        around = 1.0 if loop.parent is None else result[loop.parent].times
         origin = matched[position]
         if loop.role != "work" or origin is None:
-            made.append(Origin(None, around))
+            result.append(Origin(None, around))
             continue
         siblings = [
             other
@@ -69,8 +69,8 @@ def origins(sass: AsmFunction, ptx: AsmFunction, runs: Sequence[SegmentRun]) -> 
         ]
         copies = {other: _copies(bodies, other, given, origin) for other in siblings}
         times = _times(position, copies, runs[origin + 1].times, around)
-        made.append(Origin(origin, times))
-    return tuple(made)
+        result.append(Origin(origin, times))
+    return tuple(result)
 
 
 def _times(position: int, copies: dict[int, int], all_times: float, entries: float) -> float:
@@ -86,7 +86,7 @@ def _times(position: int, copies: dict[int, int], all_times: float, entries: flo
 
 
 class _Bodies:
-    """What the loops of a program have of their own, without inner loops that work."""
+    """Segments of each loop of a program, without inner loops that do work."""
 
     def __init__(self, program: AsmFunction, class_of: Callable[[str], OpClass]) -> None:
         self.program = program
@@ -103,7 +103,7 @@ class _Bodies:
                     self.lines[loop].add(item.source[1])
 
     def children(self, parent: int | None) -> list[int]:
-        """Loops that work right inside another, whatever waits or dispatches between them."""
+        """Finds loops that work right inside another, whatever waits or dispatches between them."""
         loops = self.program.loops
         found = []
         for position, loop in enumerate(loops):
@@ -116,7 +116,7 @@ class _Bodies:
 
 
 def _matched(bodies: _Bodies, given: _Bodies) -> list[int | None]:
-    """For each loop of the SASS the position of the PTX's, from the outside in."""
+    """Finds, for each loop of the SASS, the position of the PTX's, from the outside in."""
     matched: list[int | None] = [None] * len(bodies.program.loops)
     parents: list[tuple[int | None, int | None]] = [(None, None)]
     while parents:
@@ -150,29 +150,31 @@ def _by_order(
         return list(zip(open_children, left, strict=True))
     if len(candidates) == 1:
         only = candidates[0]
-        return [(child, only) for child in open_children if _kept(bodies, child, given, only)]
+        return [
+            (child, only) for child in open_children if _has_kept_class(bodies, child, given, only)
+        ]
     return []
 
 
-def _kept(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> bool:
-    """Whether a class that ptxas keeps is in both, or the PTX's loop has none."""
+def _has_kept_class(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> bool:
+    """Says if both have an instruction class that ptxas keeps, or the PTX's loop has none."""
     kept = [kind for kind in _KEPT if given.classes[other][kind]]
     return not kept or any(bodies.classes[loop][kind] for kind in kept)
 
 
 def _likeness(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> float:
-    """Source lines in common over all of both, times the same of the classes that ptxas keeps."""
-    mine, its = bodies.lines[loop], given.lines[other]
-    if not mine or not its:
+    """Multiplies the shares of common source lines and of common kept classes."""
+    lines, its = bodies.lines[loop], given.lines[other]
+    if not lines or not its:
         return 0.0
-    found = {kind for kind in _KEPT if bodies.classes[loop][kind]}
-    asked = {kind for kind in _KEPT if given.classes[other][kind]}
-    kept = len(found & asked) / len(found | asked) if asked else 1.0
-    return kept * len(mine & its) / len(mine | its)
+    own_kinds = {kind for kind in _KEPT if bodies.classes[loop][kind]}
+    other_kinds = {kind for kind in _KEPT if given.classes[other][kind]}
+    common = len(own_kinds & other_kinds) / len(own_kinds | other_kinds) if other_kinds else 1.0
+    return common * len(lines & its) / len(lines | its)
 
 
 def _copies(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> int:
-    """How many times the PTX's body stands in the SASS's: the least of its classes' ratios.
+    """Counts how often the PTX's body stands in the SASS's: the least of its classes' ratios.
 
     Unrolling multiplies all classes; one that ptxas makes several instructions of, alone.
     """

@@ -1,4 +1,4 @@
-"""From parsed PTX or SASS, and how often it runs, to what a reader sees."""
+"""Views of code: from parsed PTX or SASS, and how often it runs, to lines for readers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from asmtune.base.errors import ParseError
+from asmtune.compile.disassembly import disassemble
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.ir.asm.counts import hottest_loop
 from asmtune.ir.asm.flow import postorder
 from asmtune.ir.asm.nvptx import OpClass, classify, group_of
 from asmtune.ir.asm.nvsass import classify_sass
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
-from asmtune.predict.features.execution import SegmentRun
+from asmtune.ir.asm.ptx import parse_ptx
+from asmtune.ir.asm.sass import parse_sass, relocated
+from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.execution import SegmentRun, executions
+from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.prune.front import Judge
 from asmtune.report.code.model import NO_SOURCES, ClassCount, CodeLine, CodeView, HotLoop, Language
 from asmtune.report.code.origins import origins
 
 
 def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
-    """PTX as a reader sees it.
+    """Makes a view of PTX for readers.
 
     Args:
         text: as Triton's `asm["ptx"]`.
@@ -35,7 +46,7 @@ def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeVie
 def sass_view(
     text: str, listing: Listing, ptx: AsmFunction, runs: Sequence[SegmentRun]
 ) -> CodeView:
-    """SASS as a reader sees it.
+    """Makes a view of SASS for readers.
 
     Args:
         text: as `disassemble` gives.
@@ -44,19 +55,23 @@ def sass_view(
         runs: how often the PTX's segments run.
     """
     entry = listing.entry
-    found = origins(entry, ptx, runs)
+    loop_origins = origins(entry, ptx, runs)
     hottest = hottest_loop(ptx, classify, tuple(run.times for run in runs[1:]))
-    wanted = None if hottest is None else ptx.loops.index(hottest)
-    times = tuple(origin.times for origin in found)
-    mine = [i for i, origin in enumerate(found) if wanted is not None and origin.loop == wanted]
+    hottest_index = None if hottest is None else ptx.loops.index(hottest)
+    times = tuple(origin.times for origin in loop_origins)
+    copies = [
+        i
+        for i, origin in enumerate(loop_origins)
+        if hottest_index is not None and origin.loop == hottest_index
+    ]
     # Of a main part and its rest the one that runs; ptxas may also have unrolled it away.
-    best = max(mine, key=lambda i: (times[i], len(entry.loops[i].blocks)), default=None)
+    best = max(copies, key=lambda i: (times[i], len(entry.loops[i].blocks)), default=None)
     hot = hottest_loop(entry, classify_sass) if best is None else entry.loops[best]
     return _view("SASS", text, listing, _Weights(entry, classify_sass, times, hot))
 
 
 class _Weights:
-    """What is known of the instructions of an entry."""
+    """Holds what is known of the instructions of an entry."""
 
     def __init__(
         self,
@@ -91,8 +106,10 @@ class _Weights:
             instructions[kind] += 1
             hot[kind] += self.is_hot(item)
             executed[kind] = executed.get(kind, 0.0) + self.times(item)
-        made = [ClassCount(k, group_of(k), n, hot[k], executed[k]) for k, n in instructions.items()]
-        return tuple(sorted(made, key=lambda count: (-count.executed, count.kind)))
+        counts = [
+            ClassCount(k, group_of(k), n, hot[k], executed[k]) for k, n in instructions.items()
+        ]
+        return tuple(sorted(counts, key=lambda count: (-count.executed, count.kind)))
 
     def loop(self) -> HotLoop | None:
         if self.hot is None:
@@ -164,7 +181,7 @@ def _line(
 
 
 def _span(texts: Sequence[str], numbers: Sequence[int], language: Language) -> range:
-    """Lines of a function: from its head to its closing brace, or of SASS its last instruction."""
+    """Finds the lines of a function: from its head to its closing brace or last instruction."""
     first, last = numbers[0], numbers[-1]
     heads = _PTX_HEAD if language == "PTX" else _SASS_HEAD
     while first > 1 and not heads(texts[first - 1]):
@@ -185,7 +202,7 @@ _TABS: Final = re.compile(r"\s*\t\s*")
 
 
 def _shown_ptx(line: str) -> str:
-    """A line of PTX without its comment; nothing of what only tells where code comes from."""
+    """Strips a line of PTX of its comment; empty if it only tells where code comes from."""
     bare = line.strip()
     if _SILENT(bare):
         return ""
@@ -196,9 +213,65 @@ def _shown_ptx(line: str) -> str:
 
 
 def _shown_sass(line: str) -> str:
-    """A line of SASS without its address; nothing of directives and source lines."""
+    """Strips a line of SASS of its address; empty for directives and source lines."""
     text = line.strip()
     if not _ADDRESS.match(text):
         return text if _LABEL(text) and not text.startswith(".text.") else ""
     bare = _GAP.sub("  ", _ADDRESS.sub("", text))
     return f"    {bare}" if bare[0] == "@" else f"        {bare}"
+
+
+class CodeReader:
+    """Reads artifacts of one problem on one target; what configs share is read once.
+
+    Args:
+        problem: the launch.
+        target: the machine.
+    """
+
+    def __init__(self, problem: Problem, target: Target) -> None:
+        self._judge = Judge(problem, target, {})
+        self._read = ProfileReader(target)
+
+    def ptx(self, config: Config, artifact: Artifact) -> CodeView:
+        """Makes a view of a config's PTX.
+
+        Raises:
+            ParseError: the artifact is damaged.
+            ProblemError: the grid of the config is none.
+        """
+        text = artifact.outputs["ptx"]
+        return ptx_view(text, parse_ptx(text), self.runs(config, artifact))
+
+    def sass(self, config: Config, artifact: Artifact) -> CodeView | Failure:
+        """Makes a view of a config's SASS, or says why it cannot be shown.
+
+        Raises:
+            ParseError: the artifact is damaged.
+            ProblemError: the grid of the config is none.
+        """
+        text = disassemble(artifact.cubin)
+        if isinstance(text, Failure):
+            return text
+        try:
+            listing = parse_sass(text)
+        except ParseError as error:
+            return Failure("sass", "parse", str(error))
+        ptx = parse_ptx(artifact.outputs["ptx"])
+        placed = relocated(listing, ptx)
+        return sass_view(text, placed, ptx.entry, self.runs(config, artifact))
+
+    def runs(self, config: Config, artifact: Artifact) -> tuple[SegmentRun, ...]:
+        """Counts how often one program runs each segment of the PTX, as the features do."""
+        return executions(self._read(artifact), self._work(config, artifact))
+
+    def guesses(self, config: Config, artifact: Artifact) -> tuple[str, ...]:
+        """Lists the assumptions behind counts and predicted times, a phrase each.
+
+        Raises:
+            ProblemError: the grid of the config is none.
+        """
+        return tuple(map(str, self._work(config, artifact).assumptions))
+
+    def _work(self, config: Config, artifact: Artifact) -> Work:
+        return self._judge.work(config, artifact.outputs["ttir"])

@@ -1,10 +1,16 @@
-"""The code that a page carries: whose, which texts, and how they are packed."""
+"""Code that a page carries: which configs' PTX and SASS, their sources, and the packing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import ast
+import base64
+import json
+import linecache
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 
 from asmtune.base.errors import ParseError
@@ -19,12 +25,56 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.nvptx import Group
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.report.code.model import CodeView
-from asmtune.report.code.reader import CodeReader
-from asmtune.report.explorer.packing import packed
-from asmtune.report.explorer.sources import pieces
+from asmtune.report.code.views import CodeReader
+
+MOST_LINES = 1500
+"""Limit of one function; no kernel is longer, and what is longer is cut off."""
+
+
+def pieces(path: str, number: int, lines: Iterable[int]) -> list[dict[str, Any]]:
+    """Cuts out the functions that hold some lines: `{"file", "title", "first", "text"}`.
+
+    Cells of notebooks are found as well, as long as their kernel lives. Nothing, where the
+    file is gone or is no Python.
+
+    Args:
+        path: the file's path in the debug information.
+        number: the file's number in the page.
+        lines: that code comes from, from 1.
+    """
+    text = linecache.getlines(path)
+    name = PurePath(path).name
+    wanted_lines = set(lines)
+    return [
+        {
+            "file": number,
+            "title": f"{name}: {function}",
+            "first": first,
+            "text": "".join(text[first - 1 : min(last, first + MOST_LINES)]).rstrip("\n"),
+        }
+        for function, first, last in _functions("".join(text))
+        if any(first <= line <= last for line in wanted_lines)
+    ]
+
+
+def _functions(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yields outermost functions and methods: name, first line with decorators, last line."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    open_nodes: list[ast.AST] = [tree]
+    while open_nodes:
+        for node in ast.iter_child_nodes(open_nodes.pop(0)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                yield node.name, first, node.end_lineno or node.lineno
+            elif isinstance(node, ast.stmt):
+                open_nodes.append(node)
+
 
 BUDGET_BYTES: Final = 3_500_000
-"""Of all packed code of a page: what leaves 1,000 configs well under 6 MB."""
+"""Limit of all packed code of a page: a page of 1,000 configs stays well under 6 MB."""
 
 MOST_PTX: Final = 200
 """Configs of a report whose PTX is carried: reading one takes a twentieth of a second."""
@@ -53,13 +103,13 @@ class CarriedCode:
 
 
 def no_code(reports: Sequence[PruneReport]) -> CarriedCode:
-    """Nothing, for reports that are read from a file."""
+    """Makes an empty index, for reports that are read from a file."""
     index = tuple((-1,) * len(report.verdicts) for report in reports)
     return CarriedCode((), index, (), "This page was made from a saved report, without code.")
 
 
 def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMaker) -> CarriedCode:
-    """PTX of the best by rank within a budget, the kept ones first, and SASS of the kept ones.
+    """Packs PTX of the best by rank within a budget, and SASS of the kept ones.
 
     Args:
         reports: one a target of `maker`, in its order.
@@ -70,22 +120,22 @@ def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMa
         StoreError: the folder of artifacts cannot be read.
         ProblemError: the grid of a config is none.
     """
-    shelf = _Shelf()
+    packed_code = _Shelf()
     index = []
     for number, (report, target) in enumerate(zip(reports, maker.targets, strict=True)):
         carrier = _Carrier(report, CodeReader(problem, target), maker)
         limit = BUDGET_BYTES * (number + 1) // len(reports)
-        index.append(carrier.carry(shelf, limit))
+        index.append(carrier.carry(packed_code, limit))
     note = (
         f"This page carries the PTX of the kept configs and of the best others, up to {MOST_PTX} "
         f"a target, and the SASS of up to {MOST_SASS} kept ones"
     )
-    return CarriedCode(tuple(shelf.packed), tuple(index), tuple(shelf.sources()), note)
+    return CarriedCode(tuple(packed_code.packed), tuple(index), tuple(packed_code.sources()), note)
 
 
 @dataclass(frozen=True)
 class CodeMaker:
-    """What code is read with.
+    """Reads the code of a problem's configs on one target.
 
     Attributes:
         targets: the machines of the reports.
@@ -99,7 +149,7 @@ class CodeMaker:
 
 
 class _Shelf:
-    """What is carried so far, and the lines of source that it comes from."""
+    """Code packed so far, and the lines of source that it comes from."""
 
     def __init__(self) -> None:
         self.packed: list[str] = []
@@ -108,16 +158,16 @@ class _Shelf:
         self._known: dict[str, int] = {}
 
     def number(self, path: str) -> int:
-        """The place of a source file among all."""
+        """Returns the place of a source file among all."""
         self._files.setdefault(path, set())
         return list(self._files).index(path)
 
     def seen(self, path: str, line: int) -> None:
-        """A line of code comes from there."""
+        """Notes that code comes from a line of a file."""
         self._files[path].add(line)
 
     def add(self, text: str) -> int:
-        """The place of a packed code; configs of equal code share it."""
+        """Stores a packed code once, and returns its place."""
         if text not in self._known:
             self._known[text] = len(self.packed)
             self.packed.append(text)
@@ -125,7 +175,7 @@ class _Shelf:
         return self._known[text]
 
     def sources(self) -> Iterator[Mapping[str, Any]]:
-        """The functions that the lines are in."""
+        """Lists the functions that the noted lines are in."""
         for number, (path, lines) in enumerate(self._files.items()):
             yield from pieces(path, number, lines)
 
@@ -139,7 +189,7 @@ class _Carrier:
     maker: CodeMaker
 
     def carry(self, shelf: _Shelf, limit_bytes: int) -> tuple[int, ...]:
-        """For each verdict the place of its code on the shelf; -1 where it has none."""
+        """Returns, for each verdict, the place of its code; -1 if it has none."""
         chosen, progress = self._chosen(), self.maker.progress
         progress.start("code", len(chosen))
         sass = self._sass(chosen)
@@ -160,11 +210,11 @@ class _Carrier:
         return dict(rows[:MOST_PTX])
 
     def _sass(self, chosen: Mapping[int, Verdict]) -> dict[int, CodeView | Failure]:
-        """SASS of the first kept ones; the disassembler runs in processes of its own."""
+        """Disassembles the first kept ones, each in a process of its own."""
         rows = [row for row, verdict in chosen.items() if verdict.kept][:MOST_SASS]
         with ThreadPoolExecutor(self.maker.settings.jobs) as threads:
-            made = threads.map(lambda row: self._one_sass(chosen[row]), rows)
-            return {row: view for row, view in zip(rows, made, strict=True) if view is not None}
+            views = threads.map(lambda row: self._one_sass(chosen[row]), rows)
+            return {row: view for row, view in zip(rows, views, strict=True) if view is not None}
 
     def _one_sass(self, verdict: Verdict) -> CodeView | Failure | None:
         artifact = self._artifact(verdict)
@@ -191,12 +241,12 @@ class _Carrier:
 
     def _artifact(self, verdict: Verdict) -> Artifact | None:
         artifacts = ArtifactCache.of(self.maker.settings)
-        found = None if verdict.artifact is None else artifacts.get(verdict.artifact)
-        return found if isinstance(found, Artifact) else None
+        artifact = None if verdict.artifact is None else artifacts.get(verdict.artifact)
+        return artifact if isinstance(artifact, Artifact) else None
 
 
 def _read(view: Any, config: Config, artifact: Artifact) -> CodeView | Failure:
-    """A view of a text, or why there is none."""
+    """Makes a view of a text, or says why there is none."""
     try:
         made: CodeView | Failure = view(config, artifact)
     except ParseError as error:
@@ -205,7 +255,7 @@ def _read(view: Any, config: Config, artifact: Artifact) -> CodeView | Failure:
 
 
 def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
-    """A view in columns, for `Listing` in listing.js."""
+    """Writes a view in columns, for `Listing` in listing.js."""
     places: dict[tuple[int, int], int] = {}
     runs: dict[float, int] = {}
     at, times, groups = [], [], []
@@ -231,7 +281,7 @@ def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
 
 
 def _ranges(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """Runs of true values: first and last place of each."""
+    """Finds runs of true values: first and last place of each."""
     start: int | None = None
     for place, flag in enumerate((*flags, False)):
         if flag and start is None:
@@ -239,3 +289,16 @@ def _ranges(flags: Sequence[bool]) -> Iterator[tuple[int, int]]:
         elif not flag and start is not None:
             yield start, place - 1
             start = None
+
+
+def packed(value: Any) -> str:
+    """Packs a JSON value as text for `unpack` in data.js."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # Lone surrogates, which a name may hold, are no UTF-8.
+    data = text.encode("utf-8", "replace")
+    return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
+
+
+def unpacked(text: str) -> Any:
+    """Reverses `packed`."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))

@@ -25,7 +25,7 @@ OWN: Final = frozenset(
 def page_model(
     reports: Sequence[PruneReport], code: CarriedCode, timings: Timings | None
 ) -> dict[str, Any]:
-    """What the page is given: `{"features", "sources", "reports": [...]}`."""
+    """Makes the data of the page: `{"features", "sources", "reports": [...]}`."""
     measured = [_measured(report, timings) for report in reports]
     labels = _labels(reports)
     return {
@@ -47,7 +47,7 @@ def _measured(report: PruneReport, timings: Timings | None) -> Mapping[str, floa
 
 
 def _labels(reports: Sequence[PruneReport]) -> list[str]:
-    """The target of each; with the shape where a target stands twice."""
+    """Labels each report by its target, and by its shape if a target stands twice."""
     names = [report.target for report in reports]
     return [
         name if names.count(name) == 1 else f"{name} " + " ".join(map(str, report.shape.values()))
@@ -69,8 +69,10 @@ def _report(
             columns[name] = values
     notes = list(report.notes)
     if times and timings is not None:
-        found = sum(value is not None for value in columns["measured_us"])
-        notes.append(f"measured: {timings.source}, {found} of {len(report.verdicts)} configs")
+        measured_count = sum(value is not None for value in columns["measured_us"])
+        notes.append(
+            f"measured: {timings.source}, {measured_count} of {len(report.verdicts)} configs"
+        )
     return {
         "kernel": report.kernel,
         "target": report.target,
@@ -95,7 +97,7 @@ def _report(
 
 
 def _axes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, list[Any]]]:
-    """The axes by the names of their columns, and the columns."""
+    """Returns the axes by the names of their columns, and the columns."""
     configs = [verdict.config.to_dict() for verdict in verdicts]
     names = dict.fromkeys(name for config in configs for name in config)
     columns = {
@@ -119,7 +121,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
 
 
 def _value(value: Any) -> Any:
-    """A value as JSON has it: numbers short, what is no number or word as its text."""
+    """Converts a value for JSON: numbers short, others as text."""
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, float):

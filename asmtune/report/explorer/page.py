@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Final
 
+from asmtune.base.settings import Settings
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.problem import Problem
 from asmtune.core.records.pruned import PruneReport
 from asmtune.report.cells import dtype_words, words
-from asmtune.report.explorer.code import CarriedCode, no_code
+from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
 from asmtune.report.explorer.model import page_model
-from asmtune.report.explorer.packing import packed
 from asmtune.report.explorer.timings import Timings
+from asmtune.report.progress import ProgressBar
 
 MODULES: Final = (
     "dom", "virtual", "data", "rows", "state", "csv", "codes", "listing", "filters", "funnel",
@@ -30,12 +33,26 @@ _EXPORT: Final = re.compile(r"^export (?=const|function|class|async)", re.MULTIL
 _SLOT: Final = re.compile(r"@(\w+)@")
 
 
+def page_of(
+    reports: Sequence[PruneReport],
+    problem: Problem,
+    targets: Sequence[str],
+    timings: Timings | None,
+) -> str:
+    """Makes the page of reports that were just made, with the code of their best configs."""
+    with ProgressBar() as progress:
+        machines = [load_target(name) for name in targets]
+        maker = CodeMaker(machines, Settings.from_environment(), progress)
+        code = carried_code(reports, problem, maker)
+    return report_html(reports, code, timings)
+
+
 def report_html(
     reports: Sequence[PruneReport],
     code: CarriedCode | None = None,
     timings: Timings | None = None,
 ) -> str:
-    """Reports of one kernel as one self-contained page.
+    """Writes reports of one kernel as one self-contained page.
 
     Args:
         reports: one a target, at least one.
@@ -63,15 +80,15 @@ def report_html(
 
 
 def page_script() -> str:
-    """The libraries and the modules as one script.
+    """Joins the libraries and the modules to one script.
 
     Modules are JavaScript's own, so that they can be read and checked one by one; in one
     function they see each other without import and export.
     """
     libraries = [_static(f"vendor/{name}") for name in VENDORED]
     modules = [_EXPORT.sub("", _IMPORT.sub("", _static(f"{name}.js"))) for name in MODULES]
-    own = "(() => {\n" + '"use strict";\n' + "\n".join(modules) + "})();"
-    return "\n".join([*libraries, own])
+    script = "(() => {\n" + '"use strict";\n' + "\n".join(modules) + "})();"
+    return "\n".join([*libraries, script])
 
 
 def _style() -> str:
@@ -80,7 +97,7 @@ def _style() -> str:
 
 
 def _policy(script: str) -> str:
-    """What the page may do: run its one script, and load nothing.
+    """Writes the page's policy: it runs its one script, and loads nothing.
 
     Styles stand inline too, and libraries set some on elements.
     """
@@ -92,7 +109,7 @@ def _policy(script: str) -> str:
 
 
 def _filled(text: str, parts: Mapping[str, str]) -> str:
-    """The text with its slots filled, in one pass: what is put in is not looked at."""
+    """Fills the slots of a text in one pass: what is put in is not looked at."""
     return _SLOT.sub(lambda match: parts.get(match[1], match[0]), text)
 
 

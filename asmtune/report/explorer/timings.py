@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from asmtune.base.errors import InputError, OracleError, ProblemError
+from asmtune.base.settings import Settings
 from asmtune.core.dtypes import canonical_dtype
-from asmtune.core.hardware.shipped import match_device
+from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import Oracle, load_oracle
+from asmtune.core.records.pruned import PruneReport
 from asmtune.report.cells import dtype_words, words
 from asmtune.store import interchange
 from asmtune.store.trace.folder import find_run, names_run
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import TracedRun
+from asmtune.studies.stored import LoadedKernel, tuned_of
 
 
 @dataclass(frozen=True)
 class LaunchKey:
-    """What times are wanted of: a kernel on a shape, with its tensors' dtypes, on a target."""
+    """A launch that times are looked for: kernel, shape, dtypes of the tensors, and target."""
 
     kernel: str
     shape: Mapping[str, Any]
@@ -28,8 +31,8 @@ class LaunchKey:
     target: str
 
     def __str__(self) -> str:
-        told = f"{self.kernel} {words(self.shape)} {dtype_words(self.dtypes)}"
-        return f"{told} on {self.target}"
+        launch = f"{self.kernel} {words(self.shape)} {dtype_words(self.dtypes)}"
+        return f"{launch} on {self.target}"
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class KernelTimings:
     times_us: Mapping[str, float]
 
     def fits(self, launch: LaunchKey) -> bool:
-        """Whether it is of a launch's kernel, shape, dtypes and device.
+        """Says if the times are of a launch's kernel, shape, dtypes and device.
 
         A key with buckets names no size, so that its times are nobody's.
         """
@@ -75,10 +78,10 @@ class KernelTimings:
 
 @dataclass(frozen=True)
 class Timings:
-    """What `--timings` was given.
+    """Measured times that `--timings` names.
 
     Attributes:
-        source: what it is, in words.
+        source: a description of where the times come from.
         parts: one a task of it.
     """
 
@@ -106,7 +109,7 @@ class Timings:
 
 
 def read_timings(text: str, runs: Path) -> Timings:
-    """Times from a run, by its id or its `.jsonl`, an exported store, or a file of recordings.
+    """Reads times from a run (id or `.jsonl`), an exported store, or a file of recordings.
 
     Args:
         text: a run, or the path of a JSON file.
@@ -175,3 +178,54 @@ def _canonical(dtype: str) -> str:
         return canonical_dtype(dtype)
     except ProblemError:
         return dtype
+
+
+STORE: Final = "store"
+"""The value of `--timings` that stands for the record that launches would find."""
+
+
+def measured_times(
+    given: str | None, subject: LoadedKernel | Sequence[PruneReport], targets: Sequence[str]
+) -> Timings | None:
+    """Reads what `--timings` names, and makes sure that it fits the reports.
+
+    Args:
+        given: a run, a file, or `STORE`; None for no times.
+        subject: the kernel that reports will be made of, or reports that are there.
+        targets: of the reports that will be made.
+
+    Raises:
+        InputError: it cannot be read, or is of none of the launches.
+    """
+    if given is None:
+        return None
+    if isinstance(subject, LoadedKernel):
+        if given == STORE:
+            return _stored(subject, targets)
+        problem, names = subject.problem, [load_target(name).name for name in targets]
+        launches = [LaunchKey(problem.name, problem.shape, problem.dtypes, name) for name in names]
+    else:
+        launches = [LaunchKey(r.kernel, r.shape, r.dtypes, r.target) for r in subject]
+    timings = read_timings(given, Settings.from_environment().runs_dir)
+    timings.check(launches)
+    return timings
+
+
+def _stored(loaded: LoadedKernel, targets: Sequence[str]) -> Timings:
+    """Reads the timings of the stored records that launches of a problem would find."""
+    problem, parts, missed = loaded.problem, [], []
+    settings = Settings.from_environment()
+    for target in map(load_target, targets):
+        lookup = tuned_of(loaded, target, settings)
+        if lookup.outcome == "hit" and lookup.record is not None:
+            times = {str(m.config): m.median_us for m in lookup.record.measurements}
+            dtypes = frozenset(problem.dtypes.values())
+            parts.append(KernelTimings(problem.name, problem.shape, dtypes, target.name, times))
+        else:
+            missed.append(f"{target.name}: {lookup.outcome} {lookup.detail}".rstrip())
+    if not parts:
+        raise InputError(
+            f"--timings store: no record of {problem.name} is for this ({'; '.join(missed)}): "
+            "`asmtune tune` makes one"
+        )
+    return Timings("the store", tuple(parts))

@@ -1,9 +1,10 @@
-"""Whether kernels have become slower: bench runs, their files, comparison and history.
+"""Bench runs, their files, comparison and history: have kernels become slower?
 
-run           what a set of kernels took on stored configs, by process
-files         runs as JSON documents
-environment   which runs may be compared
-compare       verdicts at a stated level; findings, what they are
-history       the last hundred runs in short
+processes     stored configs to rows, timed in several processes one after another
+process_main  what such a process runs
 timing        one config, compiled and timed
+run           the record of a bench run
+files         runs as JSON documents
+compare       verdicts at a stated level; which runs may be compared
+history       the last hundred runs in short
 """

@@ -1,4 +1,4 @@
-"""A run against a baseline: which kernels have become slower, at a stated level.
+"""Compares a bench run with a baseline: which kernels have become slower, at a stated level.
 
 A kernel is slower if both hold:
 
@@ -14,15 +14,200 @@ next; the second alone, of every unlucky run.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from statistics import median
+from typing import Final, Literal
 
+from asmtune.base.fingerprint import digest, versions
+from asmtune.measure.timing.nvml import device_name, driver_version
 from asmtune.measure.timing.statistics import chances, holm
-from asmtune.studies.regression.environment import obstacles, remarks
-from asmtune.studies.regression.findings import Check, CheckFinding, Terms
 from asmtune.studies.regression.history import LEAST_RUNS, HistoryEntry, band_of, comparable
-from asmtune.studies.regression.run import BenchRun, Missed, TimedSubject
+from asmtune.studies.regression.run import BenchRun, BenchSubject, Environment, Missed, TimedSubject
+
+VERDICTS: Final = ("slower", "failed", "faster", "unchanged", "new", "gone", "not judged")
+"""In the order in which tables show them."""
+
+_JUDGED: Final = ("slower", "failed", "faster", "unchanged")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Threshold and level of a check.
+
+    Attributes:
+        threshold: relative slowdown that counts, such as 0.03; None for mean + 3 sd of the
+            history.
+        level: probability with which a check of unchanged kernels may call any of them slower.
+        any_board: whether two boards of one model are taken for one.
+    """
+
+    threshold: float | None = 0.03
+    level: float = 0.01
+    any_board: bool = False
+
+    @property
+    def words(self) -> str:
+        """Formats as `threshold 3%, level 1%`."""
+        limit = "mean + 3 sd of the history"
+        if self.threshold is not None:
+            limit = f"{100 * self.threshold:.3g}%"
+        return f"threshold {limit}, level {100 * self.level:.3g}%"
+
+
+@dataclass(frozen=True)
+class CheckFinding:
+    """The verdict on one subject.
+
+    Attributes:
+        subject: what it is of.
+        verdict: one of `VERDICTS`.
+        base_us, run_us: medians of the processes' medians; None where it was not timed.
+        limit_us: what `run_us` must exceed to count as slower; None where nothing is judged.
+        chance: of equal kernels to differ as much, before the correction; of the direction in
+            which they do.
+        remark: what a reader must know, such as another config.
+    """
+
+    subject: BenchSubject
+    verdict: str
+    base_us: float | None = None
+    run_us: float | None = None
+    limit_us: float | None = None
+    chance: float | None = None
+    remark: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Returns the run's time over the baseline's; above 1 is slower."""
+        if self.base_us is None or self.run_us is None:
+            return None
+        return self.run_us / self.base_us
+
+
+@dataclass(frozen=True)
+class Check:
+    """The findings of a check.
+
+    Attributes:
+        terms: how it judged.
+        base, run: names of the two runs.
+        findings: one a subject.
+        obstacles: why nothing was judged; empty where it was.
+        remarks: what differs between the runs besides times.
+    """
+
+    terms: Terms
+    base: str
+    run: str
+    findings: tuple[CheckFinding, ...]
+    obstacles: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Counts the verdicts, in the order of `VERDICTS`."""
+        tally = Counter(finding.verdict for finding in self.findings)
+        return {verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]}
+
+    @property
+    def outcome(self) -> Literal["fine", "slower", "incomparable"]:
+        """Sums the check up; a kernel that fails counts as slower."""
+        counts = self.counts
+        if "slower" in counts or "failed" in counts:
+            return "slower"
+        return "fine" if any(verdict in counts for verdict in _JUDGED) else "incomparable"
+
+
+_CLOCKS_APART: Final = 0.02
+"""Relative difference of two runs' SM clocks that is said."""
+
+_MOST_MHZ: Final = 1e6
+"""Whatever a file has beyond is no clock."""
+
+_HINDERED: Final = ("power cap", "slowdown", "power brake", "thermal")
+
+
+def environment_here() -> Environment:
+    """Describes PyTorch's current CUDA device, driver and versions."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    uuid = str(getattr(properties, "uuid", ""))
+    return Environment(
+        gpu=device_name(),
+        board=digest(uuid)[:12] if uuid else "",
+        driver=driver_version(),
+        versions={**versions(), "cuda": str(torch.version.cuda)},
+    )
+
+
+def obstacles(base: BenchRun, run: BenchRun, *, any_board: bool) -> list[str]:
+    """Lists why two runs may not be compared; empty if they may.
+
+    Args:
+        base: the baseline.
+        run: what is judged.
+        any_board: whether two boards of one model are taken for one.
+    """
+    reasons = []
+    old, new = base.environment, run.environment
+    if old.gpu != new.gpu:
+        reasons.append(f"another GPU: the baseline is of {old.gpu}, this run of {new.gpu}")
+    if old.driver != new.driver:
+        reasons.append(f"another driver: the baseline is of {old.driver}, this run of {new.driver}")
+    if old.gpu == new.gpu and not any_board and _other_board(base, run):
+        reasons.append(
+            f"another board: the baseline is of {old.gpu} {old.board}, this run of {new.board}; "
+            "measure both on one, or judge by --threshold history, or give --any-board"
+        )
+    for name in sorted({*base.timing, *run.timing}):
+        before, now = base.timing.get(name), run.timing.get(name)
+        if before != now:
+            reasons.append(f"timed otherwise: {name} was {before}, and is {now}")
+    return reasons
+
+
+def remarks(base: BenchRun, run: BenchRun) -> list[str]:
+    """Lists differences that may explain a change and still allow a comparison."""
+    old, new = base.environment, run.environment
+    names = sorted({*old.versions, *new.versions})
+    pairs = ((n, old.versions.get(n, "none"), new.versions.get(n, "none")) for n in names)
+    differences = [
+        f"{name}: {before} before, {now} now" for name, before, now in pairs if before != now
+    ]
+    if old.gpu == new.gpu and _other_board(base, run):
+        differences.append(f"board: {old.board} before, {new.board} now; boards of a model differ")
+    before_mhz, now_mhz = _sm_mhz(base), _sm_mhz(run)
+    if before_mhz and now_mhz and abs(now_mhz / before_mhz - 1) > _CLOCKS_APART:
+        differences.append(f"SM clock: {before_mhz:.0f} MHz before, {now_mhz:.0f} MHz now")
+    for what, one in (("baseline", base), ("run", run)):
+        reasons = sorted(set(_hindrances(one)))
+        if reasons:
+            differences.append(f"the {what}'s clocks were held back by {', '.join(reasons)}")
+    return differences
+
+
+def _other_board(base: BenchRun, run: BenchRun) -> bool:
+    boards = {base.environment.board, run.environment.board}
+    return len(boards) > 1 and "" not in boards
+
+
+def _sm_mhz(run: BenchRun) -> float | None:
+    """Returns the median SM clock of the processes; None if none read it."""
+    clocks = [process.clocks.get("sm_mhz") for process in run.processes]
+    known = [float(mhz) for mhz in clocks if isinstance(mhz, int | float) and 0 < mhz < _MOST_MHZ]
+    return median(known) if known else None
+
+
+def _hindrances(run: BenchRun) -> Iterator[str]:
+    for process in run.processes:
+        reasons = process.clocks.get("throttled_by")
+        for reason in reasons if isinstance(reasons, list) else ():
+            if any(word in str(reason) for word in _HINDERED):
+                yield str(reason)
+
 
 FALLBACK: Final = 0.03
 """The threshold of a row whose history is too short."""
@@ -40,17 +225,17 @@ def compare(
         history: earlier runs, oldest first; those of another environment do not count.
     """
     by_history = terms.threshold is None
-    found = obstacles(base, run, any_board=terms.any_board or by_history)
-    said = remarks(base, run)
-    if found:
+    reasons = obstacles(base, run, any_board=terms.any_board or by_history)
+    notes = remarks(base, run)
+    if reasons:
         rows = [_not_judged(base, row, "environments differ") for row in run.rows]
-        return Check(terms, base.name, run.name, tuple(rows), tuple(found), tuple(said))
+        return Check(terms, base.name, run.name, tuple(rows), tuple(reasons), tuple(notes))
     known = comparable(history, run)
     if by_history and len(known) < LEAST_RUNS:
         had = f"{len(known)} comparable runs in the history, and {LEAST_RUNS} are needed"
-        said.append(f"{had}: judged by a threshold of {FALLBACK:.0%}")
+        notes.append(f"{had}: judged by a threshold of {FALLBACK:.0%}")
     rows = _judged(base, run, terms, known)
-    return Check(terms, base.name, run.name, tuple(rows), (), tuple(said))
+    return Check(terms, base.name, run.name, tuple(rows), (), tuple(notes))
 
 
 def needed(rows: int, level: float) -> int:
@@ -63,7 +248,7 @@ def needed(rows: int, level: float) -> int:
 
 @dataclass(frozen=True)
 class _Pair:
-    """One subject in both runs, and between what its median may lie."""
+    """A subject in both runs, with the band in which its median counts as unchanged."""
 
     old: TimedSubject
     new: TimedSubject
@@ -96,13 +281,13 @@ def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
     faster = chances([(pairs[n].old.medians_us, pairs[n].new.medians_us) for n in able])
     is_slower = dict(zip(able, holm(slower, terms.level), strict=True))
     is_faster = dict(zip(able, holm(faster, terms.level), strict=True))
-    found = {}
+    findings = {}
     for name, pair in pairs.items():
         if name not in is_slower:
             had = f"{len(pair.old.samples)} and {len(pair.new.samples)} processes"
-            wanted = needed(len(pairs), terms.level)
-            advice = f"{had} show nothing at this level: asmtune bench --processes {wanted}"
-            found[name] = _finding(pair, "not judged", None, advice)
+            count = needed(len(pairs), terms.level)
+            advice = f"{had} show nothing at this level: asmtune bench --processes {count}"
+            findings[name] = _finding(pair, "not judged", None, advice)
             continue
         chance = min(slower[able.index(name)], faster[able.index(name)])
         verdict = "unchanged"
@@ -110,12 +295,12 @@ def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
             verdict = "slower"
         elif is_faster[name] and pair.new.median_us < pair.least_us:
             verdict = "faster"
-        found[name] = _finding(pair, verdict, chance, pair.remark)
-    return found
+        findings[name] = _finding(pair, verdict, chance, pair.remark)
+    return findings
 
 
 def _able(pair: _Pair, rows: int, level: float) -> bool:
-    """Whether the test can tell at all: its least value, all of one side above the other."""
+    """Says if the runs have enough processes: the test's least chance is within the level."""
     old, new = len(pair.old.samples), len(pair.new.samples)
     return 1 / math.comb(old + new, new) <= level / rows
 
@@ -150,7 +335,7 @@ def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> Ch
 
 
 def _gone(row: TimedSubject, missed: Missed | None) -> CheckFinding:
-    """What the run does not have; a failure is one of the kernel's."""
+    """Makes the finding of a subject that the run lacks, or that failed in it."""
     failed = missed is not None and missed.why == "failed"
     remark = "not in this run" if missed is None else missed.reason
     return CheckFinding(

@@ -32,7 +32,7 @@ _COMPRESSED: Final = ".gz"
 
 
 def read_run(path: Path, what: str = "run") -> BenchRun:
-    """The run that a file holds.
+    """Reads the run of a file.
 
     Args:
         path: the file.
@@ -54,7 +54,7 @@ def read_run(path: Path, what: str = "run") -> BenchRun:
 
 
 def run_from_json(document: Any, where: str) -> BenchRun:
-    """The run that a document stands for.
+    """Reads the run of a JSON document.
 
     Raises:
         InputError: as `read_run`.
@@ -105,31 +105,35 @@ def write_run(path: Path, run: BenchRun) -> None:
 
 
 def run_to_json(run: BenchRun) -> dict[str, Any]:
-    """A run as JSON values; the inverse of `run_from_json`, to 6 significant digits."""
+    """Converts a run to JSON values, which `run_from_json` reads."""
     return {"format": FORMAT, "version": VERSION, **encoded(run)}
 
 
 def of_form(document: Any, form: str, version: int, where: str) -> Mapping[str, Any]:
-    """A document that says that it is of a form that this asmtune knows.
+    """Returns a document if its format and version are known.
 
     Raises:
         InputError: it does not.
     """
-    found = document.get("version") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or document.get("format") != form or type(found) is not int:
+    form_version = document.get("version") if isinstance(document, dict) else None
+    if (
+        not isinstance(document, dict)
+        or document.get("format") != form
+        or type(form_version) is not int
+    ):
         raise InputError(f'{where}: expected a document of format "{form}"; {_MADE_BY}')
-    if found < 1:
-        raise InputError(f"{where}: there is no form {found}; {_MADE_BY}")
-    if found > version:
+    if form_version < 1:
+        raise InputError(f"{where}: there is no form {form_version}; {_MADE_BY}")
+    if form_version > version:
         raise InputError(
-            f"{where}: written by a newer asmtune (form {found}, this one knows {version}); "
+            f"{where}: written by a newer asmtune (form {form_version}, this one knows {version}); "
             "upgrade asmtune"
         )
     return document
 
 
 def read_text(path: Path, where: str, advice: str) -> str:
-    """The text of a file, unpacked where its name ends in .gz.
+    """Reads the text of a file, decompressed if its name ends in .gz.
 
     Raises:
         InputError: it cannot be read, or is no text.
@@ -156,7 +160,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """As `write_text`, of bytes.
+    """Writes bytes as `write_text` writes text.
 
     Raises:
         InputError: it cannot be written.

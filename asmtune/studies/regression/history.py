@@ -35,7 +35,7 @@ _REPAIR: Final = "correct that line, or name another file to begin anew"
 
 @dataclass(frozen=True)
 class Level:
-    """One subject in one run.
+    """Times of one subject in one run.
 
     Attributes:
         subject: what was timed.
@@ -51,7 +51,7 @@ class Level:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One run.
+    """A run in short.
 
     Attributes:
         run: its identity.
@@ -68,14 +68,14 @@ class HistoryEntry:
 
 @dataclass(frozen=True)
 class Band:
-    """Between what the next median is expected: mean - 3 sd and mean + 3 sd."""
+    """The band in which the next median is expected: mean - 3 sd to mean + 3 sd."""
 
     least_us: float
     most_us: float
 
 
 def entry_of(run: BenchRun) -> HistoryEntry:
-    """A run in short."""
+    """Makes a short entry of a run."""
     levels = tuple(
         Level(row.subject, row.median_us, min(row.medians_us), max(row.medians_us))
         for row in run.rows
@@ -84,7 +84,7 @@ def entry_of(run: BenchRun) -> HistoryEntry:
 
 
 def comparable(history: Sequence[HistoryEntry], run: BenchRun) -> list[HistoryEntry]:
-    """Entries of the same GPU and driver, without the run itself."""
+    """Filters entries of the same GPU and driver, without the run itself."""
     here = run.environment
     return [
         entry
@@ -95,7 +95,7 @@ def comparable(history: Sequence[HistoryEntry], run: BenchRun) -> list[HistoryEn
 
 
 def band_of(history: Sequence[HistoryEntry], subject: BenchSubject) -> Band | None:
-    """Of one subject; None where fewer than `LEAST_RUNS` have timed it."""
+    """Computes the band of a subject; None if fewer than `LEAST_RUNS` have timed it."""
     times = [
         level.median_us
         for entry in history
@@ -109,7 +109,7 @@ def band_of(history: Sequence[HistoryEntry], subject: BenchSubject) -> Band | No
 
 
 def read_history(path: Path) -> tuple[HistoryEntry, ...]:
-    """What a file holds; nothing where there is no such file.
+    """Reads a history; empty if there is no such file.
 
     Raises:
         InputError: it cannot be read, is no history, or of a newer version; names file and line.
@@ -137,7 +137,7 @@ def read_history(path: Path) -> tuple[HistoryEntry, ...]:
 
 
 def extended(history: Sequence[HistoryEntry], run: BenchRun) -> tuple[HistoryEntry, ...]:
-    """A history with one more run at its end; the last hundred, each run once."""
+    """Returns a history with one more run at its end: the last hundred, each run once."""
     others = [entry for entry in history if entry.run != run.identity]
     return tuple([*others, entry_of(run)][-MOST_RUNS:])
 

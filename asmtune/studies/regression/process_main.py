@@ -25,16 +25,16 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.timing.nvml import read_clocks
 from asmtune.store.trace.json_codec import encoded
-from asmtune.studies.regression.environment import environment_here
-from asmtune.studies.regression.rows import problem_of
+from asmtune.studies.regression.compare import environment_here
+from asmtune.studies.regression.processes import problem_of
 from asmtune.studies.regression.timing import timed
 
 
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What is said of a plan, a message each; ends early where the GPU is lost.
+    """Times the rows of a plan and yields messages; ends early if the GPU is lost.
 
     Args:
-        plan: `rows`, as `wanted_to_json` makes them, by number, and a `seed`.
+        plan: `rows`, as `row_to_json` makes them, by number, and a `seed`.
     """
     here = environment_here()
     yield {"environment": encoded(here)}
@@ -55,7 +55,7 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _timed(row: Mapping[str, Any], target: Target) -> dict[str, Any]:
-    """Samples of one row, or why there are none."""
+    """Returns samples of one row, or why there are none."""
 
     def work() -> Any:
         problem, config = problem_of(row, "cuda")

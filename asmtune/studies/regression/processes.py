@@ -1,21 +1,205 @@
-"""Processes one after another, each of which times all rows once: the parts of a bench run."""
+"""Times the rows of a bench run, in several processes one after another.
+
+Each process times every row once. `Processes` starts and ends them, `Collected` gathers what they
+report and makes the `BenchRun` of it.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.child import Child, ChildGoneError
-from asmtune.base.errors import MeasureError
+from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.settings import Settings
+from asmtune.core.config import Config
+from asmtune.core.failures import required
+from asmtune.core.inputs.shapes import ShapeSource, shapes_of
+from asmtune.core.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
+from asmtune.core.problem import Problem
+from asmtune.store.lookup import StoreLookup
+from asmtune.store.shipped import find_tuned
 from asmtune.store.trace.json_codec import decoded
-from asmtune.studies.regression.rows import BenchRow, wanted_to_json
-from asmtune.studies.regression.run import BenchRun, Environment, Missed, Process, TimedSubject
+from asmtune.studies.regression.run import (
+    BenchRun,
+    BenchSubject,
+    Environment,
+    Missed,
+    Process,
+    TimedSubject,
+)
 from asmtune.studies.regression.timing import timing_words
+from asmtune.studies.stored import KernelSource, existing_store, kernel_module, reference_of
+from asmtune.studies.tuning_queue import TuningQueue
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """A row that can be timed, with all that another process needs to build it.
+
+    Attributes:
+        reference: the kernel module's name, or the absolute path of its file.
+        subject: kernel, shape and dtype, which identify the row.
+        config: the stored config.
+        layer: where it is stored: "store" or "shipped".
+        remark: why the record is stale; empty if it is not.
+    """
+
+    reference: str
+    subject: BenchSubject
+    config: Config
+    layer: str
+    remark: str
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """The rows of a bench run before any is timed.
+
+    Attributes:
+        device: the GPU's name.
+        rows: what will be timed.
+        missed: shapes that were asked for and have no usable stored config.
+        unstored: number of the modules' own shapes and dtypes without a stored config, by
+            kernel; these are left out.
+    """
+
+    device: str
+    rows: tuple[BenchRow, ...]
+    missed: tuple[Missed, ...]
+    unstored: Mapping[str, int]
+
+
+@dataclass
+class BenchRequest:
+    """Kernels, shapes and dtype to time.
+
+    Attributes:
+        kernels: names, files or modules; empty for all that come with asmtune.
+        shapes, shapes_file, dtype: as `asmtune tune` takes them. Without shapes, those of the
+            modules' own for which a config is stored.
+        device: the GPU's name.
+        unstored: number of a module's own shapes and dtypes without a stored config, by
+            kernel; filled by `rows`.
+    """
+
+    kernels: Sequence[KernelSource]
+    shapes: Sequence[ShapeSource]
+    shapes_file: Path | None
+    dtype: str | None
+    device: str
+    unstored: dict[str, int] = field(default_factory=dict)
+
+    def plan(self, settings: Settings) -> BenchPlan:
+        """Splits the rows into those that can be timed and those that cannot.
+
+        Raises:
+            InputError: as `rows`.
+        """
+        rows = self.rows(settings)
+        return BenchPlan(
+            device=self.device,
+            rows=tuple(row for row in rows if isinstance(row, BenchRow)),
+            missed=tuple(row for row in rows if not isinstance(row, BenchRow)),
+            unstored=self.unstored,
+        )
+
+    def rows(self, settings: Settings) -> list[BenchRow | Missed]:
+        """Returns a row for each kernel, shape and dtype, each subject once.
+
+        Raises:
+            InputError: a kernel, shape or dtype is unknown, or two kernels have one name.
+        """
+        rows: dict[str, BenchRow | Missed] = {}
+        modules: dict[str, str] = {}
+        for kernel in self.kernels or kernel_names():
+            module, reference = kernel_module(kernel), reference_of(kernel)
+            if modules.setdefault(module.name, reference) != reference:
+                raise InputError(
+                    f"two kernels are called {module.name}: {modules[module.name]} and "
+                    f"{reference}; time them in two runs"
+                )
+            for row in self._module_rows(module, reference, settings):
+                rows.setdefault(row.subject.identity, row)
+        return list(rows.values())
+
+    def _module_rows(
+        self, module: KernelModule, reference: str, settings: Settings
+    ) -> Iterator[BenchRow | Missed]:
+        is_chosen = bool(self.shapes or self.shapes_file)
+        sizes = shapes_of(module, self.shapes, self.shapes_file)
+        has_one_dtype = self.dtype is not None or is_chosen
+        dtypes = [module.check_dtype(self.dtype)] if has_one_dtype else module.dtypes
+        space = required(f"space of kernel {module.name}", module.space)
+        for dtype in dtypes:
+            queue = TuningQueue(module, dtype, space, reference)
+            for shape, problem in zip(sizes, queue.check(sizes), strict=True):
+                row = self._row(queue, shape, problem, settings)
+                if isinstance(row, BenchRow) or is_chosen:
+                    yield row
+                else:
+                    self.unstored[module.name] = self.unstored.get(module.name, 0) + 1
+
+    def _row(
+        self, queue: TuningQueue, sizes: Shape, problem: Problem, settings: Settings
+    ) -> BenchRow | Missed:
+        name = queue.module.name
+        subject = BenchSubject(name, dict(sizes), queue.dtype)
+        key = queue.launched(problem).identity(self.device)
+        lookup = find_tuned(*key, existing_store(settings))
+        command = f"asmtune tune {queue.reference} --shape {_assignments(sizes)}"
+        advice = f"{command} --dtype {queue.dtype}"
+        if lookup.record is None:
+            why = f" ({lookup.detail})" if lookup.outcome == "corrupt" else ""
+            return Missed(subject, "unknown", f"no config is stored{why}: {advice}")
+        config = queue.space.matching(lookup.record.winner, **problem.shape)
+        if config is None:
+            reason = "the stored config is none of the space any more"
+            return Missed(subject, "unknown", f"{reason}: {advice}")
+        remark = "" if lookup.outcome == "hit" else _stale_remark(lookup)
+        return BenchRow(queue.reference, subject, config, lookup.layer, remark)
+
+
+def row_to_json(row: BenchRow) -> dict[str, Any]:
+    """Converts to JSON values what a process needs to time a row."""
+    return {
+        "reference": row.reference,
+        "sizes": dict(row.subject.shape),
+        "dtype": row.subject.dtype,
+        "config": row.config.to_dict(),
+    }
+
+
+def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
+    """Makes the launch of a row of `row_to_json`, and finds the space's own config for it.
+
+    Raises:
+        InputError: the module cannot make the launch, or its space has no such config.
+    """
+    module = load_kernel_module(row["reference"])
+    make = module.problem
+    problem = required(f"kernel {module.name}", lambda: make(row["sizes"], row["dtype"], place))
+    config = module.space().matching(Config.from_dict(row["config"]), **problem.shape)
+    if config is None:
+        raise InputError(f"kernel {module.name}: its space has changed meanwhile; bench again")
+    return problem, config
+
+
+def _stale_remark(lookup: StoreLookup) -> str:
+    """Says what differs from the record, without the digests."""
+    parts = (part.partition(":")[0] for part in lookup.detail.split("; "))
+    return f"config of an older record: {', '.join(parts)}"
+
+
+def _assignments(shape: Shape) -> str:
+    return ",".join(f"{name}={value}" for name, value in shape.items())
+
 
 COMMAND: Final = (sys.executable, "-m", "asmtune.studies.regression.process_main")
 
@@ -26,12 +210,14 @@ takes 2 s, and a minute on a cold network disk."""
 
 @dataclass
 class Collected:
-    """What the processes have said.
+    """Results of the processes so far.
 
     Attributes:
-        rows: by number; those that fail are taken out, whatever others have timed of them.
-        samples: of each row, by process.
-        failures: of rows, in one line.
+        rows: by number; a row that fails in any process is left out of the run.
+        samples: microseconds of each row, one tuple a process.
+        failures: reason in one line, by the number of the row.
+        environment: where the processes run; None until the first one says so.
+        processes: date and clocks of those that have ended.
     """
 
     rows: dict[str, BenchRow]
@@ -42,19 +228,23 @@ class Collected:
 
     @classmethod
     def of(cls, rows: Sequence[BenchRow]) -> Collected:
-        """Nothing yet."""
+        """Starts a collection without results."""
         return cls({str(number): row for number, row in enumerate(rows)})
 
     @property
     def left(self) -> list[str]:
-        """Rows that can be timed, as far as is known."""
+        """Numbers of the rows that have not failed."""
         return [number for number in self.rows if number not in self.failures]
 
     def run(self, label: str, missed: Sequence[Missed]) -> BenchRun:
-        """The whole run.
+        """Makes the record of the run.
+
+        Args:
+            label: the user's own name for the run.
+            missed: shapes that were not timed for want of a stored config.
 
         Raises:
-            MeasureError: nothing could be timed.
+            MeasureError: no row could be timed.
         """
         timed = [
             TimedSubject(
@@ -82,12 +272,13 @@ class Collected:
 
 
 class Processes:
-    """Times rows, a process at a time, and keeps the next one ready; a context.
+    """Times rows, a process at a time, and starts the next one early; a context manager.
 
     Args:
-        collected: filled.
-        command: starts one; `COMMAND` by default.
-        patience_s: seconds without a message after which one hangs; `PATIENCE_S` by default.
+        collected: filled with the results.
+        command: starts a process; `COMMAND` by default.
+        patience_s: seconds without a message after which a process counts as hung;
+            `PATIENCE_S` by default.
     """
 
     def __init__(
@@ -109,14 +300,16 @@ class Processes:
             self._end(self._open[0])
 
     def take(self, seed: int, *, another: bool) -> None:
-        """One more sample set of every row that is left.
+        """Times every row that has not failed once more, in a process of its own.
+
+        A row that ends its process costs that row alone: another process times the rest.
 
         Args:
             seed: of the order of the rows.
-            another: whether one more process comes after, which imports meanwhile.
+            another: whether one more process comes after, which then imports meanwhile.
 
         Raises:
-            MeasureError: a process cannot be used, whatever the row.
+            MeasureError: a process cannot time anything, whatever the row.
         """
         collected, done = self._collected, dict[str, tuple[float, ...]]()
         clocks: Mapping[str, Any] | None = None
@@ -124,17 +317,17 @@ class Processes:
             child = self._ready()
             if another:
                 self._start()
-            rows = {number: wanted_to_json(collected.rows[number]) for number in pending}
-            clocks = self._asked(child, {"rows": rows, "seed": seed}, done)
+            rows = {number: row_to_json(collected.rows[number]) for number in pending}
+            clocks = self._run_plan(child, {"rows": rows, "seed": seed}, done)
             self._end(child)
         for number in collected.left:
             collected.samples.setdefault(number, []).append(done[number])
         collected.processes.append(Process(_now(), clocks or {}))
 
-    def _asked(
+    def _run_plan(
         self, child: Child, plan: Mapping[str, Any], done: dict[str, tuple[float, ...]]
     ) -> Mapping[str, Any] | None:
-        """The clocks at the end of a plan; None where a row has ended the process."""
+        """Sends a plan; returns the clocks at its end, or None if a row ended the process."""
         running, cause = "", ""
         try:
             child.send(plan)
@@ -144,7 +337,7 @@ class Processes:
                 if "clocks" in message:
                     clocks: Mapping[str, Any] = message["clocks"]
                     return clocks
-                self._hear(message, done)
+                self._handle(message, done)
         except ChildGoneError:
             cause = self._end(child, 5.0)
         except TimeoutError:
@@ -156,13 +349,13 @@ class Processes:
             self._collected.failures.setdefault(running, f"its process {cause}")
         return None
 
-    def _hear(self, message: Mapping[str, Any], done: dict[str, tuple[float, ...]]) -> None:
-        """One message of a process, but for its last."""
+    def _handle(self, message: Mapping[str, Any], done: dict[str, tuple[float, ...]]) -> None:
+        """Stores one message of a process; its last one, the clocks, is not for here."""
         if "refused" in message:
             raise MeasureError(message["refused"])
         if "environment" in message:
-            found = message["environment"]
-            self._collected.environment = decoded(Environment, found, "environment")
+            values = message["environment"]
+            self._collected.environment = decoded(Environment, values, "environment")
         if "failure" in message:
             self._collected.failures[message["row"]] = " ".join(message["failure"].split())
         elif "samples" in message:
@@ -172,7 +365,7 @@ class Processes:
         return self._open[0] if self._open else self._start()
 
     def _start(self) -> Child:
-        # Compiles are one at a time, here and now.
+        # One compile at a time, in the process itself: no workers.
         child = Child(self._command, {**os.environ, "ASMTUNE_JOBS": "1"})
         self._open.append(child)
         return child
@@ -184,24 +377,31 @@ class Processes:
         return ""
 
 
-def bench(
-    rows: Sequence[BenchRow], processes: int, told: Callable[[int, Collected], None]
-) -> Collected:
-    """Times rows in so many processes.
+class BenchProgress:
+    """Listens to a bench run; each method does nothing by default."""
 
-    Args:
-        rows: at least one.
-        processes: at least one.
-        told: called after each, with its number from 1 on.
+    def planned(self, plan: BenchPlan) -> None:
+        """Is called once, before anything is timed."""
+
+    def process_ended(self, number: int, collected: Collected) -> None:
+        """Is called after each process, with its number from 1 on."""
+
+    def finished(self, collected: Collected) -> None:
+        """Is called once, after the last process."""
+
+
+def time_plan(plan: BenchPlan, processes: int, progress: BenchProgress) -> Collected:
+    """Times the rows of a plan in a number of processes.
 
     Raises:
-        MeasureError: a process cannot be used, whatever the row.
+        MeasureError: a process cannot time anything, whatever the row.
     """
-    collected = Collected.of(rows)
-    with Processes(collected) as parts:
+    collected = Collected.of(plan.rows)
+    with Processes(collected) as runner:
         for number in range(1, processes + 1):
-            parts.take(number, another=number < processes)
-            told(number, collected)
+            runner.take(number, another=number < processes)
+            progress.process_ended(number, collected)
+    progress.finished(collected)
     return collected
 
 

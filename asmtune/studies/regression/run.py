@@ -17,7 +17,7 @@ Why = Literal["failed", "unknown"]
 
 @dataclass(frozen=True)
 class BenchSubject:
-    """What is timed; the same in two runs where all three are equal.
+    """Kernel, shape and dtype that are timed; they identify a row in every run.
 
     Attributes:
         kernel: the kernel module's name; not the function's, which holds the file's path.
@@ -31,13 +31,13 @@ class BenchSubject:
 
     @cached_property
     def identity(self) -> str:
-        """Text that is equal where all is."""
+        """Text that is equal for equal subjects."""
         return canonical([self.kernel, dict(self.shape), self.dtype])
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What timings depend on besides kernel and config.
+    """Everything that timings depend on besides kernel and config.
 
     Attributes:
         gpu: the device's name, as its driver gives it.
@@ -54,7 +54,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Process:
-    """One process of a run.
+    """A process of a run.
 
     Attributes:
         date: when it ended, ISO 8601, UTC.
@@ -67,7 +67,7 @@ class Process:
 
 @dataclass(frozen=True)
 class TimedSubject:
-    """What one subject took.
+    """Samples of one subject.
 
     Samples of one process resemble each other more than those of two: memory lies elsewhere,
     the GPU is warmer. What is compared are therefore the processes' medians.
@@ -88,18 +88,18 @@ class TimedSubject:
 
     @cached_property
     def medians_us(self) -> tuple[float, ...]:
-        """One a process, of the samples without outliers."""
+        """Medians of the processes, without outliers."""
         return tuple(summarise(self.config, samples).median_us for samples in self.samples)
 
     @property
     def median_us(self) -> float:
-        """Of the processes' medians."""
+        """Median of the processes' medians."""
         return median(self.medians_us)
 
 
 @dataclass(frozen=True)
 class Missed:
-    """What was asked for and not timed.
+    """A subject that was asked for and not timed.
 
     Attributes:
         subject: what it is.
@@ -114,7 +114,7 @@ class Missed:
 
 @dataclass(frozen=True)
 class BenchRun:
-    """All of a run.
+    """A bench run.
 
     Attributes:
         date: when it ended, ISO 8601, UTC.

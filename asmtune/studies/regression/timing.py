@@ -1,4 +1,4 @@
-"""One config of one problem, compiled and timed in this process as tuning times finalists."""
+"""Compiles and times one config in this process, as tuning times finalists."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from asmtune.measure.timing.policy import TimingPolicy
 POLICY: Final = TimingPolicy()
 """L2 cold, events, 20 samples of a config and up to 60 where they are not steady."""
 
-_TOLD: Final = ("mode", "flush_bytes", "launches", "warmup_us")
+_COMPARED_FIELDS: Final = ("mode", "flush_bytes", "launches", "warmup_us")
 
 
 def timing_words() -> dict[str, Any]:
-    """What of the policy two runs must share to be compared."""
+    """Returns the parts of the policy that two runs must share to be compared."""
     values = asdict(POLICY)
-    return {name: values[name] for name in _TOLD}
+    return {name: values[name] for name in _COMPARED_FIELDS}
 
 
 def timed(

@@ -8,15 +8,20 @@ compiling is judged there too, and where it says what to compile.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from asmtune.core.oracle import Oracle
+from asmtune.base.errors import OracleError
+from asmtune.core.config import Config
+from asmtune.core.failures import required
+from asmtune.core.kernel_module import KernelModule, load_kernel_module
+from asmtune.core.oracle import Oracle, Task
+from asmtune.core.problem import Problem
+from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import Candidate, Scorer
-from asmtune.studies.replay.judging import Judged, judged_moments
 from asmtune.studies.replay.results import (
     CUTS,
     Agreement,
@@ -25,6 +30,87 @@ from asmtune.studies.replay.results import (
     TaskResult,
     kept_of,
 )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A task with verdicts on its rows, in their order.
+
+    Attributes:
+        task: the task.
+        compiled: by the assembly.
+        sketched: by what a compile has before LLVM; empty where it was not asked for.
+    """
+
+    task: Task
+    compiled: Sequence[Verdict]
+    sketched: Sequence[Verdict]
+
+
+def judged(
+    oracle: Oracle, kernels: Path, funnel: Funnel
+) -> Iterator[tuple[Task, Sequence[Verdict]]]:
+    """Yields each task of a file with verdicts on its rows, compiled.
+
+    Raises:
+        OracleError: a kernel's module is missing.
+        ProblemError: a module cannot be loaded, or its arguments do not fit.
+    """
+    for task in judged_moments(oracle, kernels, funnel, early=False):
+        yield task.task, task.compiled
+
+
+def judged_moments(
+    oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
+) -> Iterator[Judged]:
+    """Yields each task of a file with verdicts on its rows; if `early`, of sketches too.
+
+    Raises:
+        OracleError: a kernel's module is missing.
+        ProblemError: a module cannot be loaded, or its arguments do not fit.
+    """
+    modules = {
+        name: _module(kernels, name) for name in dict.fromkeys(t.kernel for t in oracle.tasks)
+    }
+    for task in oracle.tasks:
+        module = modules[task.kernel]
+        problem = _problem(module, task)
+        configs = _with_hooks(task, module, problem)
+        front = funnel.front(problem)
+        compiled = front.verdicts(configs, "assembly", funnel.known)
+        # Sketches come off the artifacts that were just made, so that they cost a reading.
+        sketched = front.verdicts(configs, "sketch", funnel.sketches) if early else ()
+        yield Judged(task, compiled, sketched)
+
+
+def _with_hooks(task: Task, module: KernelModule, problem: Problem) -> list[Config]:
+    """Replaces recorded configs by the space's own equal ones, which have hooks.
+
+    A file holds no `pre_hook`; without it a tensor descriptor has another block shape.
+    """
+    hooked = {
+        str(config): config
+        for config in module.space().configs(**problem.shape)
+        if config.pre_hook is not None
+    }
+    return [hooked.get(str(row.config), row.config) for row in task.rows]
+
+
+def _problem(module: KernelModule, task: Task) -> Problem:
+    # A module of one dtype makes no other, whatever the file calls it.
+    one = len(module.dtypes) == 1
+    dtype = module.dtypes[0] if one else module.check_dtype(task.dtype)
+    return required(task.name, lambda: module.problem(task.shape, dtype, "meta"))
+
+
+def _module(folder: Path, kernel: str) -> KernelModule:
+    path = folder / f"{kernel}.py"
+    if not path.is_file():
+        raise OracleError(
+            f"kernel {kernel!r} of the oracle: no {path}; give its folder by --kernels"
+        )
+    return load_kernel_module(str(path))
+
 
 BEFORE: Final = "{}, before compiling"
 """Name of a scorer's result on sketches."""
@@ -60,18 +146,18 @@ def replay(
     }
     unseen: dict[tuple[str, str], Scorer] = {}
     early = any(scorer.ranks_before_compiling for scorer in scorers)
-    for found in judged_moments(oracle, kernels, funnel, early=early):
-        task = found.task
-        for row, verdict in zip(task.rows, found.compiled, strict=True):
+    for judged_task in judged_moments(oracle, kernels, funnel, early=early):
+        task = judged_task.task
+        for row, verdict in zip(task.rows, judged_task.compiled, strict=True):
             agreement.add(row, verdict)
-        timed = _Timed.of(found, funnel)
+        timed = _Timed.of(judged_task, funnel)
         for scorer in scorers:
             key = (scorer.name, task.kernel)
             if key not in unseen:
                 unseen[key] = scorer.without_kernel(task.kernel)
             able = unseen[key].for_dtypes((task.dtype,))
-            kept = _kept(timed, able, early=scorer.ranks_before_compiling)
-            for name, share in zip(_names(scorer), kept, strict=True):
+            shares = _kept_shares(timed, able, early=scorer.ranks_before_compiling)
+            for name, share in zip(_names(scorer), shares, strict=True):
                 results[name].append(TaskResult(task, share))
     return ReplayReport(
         device=oracle.device,
@@ -91,7 +177,7 @@ class _Timed:
 
     @classmethod
     def of(cls, found: Judged, funnel: Funnel) -> _Timed:
-        """Of a task's rows, without those that failed."""
+        """Returns a task's rows without those that failed."""
         rows = found.task.rows
         at = [index for index, row in enumerate(rows) if row.ms is not None]
         candidates = [
@@ -105,15 +191,15 @@ class _Timed:
 
 
 def _names(scorer: Scorer) -> tuple[str, ...]:
-    """Names of a scorer's results."""
+    """Names a scorer's results."""
     if not scorer.ranks_before_compiling:
         return (scorer.name,)
     budgets = (WITHIN.format(scorer.name, budget) for budget in BUDGETS)
     return (scorer.name, BEFORE.format(scorer.name), *budgets)
 
 
-def _kept(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str, float]]:
-    """Share of the best speed kept by each cut, for each of `_names`."""
+def _kept_shares(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str, float]]:
+    """Computes the share of the best speed kept by each cut, for each of `_names`."""
     shares = [_averaged(timed.times, timed.compiled, scorer)]
     if early:
         before = scorer.score(timed.sketched)
@@ -128,7 +214,7 @@ def _kept(timed: _Timed, scorer: Scorer, *, early: bool) -> list[dict[str, float
 def _averaged(
     times: Sequence[float], candidates: Sequence[Candidate], scorer: Scorer
 ) -> dict[str, float]:
-    """Over the scorer's draws."""
+    """Averages over the scorer's draws."""
     sums = dict.fromkeys(CUTS, 0.0)
     for draw in range(scorer.draws):
         for cut, share in kept_of(times, scorer.score(candidates, draw)).items():
@@ -137,7 +223,7 @@ def _averaged(
 
 
 def _within(timed: _Timed, scorer: Scorer, chosen: Sequence[int]) -> dict[str, float]:
-    """Of some configs alone, ranked by their assembly as if there were no others."""
+    """Ranks some configs by their assembly, as if there were no others."""
     scores = [float("-inf")] * len(timed.times)
     ranked = scorer.score([timed.compiled[i] for i in chosen])
     for index, score in zip(chosen, ranked, strict=True):

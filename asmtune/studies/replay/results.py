@@ -1,4 +1,4 @@
-"""What a replay finds: shares of the best speed kept, and how far what was told agrees."""
+"""Results of a replay: shares of the best speed kept, and agreement with the recordings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from asmtune.core.oracle import Row, Task
 from asmtune.core.records.verdicts import Verdict
 
 CUTS: Final = ("top1", "top5", "top10", "top5pct", "top10pct")
-"""How many of the ranked configs would be timed; of n, p percent are max(1, n p // 100)."""
+"""Cuts of a ranking by name; p percent of n are max(1, n p // 100)."""
 
 
 @dataclass(frozen=True)
 class TaskResult:
-    """One scorer on one task.
+    """Results of a scorer on a task.
 
     Attributes:
         task: the task.
@@ -30,26 +30,26 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class ScorerResult:
-    """One scorer on all tasks."""
+    """Results of a scorer on all tasks."""
 
     scorer: str
     tasks: tuple[TaskResult, ...]
 
     def summary(self, kernel: str | None = None) -> dict[str, float]:
-        """Geometric means by cut, and the worst task at top 10, of one kernel or of all."""
+        """Computes geometric means by cut, and the worst task at top 10, of a kernel or of all."""
         tasks = [r for r in self.tasks if kernel is None or r.task.kernel == kernel]
         means = {cut: geometric_mean(r.kept[cut] for r in tasks) for cut in CUTS}
         return {**means, "worst_top10": min(r.kept["top10"] for r in tasks)}
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Kernels in the file's order."""
+        """Lists the kernels in the file's order."""
         return tuple(dict.fromkeys(r.task.kernel for r in self.tasks))
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What was told without a GPU, against what was recorded on one.
+    """Predictions made without a GPU, compared with recordings made on one.
 
     Attributes:
         failures: configs by (told, recorded), each "runs" or "fails".
@@ -61,8 +61,8 @@ class Agreement:
 
     def add(self, row: Row, verdict: Verdict) -> None:
         """Counts one config."""
-        told = "runs" if verdict.kept else "fails"
-        self.failures[told, "runs" if row.error is None else "fails"] += 1
+        predicted = "runs" if verdict.kept else "fails"
+        self.failures[predicted, "runs" if row.error is None else "fails"] += 1
         names = {"regs": "regs_per_thread", "spills": "spill_words", "shared": "shared_bytes"}
         if verdict.features is not None:
             for name, recorded in row.resources.items():
@@ -81,7 +81,7 @@ class ReplayReport:
 
     @classmethod
     def merged(cls, reports: Sequence[ReplayReport]) -> ReplayReport:
-        """One report of several by the same scorers on the same device; at least one."""
+        """Merges reports of the same scorers on the same device; at least one."""
         first, agreement = reports[0], Agreement()
         tasks: dict[str, list[TaskResult]] = {}
         for report in reports:
@@ -93,8 +93,8 @@ class ReplayReport:
         return replace(first, scorers=scorers, agreement=agreement)
 
     def to_json(self) -> dict[str, object]:
-        """`{"scorers": {NAME: {"all": {...}, "kernels": {KERNEL: {...}}}}, ...}`."""
-        told = self.agreement.failures
+        """Writes `{"scorers": {NAME: {"all": {...}, "kernels": {KERNEL: {...}}}}, ...}`."""
+        failures = self.agreement.failures
         return {
             "scorers": {
                 result.scorer: {
@@ -103,7 +103,7 @@ class ReplayReport:
                 }
                 for result in self.scorers
             },
-            "failures": {f"told {a}, recorded {b}": n for (a, b), n in sorted(told.items())},
+            "failures": {f"told {a}, recorded {b}": n for (a, b), n in sorted(failures.items())},
             "resources": {f"{a} {b}": n for (a, b), n in sorted(self.agreement.resources.items())},
             "device": self.device,
             "target": self.target,
@@ -113,10 +113,10 @@ class ReplayReport:
 def kept_of(
     times: Sequence[float], scores: Sequence[float], among: Collection[int] | None = None
 ) -> dict[str, float]:
-    """Share of the best speed that each cut of a ranking keeps.
+    """Computes the share of the best speed that each cut of a ranking keeps.
 
     Args:
-        times: of each config.
+        times: the time of each config.
         scores: higher is better.
         among: positions of those that may be timed; None for all. Cuts and the best speed are
             of all.
@@ -130,13 +130,13 @@ def kept_of(
 
 
 def cut_sizes(timed: int) -> dict[str, int]:
-    """How many configs each cut keeps of `timed`."""
+    """Counts the configs that each cut keeps of `timed`."""
     sizes = (1, 5, 10, max(1, timed * 5 // 100), max(1, timed * 10 // 100))
     return dict(zip(CUTS, sizes, strict=True))
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """The geometric mean of positive numbers."""
+    """Computes the geometric mean of positive numbers."""
     logs = [math.log(value) for value in values]
     return math.exp(sum(logs) / len(logs))
 

@@ -8,24 +8,143 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from asmtune.core.config import Config
-from asmtune.core.oracle import Oracle, Row
+from asmtune.core.oracle import Oracle, Row, Task
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProgressListener
 from asmtune.predict.score.scorers import Scorer
-from asmtune.studies.replay.judging import Judged, judged_moments
-from asmtune.studies.replay.plans import PlanResult, Replayed, ReplayPlan, SearchPoint
-from asmtune.tuning.search.base import Predictor
+from asmtune.studies.replay.flow import Judged, judged_moments
+from asmtune.studies.replay.results import geometric_mean
+from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
 from asmtune.tuning.search.strategies import make_strategy
+
+BUDGETS: Final = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""Compiles, or timings, that a curve is read off at."""
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """A way to search.
+
+    Attributes:
+        name: the plan's name in the report.
+        strategy: its name, as `make_strategy` has it.
+        pace, limits: of the search.
+        seeds: how often it is run, with as many seeds of its draws and of the noise.
+    """
+
+    name: str
+    strategy: str = "model"
+    pace: BatchSizes = field(default_factory=BatchSizes)
+    limits: Limits = field(default_factory=Limits)
+    seeds: int = 1
+
+
+@dataclass(frozen=True)
+class SearchPoint:
+    """The state of a search after a trial.
+
+    Attributes:
+        compiles, timings: spent by then.
+        kept: share of the best speed that its finalists would keep, in [0, 1]; 0 for none.
+    """
+
+    compiles: int
+    timings: int
+    kept: float
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A search of a task.
+
+    Attributes:
+        task: the task.
+        marks: after each trial; the last is the outcome.
+        reason: why it ended.
+    """
+
+    task: Task
+    marks: tuple[SearchPoint, ...]
+    reason: str
+
+    def within(self, spent: str, budget: int) -> float | None:
+        """Gives the share kept in a budget of "compiles" or "timings", None before a trial."""
+        reached = [mark.kept for mark in self.marks if getattr(mark, spent) <= budget]
+        return reached[-1] if reached else None
+
+
+@dataclass(frozen=True)
+class PlanResult:
+    """Results of a plan on all tasks, with each seed."""
+
+    plan: ReplayPlan
+    searches: tuple[Replayed, ...]
+
+    def summary(self, kernel: str | None = None) -> dict[str, float]:
+        """Computes mean compiles and timings, and mean and worst share kept in the end."""
+        last = [s.marks[-1] for s in self.searches if kernel in (None, s.task.kernel)]
+        return {
+            "compiles": round(sum(mark.compiles for mark in last) / len(last), 1),
+            "timings": round(sum(mark.timings for mark in last) / len(last), 1),
+            **_mean_and_worst(mark.kept for mark in last),
+        }
+
+    def curve(self, spent: str) -> dict[int, dict[str, float]]:
+        """Computes the shares kept within each budget that gave every task a trial."""
+        points = {}
+        for budget in BUDGETS:
+            shares = [search.within(spent, budget) for search in self.searches]
+            if None not in shares:
+                points[budget] = _mean_and_worst(share for share in shares if share is not None)
+        return points
+
+    def to_json(self) -> dict[str, Any]:
+        """Writes all of it as JSON values."""
+        kernels = dict.fromkeys(search.task.kernel for search in self.searches)
+        tasks: dict[str, list[Replayed]] = {}
+        for search in self.searches:
+            tasks.setdefault(search.task.name, []).append(search)
+        return {
+            "strategy": self.plan.strategy,
+            "seeds": self.plan.seeds,
+            "all": self.summary(),
+            "kernels": {kernel: self.summary(kernel) for kernel in kernels},
+            "by_compiles": self.curve("compiles"),
+            "by_timings": self.curve("timings"),
+            "tasks": [_task(searches) for searches in tasks.values()],
+        }
+
+
+def _mean_and_worst(shares: Iterable[float]) -> dict[str, float]:
+    """Computes geometric mean and worst of shares kept; both 0 if there are none."""
+    shares = list(shares)
+    worst = min(shares)
+    mean = geometric_mean(shares) if worst else 0.0
+    return {"kept": round(mean, 4), "worst": round(worst, 4)}
+
+
+def _task(searches: Sequence[Replayed]) -> dict[str, Any]:
+    """Writes a task's searches, a seed each: mean costs, and the least share kept."""
+    last = [search.marks[-1] for search in searches]
+    return {
+        "task": searches[0].task.name,
+        "compiles": round(sum(mark.compiles for mark in last) / len(last), 1),
+        "timings": round(sum(mark.timings for mark in last) / len(last), 1),
+        "worst": round(min(mark.kept for mark in last), 4),
+        "ended": searches[0].reason,
+    }
+
 
 NOISE: Final = 0.02
 """Standard deviation of a trial's timing, relative. Two recordings of one config, each the
@@ -53,20 +172,20 @@ def replay_strategies(
     """
     unseen: dict[str, Scorer] = {}
     searches: dict[int, list[Replayed]] = {number: [] for number in range(len(plans))}
-    for found in judged_moments(oracle, kernels, funnel, early=True):
-        kernel = found.task.kernel
+    for judged_task in judged_moments(oracle, kernels, funnel, early=True):
+        kernel = judged_task.task.kernel
         if kernel not in unseen:
             unseen = {kernel: funnel.scorer.without_kernel(kernel)}
-        scorer = unseen[kernel].for_dtypes((found.task.dtype,))
+        scorer = unseen[kernel].for_dtypes((judged_task.task.dtype,))
         predictor = Predictor(scorer, funnel.target)
         for number, plan in enumerate(plans):
             for seed in range(plan.seeds):
-                searches[number].append(searched(found, plan, predictor, seed))
+                searches[number].append(searched(judged_task, plan, predictor, seed))
     return [PlanResult(plan, tuple(searches[number])) for number, plan in enumerate(plans)]
 
 
 def searched(found: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
-    """One search of one task."""
+    """Searches a task."""
     rows = {v.config: row for row, v in zip(found.task.rows, found.compiled, strict=True)}
     compiler = RecordedCompiler({verdict.config: verdict for verdict in found.compiled})
     state = State(found.sketched, found.sketched[0].config)
@@ -92,7 +211,7 @@ class RecordedCompiler:
         self._batch = tuple(configs)
 
     def collect(self) -> list[Verdict]:
-        """The batch's verdicts."""
+        """Returns the batch's verdicts."""
         return [self._verdicts[config] for config in self._batch]
 
 
@@ -100,7 +219,7 @@ class RecordedTimer:
     """Gives recorded timings with noise, the same for a config whenever it is asked.
 
     Args:
-        rows: what was recorded, by config.
+        rows: recorded rows, by config.
         seed: of the noise.
     """
 
@@ -109,7 +228,7 @@ class RecordedTimer:
         self._seed = seed
 
     def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
-        """A timing, or the recorded failure, of each."""
+        """Returns the recorded timing or failure of each."""
         return [(verdict.config, self._outcome(verdict.config)) for verdict in verdicts]
 
     def _outcome(self, config: Config) -> Measurement | Failure:
@@ -135,8 +254,8 @@ class _Marks(ProgressListener):
         self.made.append(self.now())
 
     def now(self) -> SearchPoint:
-        """The mark of this moment; what is being compiled counts."""
+        """Marks this moment; what is being compiled counts."""
         state = self._state
         named = [self._ms[verdict.config] for verdict in state.finalists(self._finalists)]
-        kept = min(self._ms.values()) / min(named) if named else 0.0
-        return SearchPoint(state.compiles, state.trials, kept)
+        share = min(self._ms.values()) / min(named) if named else 0.0
+        return SearchPoint(state.compiles, state.trials, share)

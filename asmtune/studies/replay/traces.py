@@ -18,7 +18,7 @@ NOTE = (
     "a tuning run times what its search chose: the best speed is the best of these, and a scorer "
     "that helped to choose ranks none but its own favourites"
 )
-"""What a reader of a replayed run must know."""
+"""Caveat of a replayed run."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Recording:
 
 
 def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[Recording]:
-    """Runs as files of timings: one for each folder of kernels, a task a run.
+    """Converts runs to files of timings: one for each folder of kernels, a task a run.
 
     Args:
-        runs: of one device.
+        runs: runs on one device.
         kernels: folder of the kernels' modules; None for where each run found its own.
 
     Raises:
@@ -44,17 +44,17 @@ def recordings(runs: Sequence[TracedRun], kernels: Path | None = None) -> list[R
     devices = list(dict.fromkeys(run.header.key.device for run in runs))
     if len(devices) > 1:
         raise OracleError(f"the runs are of several devices ({', '.join(devices)}): one at a time")
-    found: dict[Path, Oracle] = {}
+    oracles: dict[Path, Oracle] = {}
     for run in runs:
         file = _file(run, kernels)
         task = _task(run, load_kernel_module(str(file)))
-        known = found.get(file.parent, Oracle(devices[0], (), run.header.versions))
-        found[file.parent] = replace(known, tasks=(*known.tasks, task))
-    return [Recording(oracle, folder) for folder, oracle in found.items()]
+        known = oracles.get(file.parent, Oracle(devices[0], (), run.header.versions))
+        oracles[file.parent] = replace(known, tasks=(*known.tasks, task))
+    return [Recording(oracle, folder) for folder, oracle in oracles.items()]
 
 
 def _file(run: TracedRun, kernels: Path | None) -> Path:
-    """The file of a run's kernel module."""
+    """Finds the file of a run's kernel module."""
     reference = run.header.reference
     if kernels is None and reference is None:
         raise OracleError(
@@ -88,27 +88,27 @@ def _task(run: TracedRun, module: KernelModule) -> Task:
 
 
 def _failures(run: TracedRun, compiled: Mapping[Config, CompiledRow]) -> dict[Config, str]:
-    """Why configs did not run; what a rule dropped was never tried."""
+    """Lists why configs did not run; what a rule dropped was never tried."""
     refused = {c: row.reason or "" for c, row in compiled.items() if row.dropped_at == "compile"}
     return refused | {config: str(failure) for config, failure in run.failures().items()}
 
 
 def _dtype(run: TracedRun, module: KernelModule) -> str:
-    """The module's dtype that gives arguments of the run's dtypes."""
+    """Finds the module's dtype that gives arguments of the run's dtypes."""
     key, shape = run.header.key, run.header.shape
     for dtype in module.dtypes:
         made = guarded("input", lambda dtype=dtype: module.problem(shape, dtype, "meta"))  # type: ignore[misc]
         if not isinstance(made, Failure) and made.dtypes == dict(key.dtypes):
             return dtype
-    told = ", ".join(f"{name} {dtype}" for name, dtype in key.dtypes.items())
+    dtypes = ", ".join(f"{name} {dtype}" for name, dtype in key.dtypes.items())
     raise OracleError(
         f"run {run.run}: no dtype of kernel {module.name} ({', '.join(module.dtypes)}) gives the "
-        f"run's arguments ({told}): the kernel has changed"
+        f"run's arguments ({dtypes}): the kernel has changed"
     )
 
 
 def _resources(row: CompiledRow | None) -> dict[str, int]:
     if row is None:
         return {}
-    found = {"regs": row.regs, "spills": row.spills, "shared": row.shared}
-    return {name: value for name, value in found.items() if value is not None}
+    resources = {"regs": row.regs, "spills": row.spills, "shared": row.shared}
+    return {name: value for name, value in resources.items() if value is not None}

@@ -1,10 +1,10 @@
 """Kernels on a machine's roofline, before tuning and after.
 
-    roofs     what the machine can do: compute and memory, each rate with its source
-    counts    what a launch asks for: FLOPs and bytes, by the IR
-    points    a config of a launch with its time; before and after; the whole
-    survey    from a launch to its points: which config is tuned, and where times come from
-    clock     times now, on this machine's GPU
+subjects      kernels, shapes and their stored configs, to launches
+survey        from a launch to its two points: which config is tuned, and where times come from
+points        roofs of a machine; FLOPs and bytes of a launch by its IR; points and the chart
+clock         times taken now, on this machine's GPU
 
-The form is that of Williams, Waterman and Patterson (2009).
+The form is that of Williams, Waterman and Patterson (2009). A record's time counts only for the
+size it was taken at.
 """

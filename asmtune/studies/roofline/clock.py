@@ -26,7 +26,7 @@ from asmtune.studies.roofline.survey import RooflineSubject
 
 
 def isolated(setup: BenchSetup) -> Bench:
-    """A bench in a process of its own, which a config may break or hang."""
+    """Opens a bench in a process of its own, which a config may break or hang."""
     return open_bench(setup, isolate=True)
 
 
@@ -47,26 +47,28 @@ class PairClock:
     def outcomes(
         self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
     ) -> list[Outcome]:
-        """A timing or a failure for each verdict, in order; the first gives the reference.
+        """Times the config of each verdict, in order; the first gives the reference.
 
         Raises:
             MeasureError: there is no GPU, or nothing can be timed any more.
         """
-        made = guarded("input", lambda: subject.make(self.place))
+        problem = guarded("input", lambda: subject.make(self.place))
         cache = ArtifactCache.of(front.settings)
-        found = [(v.config, cache.get(v.artifact or "")) for v in verdicts]
-        if isinstance(made, Failure):
-            return [(config, made) for config, _ in found]
-        effects = Effects.of(front.works([c for c, _ in found]), made.arguments)
-        effects = effects.beside(front.works([found[0][0]]), made.arguments)
+        artifacts = [(v.config, cache.get(v.artifact or "")) for v in verdicts]
+        if isinstance(problem, Failure):
+            return [(config, problem) for config, _ in artifacts]
+        effects = Effects.of(front.works([c for c, _ in artifacts]), problem.arguments)
+        effects = effects.beside(front.works([artifacts[0][0]]), problem.arguments)
         setup = BenchSetup(
-            lowering=Lowering(made, front.target, front.settings.compile_timeout_s),
+            lowering=Lowering(problem, front.target, front.settings.compile_timeout_s),
             effects=effects,
             checks=CheckOptions(),
             policy=self.policy,
         )
         entrants = [
-            TimingCandidate(c, artifact) for c, artifact in found if isinstance(artifact, Artifact)
+            TimingCandidate(c, artifact)
+            for c, artifact in artifacts
+            if isinstance(artifact, Artifact)
         ]
         with closing(self.opener(setup)) as bench:
             begun = bench.begin(entrants[0]) if entrants else None
@@ -79,7 +81,7 @@ def check_gpu(target: Target) -> None:
     """Makes sure that this machine's GPU is the target.
 
     Raises:
-        InputError: it is another, or there is none.
+        InputError: the GPU is another model, or there is none.
     """
     import torch
 

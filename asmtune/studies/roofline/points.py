@@ -2,15 +2,187 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from asmtune.core.config import Config
-from asmtune.studies.roofline.counts import Load, WorkCounts
-from asmtune.studies.roofline.roofs import Roof, attainable
+from asmtune.core.hardware.model import Target
+from asmtune.ir.ttir.work import DotWork, Work
 
-How = Literal["measured", "predicted"]
+_UNITS: Final = {
+    "f16": "fp16",
+    "bf16": "bf16",
+    "i8": "int8",
+    "f64": "fp64",
+    "f8E4M3FN": "fp8",
+    "f8E5M2": "fp8",
+    "f4E2M1FN": "fp4",
+}
+"""Tensor-core rates by MLIR's element type; f32 depends on the precision of the product."""
+
+_WEIGHTS: Final = {
+    "float": 1.0,
+    "fma": 2.0,
+    "divide": 1.0,
+    "special": 1.0,
+    "reduce": 1.0,
+    "scan": 1.0,
+}
+"""FLOPs of an element by the class of its operation, as `Work.elements` has them."""
+
+
+@dataclass(frozen=True)
+class WorkCounts:
+    """FLOPs and bytes of a launch with one config.
+
+    Attributes:
+        unit: name of the roof that its FLOPs are under.
+        tensor_flops: FLOPs of matrix products on tensor cores.
+        vector_flops: FLOPs of all other floating-point work.
+        bytes: different bytes read and written.
+        assumed: assumptions where something could not be evaluated.
+    """
+
+    unit: str
+    tensor_flops: float
+    vector_flops: float
+    bytes: float
+    assumed: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, work: Work, target: Target, dtypes: Iterable[str]) -> WorkCounts:
+        """Returns the counts of a launch.
+
+        Args:
+            work: what its IR asks for.
+            target: the machine; a product of a type for which it has no rate is the
+                ordinary cores' work, but for fp8, which is widened to fp16.
+            dtypes: dtypes of its tensors; without floats among them, reductions are of integers.
+        """
+        products: dict[str, float] = {}
+        vector = _element_flops(work, dtypes)
+        for dot in work.dots:
+            unit = _unit(dot, target)
+            if unit in target.tensor_flops_per_s:
+                products[unit] = products.get(unit, 0.0) + dot.flops * work.programs
+            else:
+                vector += dot.flops * work.programs
+        tensor = sum(products.values())
+        unit = max(products, key=lambda name: products[name]) if tensor else VECTOR
+        moved = work.unique_read_bytes + work.unique_written_bytes
+        return cls(unit, tensor, vector, moved, tuple(map(str, work.assumptions)))
+
+    @property
+    def flops(self) -> float:
+        """FLOPs under the roof of `unit`; 0 for a launch that only moves or counts."""
+        return self.tensor_flops or self.vector_flops
+
+
+@dataclass(frozen=True)
+class Load:
+    """FLOPs and bytes of a launch, whatever its config.
+
+    Attributes:
+        flops: 0 where it only moves or counts.
+        bytes: different ones, read and written.
+    """
+
+    flops: float
+    bytes: float
+
+    @classmethod
+    def common(cls, counts: Sequence[WorkCounts]) -> Load:
+        """Returns the least that any of its configs asks for.
+
+        Tiles that reach beyond a tensor's edge, and ways of summing, ask for more.
+        """
+        flops = min((one.flops for one in counts if one.flops), default=0.0)
+        return cls(flops, min((one.bytes for one in counts if one.bytes), default=0.0))
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOPs a byte; None without FLOPs or without bytes."""
+        return self.flops / self.bytes if self.flops and self.bytes else None
+
+
+def _unit(dot: DotWork, target: Target) -> str:
+    if dot.dot.operand == "f32":
+        return "tf32" if dot.precision.startswith("tf32") else VECTOR
+    unit = _UNITS.get(dot.dot.operand, VECTOR)
+    # Where tensor cores take no fp8, Triton widens it to what they take.
+    return "fp16" if unit == "fp8" and unit not in target.tensor_flops_per_s else unit
+
+
+def _element_flops(work: Work, dtypes: Iterable[str]) -> float:
+    if not any(dtype.startswith(("fp", "bf")) for dtype in dtypes):
+        return 0.0
+    each = sum(weight * work.elements.get(kind, 0.0) for kind, weight in _WEIGHTS.items())
+    return each * work.programs
+
+
+VECTOR: Final = "fp32"
+"""Name of the roof of the ordinary cores, as `Target.flops_per_s` has it."""
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A limit of a machine.
+
+    Attributes:
+        name: "fp16" and the like for the tensor cores, `VECTOR`, "DRAM" or "L2".
+        kind: whether it bounds FLOPs or bytes.
+        rate: FLOP/s or bytes/s.
+        source: where the figure comes from.
+        figure: "specified", "measured", "derived" or "user", as `Figure.kind`.
+    """
+
+    name: str
+    kind: Literal["compute", "memory"]
+    rate: float
+    source: str
+    figure: str
+
+    @property
+    def label(self) -> str:
+        """Names the roof: `fp16 tensor cores, 990 TFLOP/s`."""
+        if self.kind == "memory":
+            return f"{self.name}, {self.rate / 1e12:.3g} TB/s"
+        cores = "fp32 cores" if self.name == VECTOR else f"{self.name} tensor cores"
+        return f"{cores}, {self.rate / 1e12:.3g} TFLOP/s"
+
+
+def roofs_of(target: Target, units: Iterable[str]) -> tuple[Roof, ...]:
+    """Lists DRAM, L2, the ordinary cores, and the tensor cores for each type in use.
+
+    Args:
+        target: the machine.
+        units: names as `Counts.unit` has them.
+    """
+    names = dict.fromkeys((VECTOR, *units))
+    compute = [
+        (name, "fp32_flops_per_s" if name == VECTOR else f"tensor_flops_per_s.{name}")
+        for name in names
+    ]
+    memory = [("DRAM", "dram_bytes_per_s"), ("L2", "l2_bytes_per_s")]
+    return (
+        *(_roof(target, name, "memory", field) for name, field in memory),
+        *(_roof(target, name, "compute", field) for name, field in compute),
+    )
+
+
+def attainable(roofs: Sequence[Roof], unit: str, intensity: float) -> float:
+    """Computes the FLOP/s that DRAM and cores of a type allow at an intensity."""
+    rates = {roof.name: roof.rate for roof in roofs}
+    return min(rates[unit], intensity * rates["DRAM"])
+
+
+def _roof(target: Target, name: str, kind: Literal["compute", "memory"], field: str) -> Roof:
+    figure = target.figure(field)
+    return Roof(name, kind, figure.value, figure.source, figure.kind)
+
+
+TimeKind = Literal["measured", "predicted"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +190,7 @@ class Point:
     """A config of a launch.
 
     Attributes:
-        config: what is launched.
+        config: the config that is launched.
         counts: FLOPs and bytes that this config asks for.
         work: those of the launch, whatever its config; where the point stands, so that of two
             configs the faster one is the higher.
@@ -27,22 +199,22 @@ class Point:
         source: "store", "shipped" or "this GPU" of a measured time; of a predicted one
             "roofline", or "roofline x F" where it was multiplied by what the other point's
             measured time is of its predicted one; see `times_of`.
-        predicted_us: what the model says, whatever `us` is.
-        bottleneck: what takes most of `predicted_us`.
+        predicted_us: the model's prediction, whatever `us` is.
+        bottleneck: the term that takes most of `predicted_us`.
     """
 
     config: Config
     counts: WorkCounts
     work: Load
     us: float
-    how: How
+    how: TimeKind
     source: str
     predicted_us: float
     bottleneck: str
 
     @property
     def flops_per_s(self) -> float:
-        """FLOPs a second; 0 of a launch that does none."""
+        """FLOPs a second; 0 for a launch without any."""
         return self.work.flops / self.us * 1e6
 
     @property
@@ -61,7 +233,7 @@ class ChartEntry:
         after: the tuned config.
         tuned_by: "store" or "shipped" for a config that was tuned, "model" for its first pick.
         made: with what it was tuned (`triton`, `driver`, `date`); empty for a pick.
-        notes: what a reader must know.
+        notes: caveats for the reader.
     """
 
     kernel: str
@@ -80,12 +252,12 @@ class ChartEntry:
 
     @property
     def moved(self) -> bool:
-        """Whether tuning chose another config than the default."""
+        """Says if tuning chose another config than the default."""
         return self.before is not None and self.before.config != self.after.config
 
     @property
     def measured(self) -> bool:
-        """Whether no time of it is a prediction."""
+        """Says if all of its times were measured."""
         return all(p.how == "measured" for p in (self.before, self.after) if p is not None)
 
 
@@ -110,7 +282,7 @@ class Chart:
     date: str
 
     def share(self, point: Point) -> float:
-        """Of what DRAM and cores allow, how much a point reaches; above 1 where caches help.
+        """Returns a point's share of what DRAM and cores allow; above 1 where caches help.
 
         Of a launch without FLOPs it is the share of DRAM's rate.
         """
@@ -124,7 +296,7 @@ class Chart:
         return point.flops_per_s / attainable(self.roofs, point.counts.unit, intensity)
 
     def limit(self, point: Point) -> str:
-        """Name of the roof over a point: "DRAM", or that of its cores."""
+        """Names the roof over a point: "DRAM", or that of its cores."""
         intensity = point.work.intensity
         if intensity is None:
             return "DRAM" if point.work.bytes else point.counts.unit

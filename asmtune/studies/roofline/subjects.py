@@ -1,49 +1,114 @@
-"""What `asmtune roofline` looks at: kernels, their shapes, and what is stored for each."""
+"""Launches for a roofline: kernels, their shapes, and the stored config of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
-from asmtune.core.inputs.shapes import Placed, parse_assignments, read_shapes
+from asmtune.core.inputs.shapes import Placed, ShapeSource, place_shapes
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
-from asmtune.core.records.tuned import TuneKey
+from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.lookup import StoreLookup
-from asmtune.studies.roofline.sizes import is_sized
+from asmtune.store.trace.folder import runs_of
+from asmtune.store.trace.reader import read_summary
+from asmtune.store.trace.run import Summary
 from asmtune.studies.roofline.survey import RooflineSubject
-from asmtune.studies.stored import existing_store
+from asmtune.studies.stored import KernelSource, existing_store
 from asmtune.studies.tuning_queue import TuningQueue
+
+KeyOf = Callable[[Shape], TuneKey]
+"""The key of a launch of a module at a shape."""
+
+
+def is_sized(
+    lookup: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path
+) -> bool:
+    """Says if a stored record was timed at a shape.
+
+    Args:
+        lookup: the answer of the stores.
+        module: the kernel.
+        shape: all of its dimensions.
+        key_of: makes the key of a launch on the record's device.
+        runs: folder of the traces.
+    """
+    if lookup.outcome != "hit" or lookup.record is None:
+        return False
+    key = lookup.record.key
+    if all(key.shape.get(name, _MISSING) == value for name, value in shape.items()):
+        return True
+    if lookup.layer == "shipped":
+        every = [module.check_shape(other) for other in module.shapes]
+        alike = [other for other in every if key_of(other).shape == key.shape]
+        return alike == [shape]
+    traced = _sizes(lookup.record, runs)
+    return traced is not None and all(traced.get(n, _MISSING) == v for n, v in shape.items())
+
+
+_MISSING = object()
+
+
+def _sizes(record: TuneRecord, runs: Path) -> Mapping[str, Any] | None:
+    """Finds the shape of the run that made a record; None if no trace tells."""
+    runs_of_key = [run for run in map(_summary, runs_of(runs, record.key)) if run is not None]
+    matching = [run for run in runs_of_key if run.header.key == record.key and _is_of(run, record)]
+    return matching[-1].header.sizes if matching else None
+
+
+def _is_of(run: Summary, record: TuneRecord) -> bool:
+    """Says if a run ended with a record's winner at the record's time."""
+    ending = run.ending
+    if ending is None or ending.winner is None or ending.median_us is None:
+        return False
+    time = record.median_us
+    # Traces keep 6 significant digits.
+    near = time is not None and abs(ending.median_us - time) <= 1e-5 * time
+    return near and ending.winner.to_dict() == record.winner.to_dict()
+
+
+def _summary(path: Path) -> Summary | None:
+    try:
+        return read_summary(path)
+    except InputError:  # a damaged trace tells nothing
+        return None
 
 
 @dataclass(frozen=True)
 class RooflineRequest:
-    """The options of the same names, as they were given."""
+    """Kernels, shapes and dtype to look at.
 
-    kernels: Sequence[str]
-    shape: Sequence[str] = ()
-    shapes: Path | None = None
+    Attributes:
+        kernels: names, files or modules.
+        shapes: see `place_shapes`; each kernel's first if there are none.
+        dtype: one of the kernels'; None for their first.
+    """
+
+    kernels: Sequence[KernelSource]
+    shapes: Sequence[ShapeSource] = ()
     dtype: str | None = None
 
     def subjects(self, target: Target, settings: Settings) -> list[RooflineSubject]:
-        """A launch for each kernel and each shape that is one of its own.
+        """Makes a launch for each kernel and each shape that has its dimensions.
 
         Raises:
             InputError: a kernel is unknown, or refuses a shape; two have one name; a shape fits
                 no kernel; or a kernel has none.
         """
-        doubled = next((name for name in self.kernels if list(self.kernels).count(name) > 1), None)
+        names = [str(k) for k in self.kernels if not isinstance(k, KernelModule)]
+        doubled = next((name for name in names if names.count(name) > 1), None)
         if doubled is not None:
             raise InputError(f"kernel {doubled!r} is given twice")
         modules = _modules(self.kernels)
-        shapes = _shared(modules, self._placed())
+        shapes = _shared(modules, place_shapes(self.shapes))
         store = _Stored(target, settings)
         return [
             subject
@@ -51,16 +116,12 @@ class RooflineRequest:
             for subject in _of_module(module, shapes[module.name], self.dtype, store)
         ]
 
-    def _placed(self) -> list[Placed]:
-        placed = [("--shape", parse_assignments(text, "--shape")) for text in self.shape]
-        return placed + (read_shapes(self.shapes) if self.shapes is not None else [])
 
-
-def _modules(kernels: Sequence[str]) -> list[KernelModule]:
-    """Of each name one: points, and what is told of them, are known by it."""
+def _modules(kernels: Sequence[KernelSource]) -> list[KernelModule]:
+    """Loads the modules, and refuses two of one name, which points and notes go by."""
     modules = [_module(kernel) for kernel in kernels]
     named: dict[str, str] = {}
-    for kernel, module in zip(kernels, modules, strict=True):
+    for kernel, module in zip(map(_spelling, kernels), modules, strict=True):
         if (other := named.setdefault(module.name, kernel)) != kernel:
             raise InputError(
                 f"two kernels are called {module.name}: {other} and {kernel}; give one of them"
@@ -68,20 +129,26 @@ def _modules(kernels: Sequence[str]) -> list[KernelModule]:
     return modules
 
 
-def _module(kernel: str) -> KernelModule:
-    if ":" in kernel:
+def _spelling(kernel: KernelSource) -> str:
+    return kernel.name if isinstance(kernel, KernelModule) else str(kernel)
+
+
+def _module(kernel: KernelSource) -> KernelModule:
+    if isinstance(kernel, KernelModule):
+        return kernel
+    if ":" in str(kernel):
         raise InputError(
-            f"{kernel!r} is a plain function, whose tuned config has no key: write a kernel "
+            f"{str(kernel)!r} is a plain function, whose tuned config has no key: write a kernel "
             "module (kernels/tiled_matmul.py is the template)"
         )
-    return load_kernel_module(kernel)
+    return load_kernel_module(str(kernel))
 
 
 def _shared(modules: Sequence[KernelModule], placed: Sequence[Placed]) -> dict[str, list[Shape]]:
-    """Each kernel's shapes: of those given all that fit, else its module's first."""
+    """Gives each kernel the shapes that fit it, or its module's first if none was given."""
     if not placed:
         return {module.name: _first(module) for module in modules}
-    found: dict[str, dict[str, Shape]] = {module.name: {} for module in modules}
+    fitting: dict[str, dict[str, Shape]] = {module.name: {} for module in modules}
     for where, shape in placed:
         refusals = []
         for module in modules:
@@ -90,13 +157,13 @@ def _shared(modules: Sequence[KernelModule], placed: Sequence[Placed]) -> dict[s
             except InputError as error:
                 refusals.append(f"{where}: {error}")
             else:
-                found[module.name][canonical(checked)] = checked
+                fitting[module.name][canonical(checked)] = checked
         if len(refusals) == len(modules):
             raise InputError("; ".join(refusals[:1]))
-    bare = next((name for name, own in found.items() if not own), None)
+    bare = next((name for name, own in fitting.items() if not own), None)
     if bare is not None:
         raise InputError(f"no shape fits kernel {bare}: give one more --shape, or leave it out")
-    return {name: list(own.values()) for name, own in found.items()}
+    return {name: list(own.values()) for name, own in fitting.items()}
 
 
 def _first(module: KernelModule) -> list[Shape]:
@@ -112,36 +179,36 @@ def _of_module(
     space = required(f"space of kernel {module.name}", module.space)
     queue = TuningQueue(module, name, space, module.name)
     for shape, problem in zip(shapes, queue.check(shapes), strict=True):
-        found = store.found(queue, problem)
-        sized = store.sized(found, queue, shape)
+        lookup = store.look_up(queue, problem)
+        sized = store.is_sized(lookup, queue, shape)
         yield RooflineSubject(
-            problem, shape, space, found, sized, partial(module.problem, shape, name)
+            problem, shape, space, lookup, sized, partial(module.problem, shape, name)
         )
 
 
 class _Stored:
-    """What is stored for launches on a target, whatever its driver calls it."""
+    """Looks up stored configs of launches on a target, by any name its driver gives it."""
 
     def __init__(self, target: Target, settings: Settings) -> None:
         self._target = target
         self._runs = settings.runs_dir
-        self._shelf = existing_store(settings)
+        self._store = existing_store(settings)
 
-    def found(self, queue: TuningQueue, problem: Problem) -> StoreLookup:
-        """The answer for a launch, its winner as the space has it."""
-        found = queue.launched(problem).found_on(self._target, self._shelf)
-        if found.outcome != "hit" or found.record is None:
-            return found
-        record = found.record
+    def look_up(self, queue: TuningQueue, problem: Problem) -> StoreLookup:
+        """Looks a launch up; the winner is the space's own config, with its hooks."""
+        lookup = queue.launched(problem).found_on(self._target, self._store)
+        if lookup.outcome != "hit" or lookup.record is None:
+            return lookup
+        record = lookup.record
         own = queue.space.matching(record.winner, **problem.shape) or record.winner
-        return replace(found, record=replace(record, winner=own))
+        return replace(lookup, record=replace(record, winner=own))
 
-    def sized(self, found: StoreLookup, queue: TuningQueue, shape: Shape) -> bool:
-        """As `is_sized`."""
-        device = "" if found.record is None else found.record.key.device
+    def is_sized(self, lookup: StoreLookup, queue: TuningQueue, shape: Shape) -> bool:
+        """Calls `is_sized` with the keys of a queue's launches."""
+        device = "" if lookup.record is None else lookup.record.key.device
 
         def key_of_shape(other: Shape) -> TuneKey:
             (problem,) = queue.check([other])
             return queue.launched(problem).identity(device)[0]
 
-        return is_sized(found, queue.module, shape, key_of_shape, self._runs)
+        return is_sized(lookup, queue.module, shape, key_of_shape, self._runs)

@@ -5,31 +5,123 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from asmtune.base.errors import AsmtuneError, CompileError, MeasureError
-from asmtune.base.fingerprint import versions
+from asmtune.base.fingerprint import canonical, versions
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.core.records.tuned import Outcome
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.picking import first_pick
 from asmtune.store.lookup import StoreLookup
-from asmtune.studies.roofline.counts import Load, WorkCounts
-from asmtune.studies.roofline.points import Chart, ChartEntry, Point
-from asmtune.studies.roofline.roofs import roofs_of
-from asmtune.studies.roofline.times import (
-    Times,
-    config_key,
-    predicted,
-    recorded,
-    slowest,
-    taken,
-    times_of,
+from asmtune.studies.roofline.points import (
+    Chart,
+    ChartEntry,
+    Load,
+    Point,
+    TimeKind,
+    WorkCounts,
+    roofs_of,
 )
+
+GPU: Final = "this GPU"
+"""Source of times that are taken now."""
+
+MODEL: Final = "roofline"
+"""Source of predicted times: the scorer of that name."""
+
+
+@dataclass(frozen=True)
+class Time:
+    """A time of a launch.
+
+    Attributes:
+        us: microseconds.
+        how, source: as `Point` has them.
+    """
+
+    us: float
+    how: TimeKind
+    source: str
+
+
+Times = Mapping[str, Time]
+"""Times by `config_key`."""
+
+
+def recorded(lookup: StoreLookup) -> Times:
+    """Returns the times of a record that is a hit; empty otherwise."""
+    if lookup.outcome != "hit" or lookup.record is None:
+        return {}
+    timed = lookup.record.measurements
+    return {
+        config_key(m.config): Time(m.median_us, "measured", lookup.layer)
+        for m in timed
+        if m.median_us > 0
+    }
+
+
+def taken(outcomes: Sequence[Outcome]) -> tuple[Times, tuple[str, ...]]:
+    """Splits outcomes into times taken now, and failures in words."""
+    times = {
+        config_key(config): Time(outcome.median_us, "measured", GPU)
+        for config, outcome in outcomes
+        if isinstance(outcome, Measurement) and outcome.median_us > 0
+    }
+    failed = (f"{c} was not timed: {o}" for c, o in outcomes if isinstance(o, Failure))
+    return times, tuple(failed)
+
+
+def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0) -> list[Time]:
+    """Gives each verdict a time: measured if there is one, else predicted.
+
+    Between configs of one kernel a prediction is wrong by much the same factor (what the model
+    is held to is their order): beside a measured time, predicted ones are multiplied by what
+    that time is of its own prediction. As they stand, the two would not compare.
+
+    Args:
+        verdicts: verdicts on configs of one launch that can run.
+        measured: times by config.
+        least_us: lower bound of predicted times.
+    """
+    known = [measured.get(config_key(verdict.config)) for verdict in verdicts]
+    pairs = zip(verdicts, known, strict=True)
+    factors = [time.us / predicted(v) for v, time in pairs if time is not None and predicted(v)]
+    factor = factors[-1] if factors else 1.0
+    source = f"{MODEL} x {factor:.3g}" if factors else MODEL
+    return [
+        time or _predicted(predicted(verdict) * factor, source, least_us)
+        for verdict, time in zip(verdicts, known, strict=True)
+    ]
+
+
+def slowest(lookup: StoreLookup) -> float:
+    """Returns the slowest time of a record, which configs left out exceed; 0 without one.
+
+    Tuning times the default in every run, and who ships a record leaves the slower ones out.
+    """
+    return max((time.us for time in recorded(lookup).values()), default=0.0)
+
+
+def _predicted(us: float, source: str, least_us: float) -> Time:
+    if us >= least_us:
+        return Time(us, "predicted", source)
+    return Time(least_us, "predicted", f"{source}, but no less than what the record keeps")
+
+
+def config_key(config: Config) -> str:
+    """Returns a key of a config that ignores the order of its axes and its hooks."""
+    return canonical(config.to_dict())
+
+
+def predicted(verdict: Verdict) -> float:
+    """Returns microseconds by the model, which every config that compiled has."""
+    return verdict.predicted_us or 0.0
 
 
 @dataclass(frozen=True)
@@ -40,7 +132,7 @@ class RooflineSubject:
         problem: on tensors without memory.
         shape: as it was asked for; a problem's may name more.
         space: its configs.
-        found: what is stored for its key on the target; the winner is the space's own config,
+        lookup: what is stored for its key on the target; the winner is the space's own config,
             with its hooks.
         sized: whether the times of what is stored are of this shape, and not of another one that
             its key covers as well, in a bucket.
@@ -50,13 +142,13 @@ class RooflineSubject:
     problem: Problem
     shape: Mapping[str, Any]
     space: Space
-    found: StoreLookup
+    lookup: StoreLookup
     sized: bool
     make: Callable[[str], Problem]
 
     @property
     def name(self) -> str:
-        """`matmul M=4096 N=4096`."""
+        """Names the launch: `matmul M=4096 N=4096`."""
         shape = " ".join(f"{name}={value}" for name, value in self.shape.items())
         return f"{self.problem.name} {shape}".strip()
 
@@ -67,13 +159,13 @@ class PairTimer(Protocol):
     def outcomes(
         self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
     ) -> list[Outcome]:
-        """A timing or a failure for each verdict, in order; the first gives the reference."""
+        """Times the config of each verdict, in order; the first gives the reference."""
         ...
 
 
 @dataclass(frozen=True)
 class Survey:
-    """How launches are looked at.
+    """Makes a chart of launches: compiles their configs, and finds or predicts their times.
 
     Attributes:
         funnel: compiles and judges for the target.
@@ -84,7 +176,7 @@ class Survey:
     clock: PairTimer | None = None
 
     def chart(self, subjects: Sequence[RooflineSubject]) -> Chart:
-        """Every subject that has a point; one that fails stops no other."""
+        """Makes the chart of all subjects; one that fails stops no other."""
         entries: list[ChartEntry] = []
         failures: list[tuple[str, str]] = []
         for subject in subjects:
@@ -104,7 +196,7 @@ class Survey:
         )
 
     def entry(self, subject: RooflineSubject) -> ChartEntry:
-        """A subject before tuning and after.
+        """Makes the points of a subject before tuning and after.
 
         Raises:
             SpaceError: the space has no feasible point, or names what is not there.
@@ -126,39 +218,39 @@ class Survey:
         measured, notes = self._measured(subject, front, running)
         if not verdicts[0].kept:
             notes += (f"the default config ({default}) cannot run: {verdicts[0].reasons[0]}",)
-        least_us = slowest(subject.found) if self.clock is None and subject.sized else 0.0
+        least_us = slowest(subject.lookup) if self.clock is None and subject.sized else 0.0
         points = self._points(front, running, measured, least_us)
-        record = subject.found.record if subject.found.outcome == "hit" else None
-        made = None if record is None else record.provenance
+        record = subject.lookup.record if subject.lookup.outcome == "hit" else None
+        provenance = None if record is None else record.provenance
         return ChartEntry(
             kernel=problem.name,
             shape=subject.shape,
             dtypes=problem.dtypes,
             before=points[0] if verdicts[0].kept else None,
             after=points[-1],
-            tuned_by="model" if record is None else subject.found.layer,
+            tuned_by="model" if record is None else subject.lookup.layer,
             made={}
-            if made is None
-            else {n: getattr(made, n) for n in ("triton", "driver", "date")},
+            if provenance is None
+            else {n: getattr(provenance, n) for n in ("triton", "driver", "date")},
             notes=(
-                *_said(subject, timed_now=self.clock is not None),
+                *_lookup_notes(subject, timed_now=self.clock is not None),
                 *notes,
-                *_assumed(points[-1]),
+                *_count_notes(points[-1]),
             ),
         )
 
     def _tuned(self, subject: RooflineSubject) -> Config:
-        found = subject.found
-        if found.outcome == "hit" and found.record is not None:
-            return found.record.winner
+        lookup = subject.lookup
+        if lookup.outcome == "hit" and lookup.record is not None:
+            return lookup.record.winner
         return first_pick(self.funnel, subject.problem, subject.space).config
 
     def _measured(
         self, subject: RooflineSubject, front: Front, running: Sequence[Verdict]
     ) -> tuple[Times, tuple[str, ...]]:
-        """Times that a GPU took, now or for a record; and what failed."""
+        """Returns times that a GPU took, now or for a record; and what failed."""
         if self.clock is None:
-            return (recorded(subject.found), ()) if subject.sized else ({}, ())
+            return (recorded(subject.lookup), ()) if subject.sized else ({}, ())
         times, failed = taken(self.clock.outcomes(subject, front, running))
         if config_key(running[-1].config) not in times:
             raise MeasureError(f"{subject.name}: {failed[-1]}")
@@ -191,19 +283,19 @@ class Survey:
         return WorkCounts.of(work, front.target, front.problem.dtypes.values())
 
 
-def _said(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
-    """Why what is stored is not used, or its times are not."""
-    found = subject.found
-    if found.outcome == "hit" and found.record is not None:
+def _lookup_notes(subject: RooflineSubject, *, timed_now: bool) -> tuple[str, ...]:
+    """Says why the stored config, or its times, are not used."""
+    lookup = subject.lookup
+    if lookup.outcome == "hit" and lookup.record is not None:
         if subject.sized or timed_now:
             return ()
-        key = " ".join(f"{name}={value}" for name, value in found.record.key.shape.items())
+        key = " ".join(f"{name}={value}" for name, value in lookup.record.key.shape.items())
         return (f"times are predicted: those of the record may be of another size with {key}",)
-    why = "" if found.outcome == "miss" else f" that holds ({found.outcome}: {found.detail})"
+    why = "" if lookup.outcome == "miss" else f" that holds ({lookup.outcome}: {lookup.detail})"
     return (f"no tuned config is stored{why}: after is the model's first pick",)
 
 
-def _assumed(point: Point) -> tuple[str, ...]:
+def _count_notes(point: Point) -> tuple[str, ...]:
     notes = tuple(f"counts are a guess: {doubt}" for doubt in point.counts.assumed)
     if not point.work.flops:
         notes += ("no FLOPs: it stands on the left edge, at its bytes a second",)

@@ -17,7 +17,7 @@ class Quantity:
 
     Attributes:
         unit: as the registry has it.
-        words: what it is, to stand before its value.
+        words: a name to stand before its value.
         of: takes it from features.
     """
 
@@ -63,7 +63,7 @@ QUANTITIES: Final[Mapping[str, Quantity]] = {
     "l2_bytes": _in_all("program_l2_bytes", "traffic between the SMs and L2 in all"),
     "unique_bytes": _feature("unique_bytes", "distinct bytes"),
 }
-"""What comparisons tell, by name."""
+"""Quantities that a comparison shows, by name."""
 
 TERMS: Final[Mapping[str, str]] = {
     "tensor": "the tensor cores",
@@ -91,7 +91,7 @@ CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "DRAM": ("unique_bytes",),
     "launch": (),
 }
-"""What makes each term, most telling first."""
+"""Quantities behind each term of the time, the most telling first."""
 
 RESOURCES: Final = (
     "regs_per_thread",
@@ -112,7 +112,7 @@ RESOURCES: Final = (
 
 
 def amount(value: float, unit: str) -> str:
-    """`1,024`, `8.6 GFLOP`, `96 KiB`: a number short enough for a sentence."""
+    """Formats a number for a sentence: `1,024`, `8.6 GFLOP`, `96 KiB`."""
     if unit == "us":
         return f"{value:.1f} us"
     if unit == "B":

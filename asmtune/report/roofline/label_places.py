@@ -11,7 +11,7 @@ _RINGS: Final = (9.0, 16.0, 26.0, 40.0, 58.0, 80.0, 106.0, 138.0, 176.0, 220.0, 
 """Distances from a point to its label that are tried, nearest first."""
 
 _DIRECTIONS: Final = 16
-"""Of each ring; the first is to the right."""
+"""Directions of each ring; the first is to the right."""
 
 _CROSSING: Final = 0.1
 """Pixels that a label moves further off rather than cover a square pixel of a line."""
@@ -36,13 +36,13 @@ class Box:
         return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
 
     def overlap(self, other: Box) -> float:
-        """Area that two share."""
+        """Computes the area that two boxes share."""
         width = min(self.right, other.right) - max(self.left, other.left)
         height = min(self.top, other.top) - max(self.bottom, other.bottom)
         return width * height if width > 0 and height > 0 else 0.0
 
     def inside(self, other: Box) -> bool:
-        """Whether nothing of it stands out of another."""
+        """Says if another box holds all of it."""
         across = other.left <= self.left and self.right <= other.right
         return across and other.bottom <= self.bottom and self.top <= other.top
 
@@ -65,23 +65,23 @@ class Label:
 def places(
     labels: Sequence[Label], frame: Box, obstacles: Sequence[Box], lines: Sequence[Box] = ()
 ) -> list[Box]:
-    """A box for each label, in order: near its point, inside the frame, and free.
+    """Finds a box for each label, in order: near its point, inside the frame, and free.
 
     Where nothing is free, the place with the least overlap is taken.
 
     Args:
-        labels: what is placed, one after another.
-        frame: what they must not leave.
-        obstacles: what they must not cover, such as markers.
-        lines: what they cover only where they would stand far off otherwise.
+        labels: placed one after another.
+        frame: the box that they must not leave.
+        obstacles: boxes that they must not cover, such as markers.
+        lines: boxes that they cover only if they would stand far off otherwise.
     """
     taken = list(obstacles)
-    found: list[Box] = []
+    boxes: list[Box] = []
     for label in labels:
         box = _best(label, frame, taken, lines)
-        found.append(box)
+        boxes.append(box)
         taken.append(box)
-    return found
+    return boxes
 
 
 def _best(label: Label, frame: Box, taken: Sequence[Box], lines: Sequence[Box]) -> Box:

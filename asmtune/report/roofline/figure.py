@@ -1,26 +1,90 @@
-"""The parts of a roofline's picture: roofs, points with their arrows, labels, legend."""
+"""A roofline as a picture, SVG or PNG, that reads on light ground and on dark.
+
+Its ground is transparent, and every colour has a contrast of 3 to 1 or more, text of 4 to 1 or
+more, with white and with GitHub's dark ground (`tests/report/test_roofline_figure.py`).
+"""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from asmtune.report.label_places import Box, Label, places
-from asmtune.report.roofline_names import MOST_LABELS, compute_name, compute_roofs, labels, summary
-from asmtune.report.roofline_window import Window, points_of
-from asmtune.studies.roofline.points import Chart, ChartEntry, Point
-from asmtune.studies.roofline.roofs import Roof
+from asmtune.base.errors import MissingPackageError
+from asmtune.report.roofline.document import (
+    MOST_LABELS,
+    compute_name,
+    compute_roofs,
+    labels,
+    summary,
+)
+from asmtune.report.roofline.label_places import Box, Label, places
+from asmtune.studies.roofline.points import Chart, ChartEntry, Point, Roof
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
+
+_EDGE: Final = 1.12
+"""Distance from the edge of points without an intensity, as a factor."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The ranges of both axes.
+
+    Attributes:
+        left, right: FLOPs a byte.
+        bottom, top: FLOP/s.
+    """
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+    @classmethod
+    def of(cls, chart: Chart) -> Self:
+        """Spans all points and every corner of the roofs, with room around."""
+        points = points_of(chart)
+        dram = next(roof.rate for roof in chart.roofs if roof.name == "DRAM")
+        compute = [roof.rate for roof in chart.roofs if roof.kind == "compute"]
+        known = [i for point in points if (i := point.work.intensity) is not None]
+        left = min([*known, min(compute) / dram]) / 6
+        right = max([*known, max(compute) / dram]) * 5
+        edges = cls(left, right, 0.0, 0.0)
+        heights = [edges.place(point)[1] for point in points]
+        lowest = min([*heights, left * dram])
+        return cls(left, right, lowest / 2, max(*heights, *compute) * 1.8)
+
+    def place(self, point: Point) -> tuple[float, float]:
+        """Returns a point's FLOPs a byte and FLOP/s.
+
+        What does no FLOPs stands on the left edge, as high as its bytes a second put it under
+        the memory roofs; what moves no bytes on the right one.
+        """
+        work = point.work
+        if work.intensity is not None:
+            return work.intensity, point.flops_per_s
+        if work.bytes:
+            edge = self.left * _EDGE
+            return edge, point.bytes_per_s * edge
+        return self.right / _EDGE, point.flops_per_s
+
+
+def points_of(chart: Chart) -> list[Point]:
+    """Lists every point, before and after."""
+    return [p for entry in chart.entries for p in (entry.before, entry.after) if p is not None]
+
+
 _MARKER: Final = 7.0
 """Points of type across the marker of a tuned config; a default's is smaller."""
 
 _FRAME: Final = (0.07, 0.15, 0.745, 0.78)
-"""Of the axes in the figure: on the right stand the names of the cores' roofs."""
+"""Margins of the axes in the figure; the names of the cores' roofs stand on the right."""
 
 _WIDE: Final = 100.0
 """The ratio of an axis's ends from which on its decades are numbers enough."""
@@ -29,13 +93,13 @@ _ARROW: Final = "from the default config to the tuned one, or to the model's fir
 
 
 class Drawing:
-    """One picture while it is drawn.
+    """A roofline while it is drawn.
 
     Args:
         figure: what is drawn on, a pixel a point; nothing moves its axes later.
         chart: what is drawn.
-        colours: of the cores' roofs and the points under them.
-        ink: of the rest.
+        colours: colours of the cores' roofs and of the points under them.
+        ink: colour of the rest.
     """
 
     def __init__(self, figure: Figure, chart: Chart, colours: Sequence[str], ink: str) -> None:
@@ -51,7 +115,7 @@ class Drawing:
         }
 
     def draw(self) -> None:
-        """Everything."""
+        """Draws everything."""
         self._grid()
         memory = [roof for roof in self._chart.roofs if roof.kind == "memory"]
         self._cores()
@@ -72,7 +136,7 @@ class Drawing:
         axes.set_title(f"{self._chart.target}: {summary(self._chart)}", loc="left", fontsize=10)
 
     def _cores(self) -> None:
-        """A line for each rate of the cores, named beside the axes."""
+        """Draws a line for each rate of the cores, named beside the axes."""
         for roof in self._chart.roofs:
             if roof.kind == "memory" or roof.name != self._rates[roof.rate][0]:
                 continue
@@ -84,7 +148,7 @@ class Drawing:
             self._axes.text(*beside, compute_name(names, roof.rate), color=colour, va="center")
 
     def _slope(self, roof: Roof) -> Text:
-        """The line of a memory, with its name along it."""
+        """Draws the line of a memory, with its name along it."""
         (left, low), (right, high) = self._ends(roof)
         self._axes.plot((left, right), (low, high), color=self._ink, linewidth=1.2, zorder=1)
         (x0, y0), (x1, y1) = self._pixels((left, low)), self._pixels((right, high))
@@ -99,8 +163,8 @@ class Drawing:
         if entry.before is not None and entry.moved:
             before = self._window.place(entry.before)
             self._marker(entry.before, 0.7 * _MARKER)
-            apart = math.dist(self._pixels(before), self._pixels(after))
-            if apart > 1.5 * _MARKER:
+            distance = math.dist(self._pixels(before), self._pixels(after))
+            if distance > 1.5 * _MARKER:
                 colour = self._colours[entry.after.counts.unit]
                 arrow = {"arrowstyle": "-|>", "color": colour, "shrinkA": 3, "shrinkB": 4}
                 self._axes.annotate("", after, before, arrowprops=arrow)
@@ -114,18 +178,18 @@ class Drawing:
         self._axes.plot([x], [y], **style)
 
     def _labels(self, taken: Sequence[Box]) -> None:
-        """Each launch's name beside its point; a thin line where it stands further off."""
+        """Writes each launch's name beside its point, with a thin line if it stands further off."""
         entries = self._chart.entries[:MOST_LABELS]
         texts = [self._axes.text(0, 0, t, va="center", ha="center") for t in labels(entries)]
         points = [self._pixels(self._window.place(entry.after)) for entry in entries]
-        wanted = [
+        wanted_labels = [
             Label(x, y, box.right - box.left + 4, box.top - box.bottom + 2)
             for (x, y), box in zip(points, map(self._box, texts), strict=True)
         ]
         extent = self._axes.get_window_extent()
         frame = Box(extent.x0 + 2, extent.y0 + 2, extent.x1 - 2, extent.y1 - 2)
-        found = places(wanted, frame, [*self._markers(), *taken], self._lines())
-        for text, label, box in zip(texts, wanted, found, strict=True):
+        boxes = places(wanted_labels, frame, [*self._markers(), *taken], self._lines())
+        for text, label, box in zip(texts, wanted_labels, boxes, strict=True):
             text.set_position(self._data(box.middle))
             near = box.nearest(label.x, label.y)
             if math.dist(near, (label.x, label.y)) > 1.8 * _MARKER:
@@ -151,7 +215,7 @@ class Drawing:
         self._axes.legend(handles=handles, frameon=False, ncols=3, **place)
 
     def _ends(self, roof: Roof) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Both ends of a roof's line, as far as it is seen."""
+        """Returns both ends of a roof's line within the window."""
         if roof.kind == "compute":
             fastest = max(other.rate for other in self._chart.roofs if other.kind == "memory")
             return (roof.rate / fastest, roof.rate), (self._window.right, roof.rate)
@@ -186,7 +250,7 @@ class Drawing:
 
 
 def _number(axis: Any, unit: float, span: float) -> None:
-    """Plain numbers at the decades; where an axis spans few of them, at 2 and 5 as well."""
+    """Formats a tick: at the decades, and at 2 and 5 if an axis spans few of them."""
 
     def between(value: float, _: int | None = None) -> str:
         return f"{value / unit:g}" if span < _WIDE and f"{value:e}"[0] in "25" else ""
@@ -196,7 +260,70 @@ def _number(axis: Any, unit: float, span: float) -> None:
 
 
 def _stairs(box: Box, steps: int = 8) -> list[Box]:
-    """What rises from corner to corner, as boxes: the one around it would be mostly empty."""
+    """Covers a rising line with boxes, since the one around all of it would be mostly empty."""
     across, up = (box.right - box.left) / steps, (box.top - box.bottom) / steps
     corners = [(box.left + step * across, box.bottom + step * up) for step in range(steps)]
     return [Box(x, y, x + across, y + up) for x, y in corners]
+
+
+INK: Final = "#757a82"
+"""Colour of text, axes and memory roofs."""
+
+COLOURS: Final = ("#2f7fd4", "#c4681f", "#2b8f57", "#a860c6", "#c4506a", "#7d8230")
+"""Colours of the cores' roofs and of the points under them; they repeat after the last."""
+
+_SIZE: Final = (10.5, 6.4)
+_FONT: Final = 9.0
+_LAYOUT_DPI: Final = 72.0
+_PNG_DPI: Final = 200.0
+_INKED: Final = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+
+
+def check_figures() -> None:
+    """Makes sure that figures can be drawn.
+
+    Raises:
+        MissingPackageError: there is no matplotlib.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingPackageError(
+            "figures need matplotlib, which is not installed: pip install 'asmtune[figures]', "
+            "or take --format table or json"
+        ) from error
+
+
+def draw(chart: Chart, form: str) -> bytes:
+    """Returns the picture as a file's content.
+
+    Args:
+        chart: with at least one entry.
+        form: "svg" or "png".
+
+    Raises:
+        MissingPackageError: there is no matplotlib.
+    """
+    check_figures()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    # Text stays text, and equal charts make equal files. No name is read as mathematics.
+    style: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "asmtune"}
+    style |= {"font.size": _FONT, "text.parse_math": False, **dict.fromkeys(_INKED, INK)}
+    with mpl.rc_context(style):
+        figure = Figure(figsize=_SIZE, dpi=_LAYOUT_DPI)
+        Drawing(figure, chart, COLOURS, INK).draw()
+        content = io.BytesIO()
+        metadata: dict[str, Any] = {"Title": f"Roofline of {chart.target}: {summary(chart)}"}
+        if form == "svg":
+            metadata["Date"] = None
+        figure.savefig(
+            content,
+            format=form,
+            dpi=_PNG_DPI,
+            transparent=True,
+            bbox_inches="tight",
+            metadata=metadata,
+        )
+    return content.getvalue()

@@ -1,8 +1,10 @@
-"""One config in a terminal: its verdict, what decides, its numbers, its hottest loop."""
+"""A config's explanation in a terminal: verdict, bottleneck, numbers, hottest loop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,18 +13,96 @@ from rich.text import Text
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.features.registry import FEATURES, ConfigReading
+from asmtune.ir.asm.nvptx import Group as OpGroup
+from asmtune.ir.asm.nvptx import OpClass
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.advice import Suggestion
 from asmtune.report.cells import changes, number, plain_table
-from asmtune.report.code.model import CodeView
-from asmtune.report.code_tables import classes_table, hot_loop
-from asmtune.report.comparison import Comparison, Pair, TermChange
-from asmtune.report.explained import Explained
-from asmtune.report.quantities import CAUSES, QUANTITIES, amount
+from asmtune.report.code.model import CodeLine, CodeView
+from asmtune.report.explain.quantities import CAUSES, QUANTITIES, amount
+from asmtune.report.explain.record import Comparison, Explained, Pair, TermChange
+
+STYLES: Final = {
+    OpGroup.TENSOR: "green",
+    OpGroup.COPY: "cyan",
+    OpGroup.SHARED: "blue",
+    OpGroup.GLOBAL: "magenta",
+    OpGroup.BARRIER: "yellow",
+    OpGroup.BRANCH: "bright_black",
+    OpGroup.SPILL: "red",
+    OpGroup.OTHER: "",
+}
+"""Colours of a terminal, by group."""
+
+
+def classes_table(view: CodeView, other: CodeView | None = None) -> Table:
+    """Instructions by class: in the text, in the hottest loop, executed by a thread.
+
+    Args:
+        view: the code.
+        other: the view of another config, whose executions stand beside.
+    """
+    headings = ["class", "in the text", "in the hot loop", "executed"]
+    if other is not None:
+        headings.append("the other's")
+    table = plain_table(f"{view.language} instructions of a thread", headings)
+    beside = {count.kind: count.executed for count in other.classes} if other else {}
+    for count in view.classes:
+        row = [str(count.instructions), str(count.hot), f"{count.executed:,.0f}"]
+        if other is not None:
+            row.append(f"{beside.pop(count.kind, 0.0):,.0f}")
+        table.add_row(_word(count.kind), *row, style=STYLES[count.group])
+    for kind, executed in beside.items():
+        table.add_row(_word(kind), "", "", "", f"{executed:,.0f}")
+    table.add_section()
+    total = [sum(c.instructions for c in view.classes), sum(c.hot for c in view.classes)]
+    totals = [sum(c.executed for c in each.classes) for each in (view, other) if each is not None]
+    table.add_row("all", *map(str, total), *(f"{executed:,.0f}" for executed in totals))
+    return table
+
+
+def _word(kind: OpClass) -> str:
+    return kind.value.replace("_", " ")
+
+
+def hot_loop(view: CodeView) -> RenderableType:
+    """Tabulates the hottest loop, each line with its source line and class."""
+    notes = [Text(note, "yellow") for note in view.notes]
+    if view.hot is None:
+        return Group(Text("It has no loop."), *notes)
+    hot = view.hot
+    title = (
+        f"Hottest loop in {view.language}: depth {hot.depth}, {hot.instructions} instructions, "
+        f"{hot.times:,.4g} trips a program"
+    )
+    lines = [line for line in view.lines if line.hot]
+    files = [view.files[index] for index in _files(lines) if index in view.files]
+    if files:
+        title += f"; lines of {', '.join(PurePath(name).name for name in files)}"
+    width = max(len(_source(line, lines)) for line in lines)
+    shown = [Text(f"{_source(line, lines):>{width}}  {line.text}", _style(line)) for line in lines]
+    return Group(Text(title, "italic"), *notes, *shown)
+
+
+def _files(lines: list[CodeLine]) -> list[int]:
+    """Indices of source files, in the order in which lines come from them."""
+    return list(dict.fromkeys(line.source[0] for line in lines if line.source is not None))
+
+
+def _source(line: CodeLine, lines: list[CodeLine]) -> str:
+    """Formats a source line as `44`; with a dot for the second file, `.263`."""
+    if line.source is None:
+        return ""
+    return "." * _files(lines).index(line.source[0]) + str(line.source[1])
+
+
+def _style(line: CodeLine) -> str:
+    return "bold" if line.group is None else STYLES[line.group]
 
 
 def explanation(explained: Explained) -> Group:
-    """What `asmtune explain` shows."""
+    """Lays out everything that `asmtune explain` says."""
     parts: list[RenderableType] = [_verdict_line(explained.report, explained.verdict)]
     parts += _fate(explained)
     if explained.verdict.predicted_us is not None:
@@ -51,7 +131,7 @@ def _fate_words(verdict: Verdict) -> str:
 
 
 def _fate(explained: Explained) -> Iterator[Text]:
-    """Why it was dropped, with the numbers, and what runs instead."""
+    """Says why it was dropped, with the numbers, and what runs instead."""
     verdict = explained.verdict
     if verdict.failure is not None and verdict.dropped_at == "compile":
         # Its reason is the first line of the failure.
@@ -67,20 +147,20 @@ def _fate(explained: Explained) -> Iterator[Text]:
 
 
 def _named(own: Verdict, other: Verdict) -> str:
-    """`num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
-    told = f"{number(other.predicted_us)} us"
+    """Formats a suggestion as `num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
+    text = f"{number(other.predicted_us)} us"
     if own.predicted_us and other.predicted_us and own.dropped_at not in ("rules", "compile"):
-        told += f", {other.predicted_us / own.predicted_us - 1:+.0%}"
-    return f"{changes(own.config, other.config)} ({told}; rank {other.rank})"
+        text += f", {other.predicted_us / own.predicted_us - 1:+.0%}"
+    return f"{changes(own.config, other.config)} ({text}; rank {other.rank})"
 
 
 def _prediction(explained: Explained) -> Iterator[Text]:
     verdict, alone = explained.verdict, explained.bottleneck_us
     bottleneck = verdict.bottleneck or ""
-    told = f", which alone takes {number(alone)} us" if alone is not None else ""
+    text = f", which alone takes {number(alone)} us" if alone is not None else ""
     begins = "predicted" if explained.runs else "could it run, predicted"
     yield Text.assemble(
-        f"{begins} {number(verdict.predicted_us)} us, limited by ", (bottleneck, "bold"), told
+        f"{begins} {number(verdict.predicted_us)} us, limited by ", (bottleneck, "bold"), text
     )
     if verdict.features is not None:
         causes = (QUANTITIES[name] for name in CAUSES.get(bottleneck, ()))
@@ -127,24 +207,24 @@ def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]
 
 
 def _times(own: float | None, other: float | None) -> str:
-    """`52.1 us against 40.3 us: 11.8 us slower (29%)`."""
+    """Formats as `52.1 us against 40.3 us: 11.8 us slower (29%)`."""
     if own is None or other is None:
         if own is None:
             return f"{number(other)} us for the other; this one was not timed"
         return f"{number(own)} us for this one; the other was not timed"
-    told = f"{number(own)} us against {number(other)} us"
+    text = f"{number(own)} us against {number(other)} us"
     if round(own, 1) == round(other, 1):
-        return f"{told}: as fast"
+        return f"{text}: as fast"
     word = "slower" if own > other else "faster"
-    return f"{told}: {abs(own - other):.1f} us {word} ({abs(own / other - 1):.0%})"
+    return f"{text}: {abs(own - other):.1f} us {word} ({abs(own / other - 1):.0%})"
 
 
 def _decision(decision: TermChange) -> str:
-    """`+9.1 us waiting that nothing hides (12.3 against 3.2): programs an SM holds 2 against 3`."""
+    """Formats as `+9.1 us waiting that nothing hides (12.3 against 3.2): ...`."""
     term = decision.term
-    told = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
+    text = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
     causes = ", ".join(f"{cause.meaning} {_against(cause)}" for cause in decision.causes)
-    return f"{told}: {causes}" if causes else told
+    return f"{text}: {causes}" if causes else text
 
 
 def _against(pair: Pair) -> str:

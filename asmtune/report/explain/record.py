@@ -1,0 +1,285 @@
+"""All that is said of one config: gathered once, for a terminal and for JSON alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from asmtune.base.json_codec import to_json
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.features import Features
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.verdicts import Verdict
+from asmtune.predict.features.registry import ConfigReading
+from asmtune.predict.score.advice import Suggestion, nearest, suggestions
+from asmtune.predict.score.roofline import busiest_unit, predict, terms_us
+from asmtune.report.code.model import CodeView
+from asmtune.report.documents import verdict_json
+from asmtune.report.explain.quantities import CAUSES, QUANTITIES, RESOURCES, TERMS
+
+TELLING: Final = 0.01
+"""Share of the slower config's predicted time; a term that differs by less decides nothing."""
+
+ALIKE: Final = 0.005
+"""Features whose values differ by less, of the larger, are told as equal."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A number of both configs.
+
+    Attributes:
+        name: a feature, or a term of the predicted time.
+        unit: as the registry of features has it; "1" for counts and ratios.
+        meaning: in words.
+        own: the number of the config that is explained.
+        other: the number of the config that it is compared with.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+    own: float
+    other: float
+
+    @property
+    def difference(self) -> float:
+        """Subtracts the other's from its own."""
+        return self.own - self.other
+
+    @property
+    def differs(self) -> bool:
+        """Says if the two differ by more than `ALIKE`."""
+        return abs(self.difference) > ALIKE * max(abs(self.own), abs(self.other))
+
+
+@dataclass(frozen=True)
+class TermChange:
+    """A term of the predicted time, with the numbers that make it.
+
+    Attributes:
+        term: in microseconds; of both busiest units together, where they are two.
+        causes: the numbers behind the term that differ.
+    """
+
+    term: Pair
+    causes: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two compiled configs compared.
+
+    Attributes:
+        own: the config that is explained.
+        other: the one it is held against.
+        other_is: what the other is: "the winner by roofline", "the stored winner".
+        terms: terms that sum to the predicted times, the largest difference first.
+        decisions: the terms that decide, with the numbers behind them.
+        resources: features of the resources, the grid and the work that differ.
+        measured_us: stored microseconds of both; None for one that was not timed.
+    """
+
+    own: Verdict
+    other: Verdict
+    other_is: str
+    terms: tuple[Pair, ...] = ()
+    decisions: tuple[TermChange, ...] = ()
+    resources: tuple[Pair, ...] = ()
+    measured_us: tuple[float | None, float | None] = (None, None)
+
+
+def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Comparison:
+    """Holds two configs of one report against each other.
+
+    Where one of them has no features there is nothing to compare but the verdicts.
+
+    Args:
+        own: the config that is explained.
+        other: the one it is held against.
+        other_is: what the other is, in words.
+        target: the machine that both were judged for.
+    """
+    if own.features is None or other.features is None:
+        return Comparison(own, other, other_is)
+    terms = _terms(own.features, other.features, target)
+    slower = max(own.predicted_us or 0.0, other.predicted_us or 0.0)
+    busiest = [busiest_unit(features, target) for features in (own.features, other.features)]
+    parts = _parts(terms, busiest)
+    telling = [(part, names) for part, names in parts if abs(part.difference) >= TELLING * slower]
+    return Comparison(
+        own,
+        other,
+        other_is,
+        terms=terms,
+        decisions=tuple(
+            TermChange(part, _differing(_causes(names), own.features, other.features))
+            for part, names in telling
+        ),
+        resources=_differing(RESOURCES, own.features, other.features),
+    )
+
+
+def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
+    own_terms, other_terms = terms_us(own, target), terms_us(other, target)
+    pairs = [
+        Pair(name, "us", TERMS[name], own_terms[name], other_terms[name]) for name in own_terms
+    ]
+    return tuple(sorted(pairs, key=lambda pair: -abs(pair.difference)))
+
+
+def _parts(terms: Sequence[Pair], busiest: Sequence[str]) -> list[tuple[Pair, tuple[str, ...]]]:
+    """Lists terms by name; the busiest units of both configs are one term if they differ.
+
+    Of the busiest unit the whole time counts, of others a share: where two configs have
+    different ones, either term alone would tell of the share and not of the work.
+    """
+    mine, its = busiest
+    if mine == its:
+        return [(term, (term.name,)) for term in terms]
+    both = [term for term in terms if term.name in busiest]
+    meaning = f"the busiest unit, {TERMS[mine]} against {TERMS[its]}"
+    sums = sum(term.own for term in both), sum(term.other for term in both)
+    parts: list[tuple[Pair, tuple[str, ...]]]
+    parts = [(term, (term.name,)) for term in terms if term not in both]
+    parts.append((Pair("busiest", "us", meaning, *sums), (mine, its)))
+    return sorted(parts, key=lambda part: -abs(part[0].difference))
+
+
+def _causes(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cause for name in names for cause in CAUSES[name]))
+
+
+def _differing(names: tuple[str, ...], own: Features, other: Features) -> tuple[Pair, ...]:
+    pairs = (_pair_comparison(name, own, other) for name in names)
+    return tuple(pair for pair in pairs if pair.differs)
+
+
+def _pair_comparison(name: str, own: Features, other: Features) -> Pair:
+    quantity = QUANTITIES[name]
+    return Pair(name, quantity.unit, quantity.words, quantity.of(own), quantity.of(other))
+
+
+Code = CodeView | Failure
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Everything that `asmtune explain` says of a config.
+
+    Attributes:
+        report: the report of all configs that were judged.
+        verdict: the verdict on the config that is explained.
+        target: the machine.
+        suggestions: two things to try against its bottleneck; none where it has none.
+        comparison: with another config; None where there is none.
+        reading: its parsed assembly; None where it did not compile.
+        code: its code, or why it cannot be shown; None where it did not compile.
+        other_code: the other config's code, likewise.
+        guesses: assumptions behind its predicted time and its counts.
+        searched: whether the whole space was judged, so that what it does not hold can be told.
+    """
+
+    report: PruneReport
+    verdict: Verdict
+    target: Target
+    suggestions: tuple[Suggestion, ...] = ()
+    comparison: Comparison | None = None
+    reading: ConfigReading | None = None
+    code: Code | None = None
+    other_code: Code | None = None
+    guesses: tuple[str, ...] = ()
+    searched: bool = True
+
+    @property
+    def runs(self) -> bool:
+        """Says if the config can run, kept or not."""
+        return self.verdict.dropped_at not in ("rules", "compile")
+
+    @property
+    def instead(self) -> Verdict | None:
+        """Finds the config that can run with the fewest changes from one that cannot."""
+        if self.runs:
+            return None
+        return nearest(self.verdict.config, (v for v in self.report.verdicts if v.rank is not None))
+
+    @property
+    def last_kept(self) -> Verdict | None:
+        """Finds the last config kept by rank, for one that was dropped by rank."""
+        if self.verdict.dropped_at != "score" or self.report.selection is None:
+            return None
+        ranks = self.report.selection.ranks
+        return next((v for v in self.report.verdicts if v.rank == ranks), None)
+
+    @property
+    def bottleneck_us(self) -> float | None:
+        """Returns the microseconds of the bottleneck alone; None if nothing was predicted."""
+        if self.verdict.features is None or self.verdict.bottleneck is None:
+            return None
+        return predict(self.verdict.features, self.target).parts_us[self.verdict.bottleneck]
+
+
+def try_out(report: PruneReport, verdict: Verdict) -> tuple[Suggestion, ...]:
+    """Suggests two changes of a config that runs, from the configs of the report."""
+    if verdict.dropped_at in ("rules", "compile"):
+        return ()
+    return suggestions(verdict, report.verdicts)
+
+
+def explained_json(explained: Explained, *, code: bool) -> str:
+    """Writes a config as JSON: the verdict's document with its explanation.
+
+    Args:
+        explained: the config.
+        code: whether to add the lines of its code.
+    """
+    features = explained.verdict.features
+    more: dict[str, Any] = {
+        "terms_us": None if features is None else terms_us(features, explained.target),
+        "guesses": list(explained.guesses),
+        "suggestions": [_suggestion(each) for each in explained.suggestions],
+        "instead": _config(explained.instead),
+        "comparison": _comparison(explained.comparison),
+    }
+    if code:
+        more |= {"code": to_json(explained.code), "other_code": to_json(explained.other_code)}
+    return verdict_json(explained.report, explained.verdict, more)
+
+
+def _suggestion(suggestion: Suggestion) -> dict[str, Any]:
+    return {"words": suggestion.text, "config": _config(suggestion.verdict)}
+
+
+def _comparison(comparison: Comparison | None) -> dict[str, Any] | None:
+    if comparison is None:
+        return None
+    own, other = comparison.measured_us
+    return {
+        "other_is": comparison.other_is,
+        "other": to_json(comparison.other),
+        "terms_us": [_pair(term) for term in comparison.terms],
+        "decisions": [
+            {"term": decision.term.name, "causes": [_pair(cause) for cause in decision.causes]}
+            for decision in comparison.decisions
+        ],
+        "resources": [_pair(pair) for pair in comparison.resources],
+        "measured_us": {"own": own, "other": other},
+    }
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    return {"name": pair.name, "unit": pair.unit, "own": pair.own, "other": pair.other}
+
+
+def _config(verdict: Verdict | None) -> dict[str, Any] | None:
+    if verdict is None:
+        return None
+    config: Config = verdict.config
+    return {
+        "config": to_json(config),
+        "rank": verdict.rank,
+        "predicted_us": verdict.predicted_us,
+    }

@@ -1,0 +1,300 @@
+"""Explains a config: judges it, compares it with another, and reads its code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from asmtune.base.errors import CompileError, InputError, StoreError
+from asmtune.base.fingerprint import versions
+from asmtune.base.settings import Settings
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.core.config import Config
+from asmtune.core.hardware.model import Target
+from asmtune.core.inputs.shapes import parse_assignments
+from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.pruned import PruneReport
+from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.records.verdicts import Verdict
+from asmtune.core.space.space import Space
+from asmtune.predict.features.reader import ProfileReader
+from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import make_scorer
+from asmtune.report.code.model import Language
+from asmtune.report.code.views import CodeReader
+from asmtune.report.explain.record import Code, Explained, compared, try_out
+from asmtune.report.progress import ProgressBar
+from asmtune.store.lookup import StoreLookup
+from asmtune.studies.stored import LoadedKernel, tuned_of
+
+BEST: Final = "best"
+DEFAULT: Final = "default"
+STORED: Final = "stored"
+WORDS: Final = (BEST, DEFAULT, STORED)
+
+
+@dataclass(frozen=True)
+class Rival:
+    """The config that another one is compared with.
+
+    Attributes:
+        config: the config.
+        words: a description, such as "the default".
+    """
+
+    config: Config
+    words: str
+
+
+def named_config(text: str, option: str, base: Config) -> Config:
+    """Makes a config of assignments; axes left out are those of another config.
+
+    Raises:
+        InputError: a part is no assignment, or there is no such axis.
+        SpaceError: an option is no positive whole number.
+    """
+    values = parse_assignments(text, option)
+    known = {**base.to_dict(), "num_ctas": 1, "maxnreg": None}
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        raise InputError(f"{option}: no axis {unknown[0]!r}; the axes are {', '.join(known)}")
+    return Config.from_dict({**base.to_dict(), **values})
+
+
+def rival_before(
+    text: str | None, chosen: Config, default: Config, stored: StoreLookup
+) -> Rival | None:
+    """Finds the other config, if it is known before anything is compiled.
+
+    Args:
+        text: as `--against` gives it; None for the stored winner, if there is another.
+        chosen: the config that is explained.
+        default: of the space.
+        stored: what the stores hold.
+
+    Raises:
+        InputError: it cannot be what was asked for, or is the config that is explained.
+    """
+    record = stored.record if stored.outcome == "hit" else None
+    if text is None:
+        winner = None if record is None else _stored(record)
+        return None if winner is None or winner.config == chosen else winner
+    if text == STORED:
+        if record is None:
+            raise InputError(f"--against stored: {_missing(stored)}; name a config, or {BEST}")
+        return _other(_stored(record), text, chosen)
+    if text == DEFAULT:
+        return _other(Rival(default, "the default"), text, chosen)
+    if text == BEST:
+        return None
+    if "=" not in text:
+        words = ", ".join(WORDS)
+        raise InputError(f"--against: {text!r} is neither NAME=VALUE,... nor one of {words}")
+    config = named_config(text, "--against", chosen)
+    return _other(Rival(config, "the one named"), text, chosen)
+
+
+def rival_after(
+    text: str | None, chosen: Config, verdicts: Sequence[Verdict], scorer: str
+) -> Rival | None:
+    """Finds the best ranked config, or the next for the best itself; None if there is none.
+
+    Raises:
+        InputError: the best was asked for, and is the config that is explained.
+    """
+    ranked = {verdict.rank: verdict.config for verdict in verdicts if verdict.rank is not None}
+    if 1 not in ranked:
+        return None
+    best = Rival(ranked[1], f"the winner by {scorer}")
+    if best.config != chosen:
+        return best
+    if text == BEST:
+        return _other(best, BEST, chosen)
+    return Rival(ranked[2], f"the runner-up by {scorer}") if 2 in ranked else None
+
+
+def measured(record: TuneRecord | None, config: Config) -> float | None:
+    """Finds the microseconds that a record has of a config, whatever its hooks."""
+    values = config.to_dict()
+    timed = record.measurements if record else ()
+    return next((m.median_us for m in timed if m.config.to_dict() == values), None)
+
+
+def _missing(stored: StoreLookup) -> str:
+    if stored.outcome == "miss":
+        return "no config was tuned for this kernel, shape, dtype and device"
+    return f"what is stored for this key is {stored.outcome}: {stored.detail}"
+
+
+def _stored(record: TuneRecord) -> Rival:
+    when = record.provenance.date[:10]
+    return Rival(record.winner, f"the stored winner, tuned on {record.key.device}, {when}")
+
+
+def _other(rival: Rival, text: str, chosen: Config) -> Rival:
+    if rival.config == chosen:
+        raise InputError(
+            f"--against {text}: it is the config that is explained ({chosen}); name another"
+        )
+    return rival
+
+
+@dataclass(frozen=True)
+class ExplainRequest:
+    """A config to explain.
+
+    Attributes:
+        loaded: the kernel.
+        target: the machine.
+        settings: limits and folders.
+        chosen: the config.
+        against: the other one, as it was given.
+        alone: whether nothing but these two is compiled.
+    """
+
+    loaded: LoadedKernel
+    target: Target
+    settings: Settings
+    chosen: Config
+    against: str | None
+    alone: bool
+
+    def stored(self) -> StoreLookup:
+        """Looks up the stored config, if the comparison may need it.
+
+        Raises:
+            StoreError: the stored config was asked for, and its folder cannot be looked into.
+        """
+        if self.against not in (None, STORED) or (self.alone and self.against is None):
+            return StoreLookup("miss")
+        try:
+            return tuned_of(self.loaded, self.target, self.settings)
+        except StoreError:
+            if self.against == STORED:
+                raise
+            return StoreLookup("miss")
+
+    def notes(self, found: Explained) -> Iterable[str]:
+        """Says which of the two configs is not in the space, and why."""
+        space, shape = self.loaded.space, self.loaded.problem.shape
+        other = () if found.comparison is None else (found.comparison.other,)
+        for verdict in (found.verdict, *other):
+            derived = any(reason.rule == "derived_cap" for reason in verdict.reasons)
+            why = None if derived else space.lacks(verdict.config, **shape)
+            if why is not None:
+                yield f"{verdict.config} is not in the space: {why}"
+
+
+def explained(
+    request: ExplainRequest, default: Config, scorer: str, language: Language
+) -> Explained:
+    """Judges a config, compares it with another and reads its code.
+
+    Args:
+        request: the config to explain.
+        default: of the space.
+        scorer: name of what ranks.
+        language: of the code.
+
+    Raises:
+        InputError: the other config cannot be what was asked for.
+        CompileError: no config of the space can run.
+        StoreError: the stored config was asked for, and the store cannot be looked into.
+    """
+    stored = request.stored()
+    rival = rival_before(request.against, request.chosen, default, stored)
+    report = _report(request, rival, scorer)
+    if rival is None and (request.against is not None or not request.alone):
+        rival = rival_after(request.against, request.chosen, report.verdicts, report.scorer)
+    by_config = {verdict.config: verdict for verdict in report.verdicts}
+    verdict = by_config[request.chosen]
+    comparison = None
+    if rival is not None:
+        other = by_config[rival.config]
+        comparison = compared(verdict, other, rival.words, request.target)
+        record = stored.record if stored.outcome == "hit" else None
+        times = measured(record, verdict.config), measured(record, other.config)
+        comparison = replace(comparison, measured_us=times)
+    if stored.outcome == "stale":
+        note = f"what is stored for this key is stale, and not compared with: {stored.detail}"
+        report = replace(report, notes=(*report.notes, note))
+    reader = _Reader(request, language)
+    artifact = reader.artifact(verdict)
+    return Explained(
+        report=report,
+        verdict=verdict,
+        target=request.target,
+        suggestions=try_out(report, verdict),
+        comparison=comparison,
+        reading=None if artifact is None else ProfileReader(request.target).reading(artifact),
+        code=reader.code(verdict, artifact),
+        other_code=reader.code_of(comparison.other) if comparison else None,
+        guesses=() if artifact is None else reader.views.guesses(verdict.config, artifact),
+        searched=not request.alone,
+    )
+
+
+def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneReport:
+    """Prunes the space, or only the configs that are compared."""
+    loaded, others = request.loaded, [] if rival is None else [rival.config]
+    shape = loaded.problem.shape
+    listed = [request.chosen, *others]
+    space = Space.from_configs(listed)
+    if not request.alone:
+        listed = list(dict.fromkeys([*loaded.space.configs(**shape), *listed]))
+        space = Space.from_configs(listed, loaded.space.default)
+    with ProgressBar() as progress:
+        keep = Keep.default(scorer)
+        funnel = Funnel(request.target, make_scorer(scorer), request.settings, keep, progress)
+        try:
+            report = funnel.prune(loaded.problem, space)
+            # What is guessed of this config is told with its times; alone, the first config
+            # stands for a default, which it need not be.
+            hidden = (A_GUESS, DEFAULT_FAILS) if request.alone else (A_GUESS,)
+            notes = (note for note in report.notes if not note.startswith(hidden))
+            return replace(report, notes=tuple(notes))
+        except CompileError:
+            if not request.alone:
+                raise
+            # Why a single config does not run is what was asked for.
+            return _fallen(request, funnel.judge(loaded.problem, listed), scorer)
+
+
+def _fallen(request: ExplainRequest, verdicts: Iterable[Verdict], scorer: str) -> PruneReport:
+    problem = request.loaded.problem
+    return PruneReport(
+        problem.name,
+        problem.shape,
+        problem.dtypes,
+        request.target.name,
+        scorer,
+        tuple(verdicts),
+        {},
+        versions(),
+    )
+
+
+class _Reader:
+    """Reads the two configs that are held against each other; what they share is read once."""
+
+    def __init__(self, request: ExplainRequest, language: Language) -> None:
+        self.views = CodeReader(request.loaded.problem, request.target)
+        self._artifacts = ArtifactCache.of(request.settings)
+        self._language = language
+
+    def artifact(self, verdict: Verdict) -> Artifact | None:
+        if verdict.artifact is None:
+            return None
+        artifact = self._artifacts.get(verdict.artifact)
+        return artifact if isinstance(artifact, Artifact) else None
+
+    def code_of(self, verdict: Verdict) -> Code | None:
+        return self.code(verdict, self.artifact(verdict))
+
+    def code(self, verdict: Verdict, artifact: Artifact | None) -> Code | None:
+        if artifact is None:
+            return None
+        view = self.views.sass if self._language == "SASS" else self.views.ptx
+        return view(verdict.config, artifact)

@@ -1,0 +1,304 @@
+"""`asmtune.bench`, `check`, `prune_report` and `roofline`: commands as functions.
+
+Each returns the record that the command of its name prints or writes. Triton, scikit-learn and
+PyTorch are imported inside the functions, so that `asmtune check` runs without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from asmtune.base.errors import CompileError, InputError, MeasureError
+from asmtune.base.settings import Settings
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.inputs.shapes import ShapeSource
+from asmtune.core.kernel_module import Shape
+from asmtune.core.problem import Problem
+from asmtune.studies.stored import KernelSource, kernel_module, load_kernel
+
+if TYPE_CHECKING:
+    from asmtune.core.records.pruned import PruneReport
+    from asmtune.predict.prune.front import ProgressListener
+    from asmtune.predict.score.keep import Keep
+    from asmtune.studies.regression.compare import Check
+    from asmtune.studies.regression.processes import BenchProgress
+    from asmtune.studies.regression.run import BenchRun
+    from asmtune.studies.roofline.points import Chart
+
+BENCH_PROCESSES: Final = 8
+"""If all 8 of one run are slower than the other's 8, chance explains it once in 12,870. So up to
+128 rows can be told apart at a level of 1% for all of them together."""
+
+MOST_PROCESSES: Final = 200
+MOST_THRESHOLD: Final = 10.0
+MOST_LEVEL: Final = 0.5
+
+
+class NoGpuError(MeasureError):
+    """There is no CUDA GPU to time on."""
+
+
+def bench(
+    kernels: KernelSource | Sequence[KernelSource] = (),
+    *,
+    shapes: Sequence[ShapeSource] = (),
+    dtype: str | None = None,
+    processes: int = BENCH_PROCESSES,
+    label: str = "",
+    progress: BenchProgress | None = None,
+    settings: Settings | None = None,
+) -> BenchRun:
+    """Times kernels on their stored configs on this machine's GPU, as `asmtune bench` does.
+
+    It tunes nothing: a shape without a stored config is not timed, and stands in the run's
+    `missed`.
+
+    Args:
+        kernels: kernel modules, by name, file or as loaded; empty for all that come with asmtune.
+        shapes: mappings such as `{"M": 4096}`, texts such as "M=4096", or paths of files of
+            shapes. Without any, all that is stored for the modules' own shapes is timed.
+        dtype: one of the modules'; by default their first, or all of them without shapes.
+        processes: so many time all rows, one process after another.
+        label: a name for the run, such as a commit.
+        progress: listens to the run.
+        settings: limits and folders; by default from the environment.
+
+    Returns:
+        Every sample with the environment; `asmtune.studies.regression.files.write_run` writes it
+        as a file for `check`.
+
+    Raises:
+        InputError: a kernel, shape or dtype is unknown, or no config is stored for any of it.
+        MeasureError: there is no GPU, or no kernel could be timed.
+    """
+    from asmtune.studies.regression.processes import BenchProgress, BenchRequest, time_plan
+
+    if not 1 <= processes <= MOST_PROCESSES:
+        raise InputError(f"processes={processes}: give a number from 1 to {MOST_PROCESSES}")
+    sources = _listed(kernels)
+    request = BenchRequest(sources, _listed(shapes), None, dtype, _bench_device(sources))
+    listener = progress or BenchProgress()
+    plan = request.plan(settings or Settings.from_environment())
+    listener.planned(plan)
+    if not plan.rows:
+        raise InputError(
+            f"bench: no config is stored for any of it on {plan.device}; "
+            "asmtune tune KERNEL finds and stores one, `asmtune cache ls` lists them"
+        )
+    return time_plan(plan, processes, listener).run(label, plan.missed)
+
+
+def check(
+    run: BenchRun | str | Path,
+    baseline: BenchRun | str | Path,
+    *,
+    threshold: float | Literal["history"] = 0.03,
+    level: float = 0.01,
+    any_board: bool = False,
+    history: str | Path | None = None,
+    record: bool = False,
+) -> Check:
+    """Compares a bench run with a baseline, as `asmtune check` does; needs no GPU.
+
+    Args:
+        run: what is judged: a run, or a file that `asmtune bench` has written.
+        baseline: what it is compared with, likewise.
+        threshold: relative slowdown that counts, such as 0.03; or "history" for the mean plus
+            three standard deviations of the runs in `history`.
+        level: probability with which a check of unchanged kernels may call any of them slower.
+        any_board: whether two boards of one GPU model may be compared.
+        history: a file of earlier runs.
+        record: whether to add this run to the history, which keeps 100.
+
+    Returns:
+        A finding for each kernel, shape and dtype. `outcome` says "fine", "slower" or
+        "incomparable".
+
+    Raises:
+        InputError: a file cannot be read or written, or an option is out of range.
+    """
+    from asmtune.studies.regression import history as histories
+    from asmtune.studies.regression.compare import Terms, compare
+    from asmtune.studies.regression.files import read_run
+
+    is_historic = threshold == "history"
+    if history is None and (record or is_historic):
+        raise InputError(f"{'record' if record else 'threshold'}: needs history=, a file")
+    limit = None if threshold == "history" else _share("threshold", threshold, MOST_THRESHOLD)
+    terms = Terms(limit, _share("level", level, MOST_LEVEL), any_board)
+    base = read_run(Path(baseline), "baseline") if isinstance(baseline, str | Path) else baseline
+    now = read_run(Path(run)) if isinstance(run, str | Path) else run
+    known = () if history is None else histories.read_history(Path(history))
+    result = compare(base, now, terms, known)
+    if record and history is not None:
+        histories.record(Path(history), now)
+    return result
+
+
+def prune_report(
+    kernel: KernelSource | Problem,
+    space: Any = None,
+    *,
+    target: str | Target = "H200",
+    shape: Shape | None = None,
+    dtype: str | None = None,
+    axes: Mapping[str, Iterable[Any]] | None = None,
+    keep: Keep | str | int | None = None,
+    compile: Keep | str | int | None = None,  # noqa: A002 - the option's name
+    scorer: str = "roofline",
+    caps: bool = True,
+    tiles: bool = False,
+    progress: ProgressListener | None = None,
+    settings: Settings | None = None,
+) -> PruneReport:
+    """Compiles and ranks a kernel's configs for a target, as `asmtune prune-report` does.
+
+    It needs no GPU.
+
+    Args:
+        kernel: a kernel module, by name, file or as loaded; or a `Problem`, whose tensors may be
+            meta tensors.
+        space: a `Space`, configs, or axes by name; by default the module's own.
+        target: a device's name, a JSON descriptor, or a `Target`.
+        shape: sizes by name; by default the module's first.
+        dtype: one of the module's; by default its first.
+        axes: values that replace axes of the space.
+        keep: how many to keep: "auto", a number, or a share such as "5%". By default "auto" if
+            the scorer's error is known, else 20.
+        compile: how many to compile, chosen by a prediction before it: "all", "auto", a number
+            or a share. By default "auto" if the scorer's error before compiling is known, else
+            "all".
+        scorer: what ranks: "learned", "roofline", "weights" or "chance".
+        caps: whether to add configs with `maxnreg` where one more program fits.
+        tiles: whether to search a persistent kernel's tiles as well.
+        progress: listens to the stages.
+        settings: limits and folders; by default from the environment.
+
+    Returns:
+        A verdict for each config, those to keep first.
+
+    Raises:
+        InputError: kernel, space, shape, target or an option is unknown, or they do not fit.
+        CompileError: no config can run on the target; gives the commonest reason.
+        StoreError: the artifacts' folder cannot be written.
+    """
+    from asmtune.predict.prune.flow import Funnel
+    from asmtune.predict.prune.front import ProgressListener
+    from asmtune.predict.prune.ranking import check_compile, default_budget
+    from asmtune.predict.score.keep import Keep
+    from asmtune.predict.score.scorers import make_scorer
+
+    machine, ranker = _target(target), make_scorer(scorer)
+    kept = Keep.default(scorer) if keep is None else Keep.of(keep)
+    kept.check(scorer)
+    budget = default_budget(ranker)
+    if compile is not None:
+        budget = None if compile == "all" else Keep.of(compile, "compile")
+    if budget is not None:
+        check_compile(budget, ranker)
+    loaded = load_kernel(kernel, space, shape=shape, dtype=dtype, axes=axes)
+    funnel = Funnel(
+        machine,
+        ranker,
+        settings or Settings.from_environment(),
+        kept,
+        progress or ProgressListener(),
+        caps=caps,
+        tiles=tiles,
+        compile=budget,
+    )
+    return funnel.prune(loaded.problem, loaded.space)
+
+
+def roofline(
+    kernels: KernelSource | Sequence[KernelSource],
+    *,
+    target: str | Target = "H200",
+    shapes: Sequence[ShapeSource] = (),
+    dtype: str | None = None,
+    scorer: str = "roofline",
+    measure: bool = False,
+    progress: ProgressListener | None = None,
+    settings: Settings | None = None,
+) -> Chart:
+    """Puts kernels under a target's roofs, before tuning and after, as `asmtune roofline` does.
+
+    It needs no GPU unless it measures. Before tuning is the space's default config. After tuning
+    is the stored config that a launch would take, or else the model's first pick.
+
+    Args:
+        kernels: kernel modules, by name, file or as loaded.
+        target: a device's name, a JSON descriptor, or a `Target`.
+        shapes: mappings such as `{"M": 4096}`, texts such as "M=4096", or paths of files of
+            shapes; each goes to the kernels that have its dimensions. By default each kernel's
+            first.
+        dtype: one of the kernels'; by default their first.
+        scorer: what picks a config if none is stored.
+        measure: whether to time both configs now, on this machine's GPU.
+        progress: listens to the stages.
+        settings: limits and folders; by default from the environment.
+
+    Returns:
+        The launches with their points; those that have none stand in `failures`.
+
+    Raises:
+        InputError: a kernel, shape, dtype or target is unknown; or `measure` is given, and this
+            machine has no GPU or another one.
+        CompileError: no launch has a point; gives the first reason.
+    """
+    from asmtune.predict.prune.flow import Funnel
+    from asmtune.predict.prune.front import ProgressListener
+    from asmtune.predict.score.scorers import make_scorer
+    from asmtune.studies.roofline.clock import PairClock, check_gpu
+    from asmtune.studies.roofline.subjects import RooflineRequest
+    from asmtune.studies.roofline.survey import Survey
+
+    machine, settings = _target(target), settings or Settings.from_environment()
+    if measure:
+        check_gpu(machine)
+    chooser = make_scorer(scorer)
+    request = RooflineRequest(_listed(kernels), _listed(shapes), dtype)
+    subjects = request.subjects(machine, settings)
+    funnel = Funnel(machine, chooser, settings, progress=progress or ProgressListener())
+    chart = Survey(funnel, PairClock() if measure else None).chart(subjects)
+    if not chart.entries:
+        raise CompileError("; ".join(f"{name}: {why}" for name, why in chart.failures[:1]))
+    return chart
+
+
+def _listed(values: Any) -> list[Any]:
+    """Returns a list, also of a single text, path, mapping or kernel module."""
+    is_many = isinstance(values, Sequence) and not isinstance(values, str)
+    return list(values) if is_many else [values]
+
+
+def _target(target: str | Target) -> Target:
+    return load_target(target) if isinstance(target, str) else target
+
+
+def _share(option: str, value: float, most: float) -> float:
+    """Makes sure that an option is a share above 0, and not above a limit."""
+    if not 0 < value <= most:
+        raise InputError(f"{option}={value!r}: expected a share above 0 and up to {most:g}")
+    return value
+
+
+def _bench_device(kernels: Sequence[KernelSource]) -> str:
+    """Names this machine's GPU, after making sure that the kernels exist.
+
+    Raises:
+        InputError: a kernel is unknown.
+        NoGpuError: there is no GPU.
+    """
+    import torch
+
+    for kernel in kernels:
+        kernel_module(kernel)
+    if not torch.cuda.is_available():
+        raise NoGpuError("bench needs a CUDA GPU; PyTorch finds none on this machine")
+    from asmtune.measure.timing.nvml import device_name
+
+    return device_name()

@@ -1,0 +1,249 @@
+"""`asmtune.bench`, `check`, `prune_report` and `roofline`: the records of the commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import asmtune
+from asmtune.base.errors import CompileError, InputError, MeasureError
+from asmtune.base.settings import Settings
+from asmtune.cli.app import run as run_command
+from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.report.documents import report_json
+from asmtune.report.regression import check_json
+from asmtune.report.roofline.document import chart_json
+from asmtune.store.database import Store
+from asmtune.studies.regression import processes as bench_processes
+from asmtune.studies.regression.files import read_run, write_run
+from asmtune.studies.regression.history import read_history
+from asmtune.studies.stored import reference_of
+from asmtune.tuning.request import key_of, provenance
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+BASE, RUN = RESULTS / "h200_bench_base.json", RESULTS / "h200_bench_run.json"
+FAKE = ROOT / "tests" / "cli" / "fake_bench_process.py"
+
+MODULE = """
+import torch, triton, triton.language as tl
+from asmtune import Problem, Space
+
+@triton.jit
+def kernel(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+
+def space():
+    return Space({"BLOCK": (128, 256), "num_warps": (2, 4)})
+
+SHAPES = ({"n": 4096}, {"n": 100})
+DTYPES = ("fp16", "fp32")
+
+def problem(shape, dtype, device):
+    x = torch.empty(shape["n"], dtype=getattr(torch, {"fp16": "float16"}.get(dtype, "float32")),
+                    device=device)
+    grid = lambda values: (triton.cdiv(shape["n"], values["BLOCK"]),)
+    return Problem(kernel, {"x_ptr": x, "n": shape["n"]}, grid, shape, "doubled")
+"""
+
+
+@pytest.fixture
+def doubled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a kernel module, with a store of its own."""
+    monkeypatch.setenv("ASMTUNE_STORE_URL", str(tmp_path / "store.sqlite"))
+    path = tmp_path / "doubled.py"
+    path.write_text(MODULE)
+    return path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Runs a command and returns what it prints on stdout."""
+    capsys.readouterr()
+    run_command(arguments)
+    return capsys.readouterr().out
+
+
+def without_times(text: str) -> object:
+    """Reads a JSON document and drops what differs from run to run."""
+    document = json.loads(text)
+    for report in document.get("reports", ()):
+        del report["seconds"]
+    document.pop("date", None)
+    return document
+
+
+def test_prune_report_is_what_the_command_prints(
+    doubled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file, its loaded module, and its problem with its space give the command's record."""
+    options = ("--shape", "n=100", "--dtype", "fp32", "--keep", "2", "--format", "json")
+    command = without_times(printed(capsys, "prune-report", str(doubled), *options))
+    module = load_kernel_module(str(doubled))
+    problem = module.problem({"n": 100}, "fp32", "meta")
+    reports = [
+        asmtune.prune_report(str(doubled), shape={"n": 100}, dtype="fp32", keep=2, compile="all"),
+        asmtune.prune_report(module, shape={"n": 100}, dtype="fp32", keep="2", compile="all"),
+        asmtune.prune_report(
+            problem, module.space(), target=load_target("H200"), keep=2, compile="all"
+        ),
+    ]
+    for report in reports:
+        assert report.target == "H200"
+        document = without_times(report_json([report]))
+        assert document["reports"][0]["verdicts"] == command["reports"][0]["verdicts"]
+        assert document["reports"][0]["selection"] == command["reports"][0]["selection"]
+
+
+def test_prune_report_of_a_shipped_kernel() -> None:
+    """A small space of tiled_matmul is pruned for an H200 without a GPU."""
+    axes = {"BLOCK_M": (64,), "BLOCK_N": (64, 128), "BLOCK_K": (32,), "num_stages": (2,)}
+    report = asmtune.prune_report(
+        "tiled_matmul",
+        target="H200",
+        axes={**axes, "num_warps": (4,)},
+        keep=1,
+        scorer="roofline",
+        settings=replace(Settings.from_environment(), jobs=1),
+    )
+    assert report.kernel
+    assert report.selection is not None
+    assert report.selection.keep == "1"
+    assert report.kept
+    assert report.kept[0].rank == 1
+    assert {verdict.config.kwargs["BLOCK_M"] for verdict in report.verdicts} == {64}
+
+
+def test_prune_report_refuses(doubled: Path) -> None:
+    """A problem without a space, an unknown device or budget, and a plain function."""
+    module = load_kernel_module(str(doubled))
+    problem = module.problem({"n": 100}, "fp16", "meta")
+    with pytest.raises(InputError, match="give its space"):
+        asmtune.prune_report(problem)
+    with pytest.raises(InputError, match="neither shape nor dtype"):
+        asmtune.prune_report(problem, module.space(), shape={"n": 100})
+    with pytest.raises(InputError, match="H2000"):
+        asmtune.prune_report(module, target="H2000")
+    with pytest.raises(InputError, match="keep 'many' is no number"):
+        asmtune.prune_report(module, keep="many")
+    with pytest.raises(InputError, match="the shape lacks n"):
+        asmtune.prune_report(module, shape={"m": 1})
+    with pytest.raises(InputError, match="is a plain function: give a Problem and a Space"):
+        asmtune.prune_report(f"{doubled}:kernel")
+
+
+def test_roofline_is_what_the_command_prints(
+    doubled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The chart of two shapes is the command's, for names, modules, mappings and texts."""
+    options = ("--shape", "n=4096", "--shape", "n=100", "--format", "json")
+    command = without_times(printed(capsys, "roofline", str(doubled), *options))
+    module = load_kernel_module(str(doubled))
+    for kernels in (str(doubled), [doubled], module):
+        chart = asmtune.roofline(kernels, shapes=[{"n": 4096}, "n=100"])
+        assert without_times(chart_json(chart)) == command
+    alone = asmtune.roofline(module, target=load_target("H200"), shapes={"n": 100})
+    assert [entry.shape for entry in alone.entries] == [{"n": 100}]
+
+
+def test_roofline_refuses(doubled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bad shapes, a launch without a point, and a measurement without a GPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="the shape lacks n"):
+        asmtune.roofline(str(doubled), shapes=[{"m": 1}])
+    with pytest.raises(InputError, match="needs a CUDA GPU"):
+        asmtune.roofline(str(doubled), measure=True)
+    doubled.with_name("broken.py").write_text(MODULE.replace(" * 2", " * missing_name"))
+    with pytest.raises(CompileError, match="missing_name"):
+        asmtune.roofline(str(doubled.with_name("broken.py")))
+
+
+def test_check_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """The committed runs are judged alike by the command, from files and from records."""
+    options = ("--baseline", str(BASE), "--format", "json")
+    command = json.loads(printed(capsys, "check", str(RUN), *options))
+    result = asmtune.check(str(RUN), BASE)
+    assert json.loads(check_json(result)) == command
+    assert result.outcome == "fine"
+    assert asmtune.check(read_run(RUN), read_run(BASE)) == result
+    fast = asmtune.check(RUN, BASE, threshold=1e-9, level=0.5)
+    assert fast.terms.words == "threshold 1e-07%, level 50%"
+
+
+def test_check_keeps_a_history(tmp_path: Path) -> None:
+    """A run is added to the history after it was compared."""
+    path = tmp_path / "history.jsonl"
+    asmtune.check(RUN, BASE, history=path, record=True)
+    assert [entry.run for entry in read_history(path)] == [read_run(RUN).identity]
+    by_history = asmtune.check(RUN, BASE, threshold="history", history=path)
+    assert by_history.terms.threshold is None
+
+
+def test_check_refuses(tmp_path: Path) -> None:
+    """A file that is not there, options out of range, and a history that is not named."""
+    with pytest.raises(InputError, match=r"baseline .*none.json: No such file"):
+        asmtune.check(RUN, tmp_path / "none.json")
+    with pytest.raises(InputError, match="threshold=0: expected a share above 0 and up to 10"):
+        asmtune.check(RUN, BASE, threshold=0)
+    with pytest.raises(InputError, match=r"level=0.6: expected a share above 0 and up to 0.5"):
+        asmtune.check(RUN, BASE, level=0.6)
+    with pytest.raises(InputError, match="record: needs history="):
+        asmtune.check(RUN, BASE, record=True)
+    with pytest.raises(InputError, match="threshold: needs history="):
+        asmtune.check(RUN, BASE, threshold="history")
+
+
+def test_bench_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says that there is no GPU; an unknown kernel is told first."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(MeasureError) as raised:
+        asmtune.bench("softmax")
+    assert str(raised.value) == "bench needs a CUDA GPU; PyTorch finds none on this machine"
+    with pytest.raises(InputError, match="unknown kernel 'softmaxx'"):
+        asmtune.bench("softmaxx")
+    with pytest.raises(InputError, match="processes=0: give a number from 1 to 200"):
+        asmtune.bench("softmax", processes=0)
+
+
+def test_bench_times_what_is_stored(
+    doubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run holds every sample of stand-in processes, and `check` takes it as it is."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(bench_processes, "COMMAND", (sys.executable, str(FAKE)))
+    with pytest.raises(InputError, match="no config is stored for any of it on NVIDIA H200"):
+        asmtune.bench(str(doubled))
+    module, winner = load_kernel_module(str(doubled)), Config({"BLOCK": 256}, num_warps=2)
+    with Store.open(tmp_path / "store.sqlite") as store:
+        for n in (4096, 100):
+            problem = module.problem({"n": n}, "fp16", "meta")
+            key, made = key_of(problem, "NVIDIA H200"), provenance(problem, module.space())
+            timings = (Measurement(winner, 5.0, 4.0, 6.0, (5.0,)),)
+            store.save(TuneRecord(key, winner, timings, made))
+    run = asmtune.bench(module, processes=4, label="abc")
+    assert (run.label, len(run.processes)) == ("abc", 4)
+    assert [row.subject.shape["n"] for row in run.rows] == [4096, 100]
+    assert [len(row.samples) for row in run.rows] == [4, 4]
+    assert run.missed == ()
+    write_run(tmp_path / "run.json", run)
+    assert asmtune.check(tmp_path / "run.json", run, level=0.1).outcome == "fine"
+    few = asmtune.bench([str(doubled)], shapes=[{"n": 100}, "n=7"], dtype="fp16", processes=1)
+    assert [row.subject.shape["n"] for row in few.rows] == [100]
+    assert [missed.subject.shape["n"] for missed in few.missed] == [7]
+
+
+def test_references_of_kernels(doubled: Path) -> None:
+    """Another process finds a module by its name, or by the absolute path of its file."""
+    assert reference_of("softmax") == "softmax"
+    assert reference_of(load_kernel_module("softmax")) == "softmax"
+    assert reference_of(doubled) == str(doubled.resolve())
+    assert reference_of(load_kernel_module(str(doubled))) == str(doubled.resolve())
