@@ -5,19 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.base.json_checks import parse_json
-from asmtune.base.json_codec import to_json
+from asmtune.base.json_checks import each_of, expected, names_of, parse_json, text_of
+from asmtune.base.json_codec import Decoder, JsonCodec, to_json
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.features import Features
-from asmtune.core.records.pruned import PruneReport, Selection
+from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.rows import verdict_row
-from asmtune.core.records.verdicts import Reason, Verdict
+from asmtune.core.records.verdicts import Verdict
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"
@@ -77,7 +76,7 @@ def _dropped(report: PruneReport) -> list[dict[str, Any]]:
     ]
 
 
-_T = TypeVar("_T")
+_STAGES: Final = (None, "rules", "sketch", "compile", "score")
 
 
 def read_reports(path: Path) -> list[PruneReport]:
@@ -85,7 +84,7 @@ def read_reports(path: Path) -> list[PruneReport]:
 
     Raises:
         InputError: it cannot be read, is no such file, is of a newer version, or a field is
-            missing or wrong; names the file and the field.
+            missing, unknown or wrong; names the file and the field.
     """
     try:
         document = parse_json(path.read_bytes())
@@ -103,80 +102,51 @@ def read_reports(path: Path) -> list[PruneReport]:
             f"{path}: version {version!r}, and this asmtune reads 1 to {VERSION}: upgrade asmtune"
         )
     try:
-        reports = [_report(value) for value in document["reports"]]
-    except KeyError as error:
-        raise InputError(f"{path}: no field {error}; write the report again") from error
-    except (AttributeError, TypeError, ValueError) as error:
+        reports = each_of(document.get("reports"), "reports", _report)
+    except InputError as error:
         raise InputError(f"{path}: {error}; write the report again") from error
     if not reports:
         raise InputError(f"{path}: it holds no report; write it again")
     return reports
 
 
-def _report(value: Mapping[str, Any]) -> PruneReport:
-    return PruneReport(
-        kernel=_text(value["kernel"]),
-        shape=dict(value["shape"]),
-        dtypes=dict(value["dtypes"]),
-        target=_text(value["target"]),
-        scorer=_text(value["scorer"]),
-        verdicts=tuple(_verdict(verdict) for verdict in value["verdicts"]),
-        seconds=dict(value["seconds"]),
-        versions=dict(value["versions"]),
-        notes=tuple(_text(note) for note in value["notes"]),
-        selection=_if_there(_selection, value["selection"]),
-        compiled=_if_there(_selection, value["compiled"]),
-    )
+def _report(value: Any, where: str) -> PruneReport:
+    if isinstance(value, dict):
+        for counted in ("counts", "dropped"):  # `PruneReport` counts them again
+            value.pop(counted, None)
+    return _CODEC.read(PruneReport, value, where)
 
 
-def _verdict(value: Mapping[str, Any]) -> Verdict:
-    dropped_at = value["dropped_at"]
-    if dropped_at not in (None, "rules", "sketch", "compile", "score"):
-        raise ValueError(f"dropped_at is {dropped_at!r}, which is no stage")
-    return Verdict(
-        config=Config.from_dict(dict(value["config"])),
-        kept=bool(value["kept"]),
-        dropped_at=dropped_at,
-        rank=_if_there(_rank, value["rank"]),
-        score=_if_there(_number, value["score"]),
-        reasons=tuple(Reason(_text(r["rule"]), _text(r["text"])) for r in value["reasons"]),
-        features=_if_there(_features, value["features"]),
-        failure=_if_there(_failure, value["failure"]),
-        artifact=_if_there(_text, value["artifact"]),
-        predicted_us=_if_there(_number, value["predicted_us"]),
-        bottleneck=_if_there(_text, value["bottleneck"]),
-    )
+def _of_kind(kind: Any, description: str) -> Decoder:
+    def check(value: Any, where: str) -> Any:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise expected(description, where, value)
+        return value
+
+    return check
 
 
-def _features(value: Mapping[str, Any]) -> Features:
-    return Features({name: _number(number) for name, number in value.items()})
+def _features(value: Any, where: str) -> Features:
+    return Features(_CODEC.read(dict[str, float], value, where))
 
 
-def _failure(value: Mapping[str, Any]) -> Failure:
-    return Failure(*(_text(value[name]) for name in ("stage", "kind", "detail")))
+def _config(value: Any, where: str) -> Config:
+    return Config.from_dict(names_of(value, where))
 
 
-def _selection(value: Mapping[str, Any]) -> Selection:
-    return Selection(**value)
+def _check_stage(name: str, value: Any, where: str) -> None:
+    if name == "dropped_at" and value not in _STAGES:
+        raise expected("the stage of the funnel", where, value)
 
 
-def _if_there(read: Callable[[Any], _T], value: Any) -> _T | None:
-    return None if value is None else read(value)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} where a number is expected")
-    return value
-
-
-def _rank(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{value!r} where a rank is expected")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} where a text is expected")
-    return value
+_CODEC: Final = JsonCodec(
+    decoders={
+        str: text_of,
+        bool: _of_kind(bool, "true or false"),
+        int: _of_kind(int, "a whole number"),
+        float: _of_kind(int | float, "a number"),
+        Features: _features,
+        Config: _config,
+    },
+    check=_check_stage,
+)
