@@ -2,7 +2,7 @@
 
 - `program`: the data, for every instruction set; `flow`: blocks, dominators, loops.
 - `ptx`, `sass`, `cubin`, `entry`: the readers.
-- `nvptx`, `nvsass`: classes of opcodes; `memory`, `tensor`: bytes and FLOPs of instructions.
+- `nvptx`: classes of opcodes (those of SASS are in `sass`); `memory`, `tensor`: bytes and FLOPs of instructions.
 - `counts`: sums by loop depth.
 
 Pure: text or bytes in, data out. Nothing here reads a file, runs a tool or needs a GPU.

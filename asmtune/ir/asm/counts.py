@@ -146,8 +146,6 @@ class Counts:
 
 
 class _Tally:
-    """Sums FLOPs and bytes by key and loop depth."""
-
     def __init__(self) -> None:
         self.flops: dict[TensorKind, Counter[int]] = defaultdict(Counter)
         self.cta_flops: dict[TensorKind, Counter[int]] = defaultdict(Counter)

@@ -130,8 +130,6 @@ def _check_tables(elf: ELFFile, size: int) -> None:
 
 
 class _Cubin:
-    """An ELF file whose header has been checked."""
-
     def __init__(self, data: bytes) -> None:
         self._elf = ELFFile(io.BytesIO(data))
         header = self._elf.header
@@ -183,7 +181,6 @@ class _Cubin:
         return None
 
     def _by_kernel(self, wanted: int) -> dict[str, int]:
-        """Return the values of an attribute that has a symbol and a number."""
         values: dict[str, int] = {}
         for attribute, value in self._records(".nv.info"):
             if attribute == wanted and len(value) == 2 * _WORD:

@@ -97,7 +97,6 @@ class FunctionBuilder:
 
 
 def _named_targets(instruction: Instruction, scope: Scope) -> dict[int, str]:
-    """Return the labels an instruction may branch to, by the instruction they stand before."""
     targets: dict[int, str] = {}
     for name in _target_names(instruction, scope):
         index = scope.find_label(name)
@@ -159,8 +158,6 @@ def parse_ptx(text: str) -> Listing:
 
 
 class _Reader:
-    """State while one module is read."""
-
     def __init__(self, text: str) -> None:
         if "/*" in text:
             text = _BLOCK_COMMENT.sub(_blank, text)
@@ -269,7 +266,6 @@ class _Reader:
         raise ParseError(f"line {self._number}: not PTX: expected {expected}: {quoted(text)}")
 
     def _statement_end(self, text: str) -> int:
-        """Return where the statement ends: at its semicolon or its function's brace."""
         end = text.find(";")
         if self._function is None:
             self._in_header = self._in_header or _HEADER(text) is not None

@@ -145,7 +145,6 @@ def tensor_ops(program: AsmFunction) -> dict[int, TensorOp]:
 
 @lru_cache(maxsize=1024)
 def _shaped(opcode: str) -> TensorOp | None:
-    """Read mma, wmma.mma and wgmma.mma_async, whose names say all."""
     shape = _SHAPE.search(opcode)
     if shape is None:
         return None

@@ -153,8 +153,6 @@ def _well_formed() -> Iterator[None]:
 
 
 class _Count:
-    """Counts the work of one launch."""
-
     def __init__(
         self,
         plan: EvaluationPlan,
@@ -267,7 +265,6 @@ class _Count:
         return tuple(dots)
 
     def _elements(self) -> tuple[dict[str, float], float]:
-        """Return the elements that one program computes, by class, and its barriers."""
         elements: dict[str, float] = {}
         barriers = 0.0
         placement, runs = self._placement, self._runs

@@ -69,7 +69,6 @@ def bind(
 
 
 def _read_names(module: Module, kernel: Function) -> list[str]:
-    """Return the parameters' names from the text, "" where the text has none."""
     if not any(argument.location for argument in kernel.arguments):
         # The parameters' own names, or `%arg0` where the compiler was told to keep none.
         names = [argument.value.lstrip("%") for argument in kernel.arguments]

@@ -7,9 +7,9 @@ import re
 from typing import Final
 
 from asmtune.ir.ttir.dots import Dot
-from asmtune.ir.ttir.flow import CONTROL, Flow
 from asmtune.ir.ttir.memory import KINDS
 from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
+from asmtune.ir.ttir.plan import CONTROL, Flow
 from asmtune.ir.ttir.tree import Body, Node
 
 BARRIERS: Final = frozenset({"gpu.barrier", "ttg.barrier", "ttg.local_barrier"})

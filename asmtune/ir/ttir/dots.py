@@ -136,7 +136,6 @@ def _held(shape: Sequence[int], layout: tuple[list[int], int] | None, threads: i
 
 
 def _tile(kind: str, text: str) -> tuple[list[int], int] | None:
-    """Return the extents that a layout covers and its elements a thread; None if it is unknown."""
     lists = {name: [int(n) for n in values.split(",") if n] for name, values in _LIST.findall(text)}
     warps = lists.get("warpsPerCTA", [])
     if kind == "nvidia_mma":

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from asmtune.ir.ttir.flow import terminator
-from asmtune.ir.ttir.plan import GRID, EvaluationPlan
+from asmtune.ir.ttir.plan import GRID, EvaluationPlan, terminator
 from asmtune.ir.ttir.scalars import Unknown, Value, unsigned
 from asmtune.ir.ttir.tree import Body, Node
 
@@ -96,7 +95,6 @@ def extrapolated(history: list[list[Value]], distance: int) -> list[Value]:
 
 
 def _is_even(values: list[Any]) -> bool:
-    """Return whether numbers follow each other by equal steps."""
     return len({after - before for before, after in pairwise(values)}) <= 1
 
 

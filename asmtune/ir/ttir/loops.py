@@ -64,7 +64,6 @@ def describe_loops(
 
 
 def _containing(plan: EvaluationPlan) -> tuple[set[int], set[int]]:
-    """Return the loops with matrix products in them, and the loops that write memory."""
     dots: set[int] = set()
     stores: set[int] = set()
     for body in plan.tree.bodies:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from asmtune.ir.ttir.evaluate import ProgramArguments
-from asmtune.ir.ttir.flow import CONTROL, Flow
 from asmtune.ir.ttir.mlir_types import ValueType, parse_type, result_types, split_list
 from asmtune.ir.ttir.operations import EvaluationStep, apply
-from asmtune.ir.ttir.plan import EvaluationPlan
+from asmtune.ir.ttir.plan import CONTROL, EvaluationPlan, Flow
 from asmtune.ir.ttir.scalars import Unknown, Value, constant
 from asmtune.ir.ttir.tree import Body, Node
 
@@ -306,7 +305,6 @@ class Strides:
         return number if isinstance(number, int) else None
 
     def _scalar(self, value: int) -> Value:
-        """Return a scalar that depends on arguments alone."""
         if value not in self._scalars:
             self._scalars[value] = Unknown("a cycle")
             self._scalars[value] = self._evaluate(value)

@@ -168,8 +168,6 @@ def parse_ttir(text: str) -> Module:
 
 
 class _Reader:
-    """State while one module is read."""
-
     def __init__(self) -> None:
         root = Operation("", (), (), "", "", 0, [[OpBlock("")]])
         self._stack = [root]
@@ -267,7 +265,6 @@ class _Reader:
 
 
 def _split_location(text: str) -> tuple[str, str]:
-    """Split an operation's text from its trailing `loc(...)`."""
     place = text.rfind(" loc(")
     if place < 0:
         return text.strip(), ""

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from asmtune.ir.ttir.costs import BARRIERS
 from asmtune.ir.ttir.evaluate import ExecutionCounts, ProgramArguments, ProgramEvaluator
-from asmtune.ir.ttir.flow import terminator
 from asmtune.ir.ttir.memory import MemoryOperation
-from asmtune.ir.ttir.plan import EvaluationPlan
+from asmtune.ir.ttir.plan import EvaluationPlan, terminator
 from asmtune.ir.ttir.scalars import Unknown
 from asmtune.ir.ttir.tree import Node, is_inside
 
@@ -128,7 +127,6 @@ def _takes_tiles(context: LoopContext, node: Node) -> str:
 
 
 def _while_step(node: Node, place: int) -> tuple[int, int] | None:
-    """Return a state of a `while` before and after a trip, as values."""
     after = node.regions[1][0]
     last = terminator(after)
     if last is None or place >= min(len(last.operands), len(after.arguments)):
@@ -232,7 +230,6 @@ def _neighbours(grid: tuple[int, int, int]) -> list[tuple[int, int, int]]:
 
 
 def _evaluated_program(context: LoopContext, program: tuple[int, int, int]) -> ProgramEvaluator:
-    """Evaluate one program."""
     machine = ProgramEvaluator(context.plan, context.launch, ExecutionCounts.of(context.plan))
     machine.run(program, 0.0, 4)
     return machine
