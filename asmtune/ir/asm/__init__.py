@@ -2,8 +2,8 @@
 
 - `program`: the data, for every instruction set; `flow`: blocks, dominators, loops.
 - `ptx`, `sass`, `cubin`, `entry`: the readers.
-- `nvptx`: classes of opcodes (those of SASS are in `sass`); `memory`, `tensor`: bytes and FLOPs of instructions.
-- `counts`: sums by loop depth.
+- `nvptx`: classes of PTX opcodes, those of SASS are in `sass`; `memory`, `tensor`: bytes and
+  FLOPs of instructions; `counts`: sums by loop depth.
 
 Pure: text or bytes in, data out. Nothing here reads a file, runs a tool or needs a GPU.
 """

@@ -7,12 +7,11 @@ is `OpClass.UNKNOWN`, not an error, since each toolkit brings new ones; counts s
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from asmtune.ir.asm.flow import Jump
 from asmtune.ir.asm.program import Instruction, LoopRole
 
 
@@ -111,10 +110,7 @@ _SPACE_CLASSES = {
     "const": OpClass.CONSTANT,
 }
 
-_BRANCHES = frozenset({"bra", "bra.uni", "brx.idx", "brx.idx.uni"})
-_ENDS = frozenset({"ret", "ret.uni", "exit", "trap"})
-
-JUMPS = _BRANCHES | _ENDS
+JUMPS = frozenset({"bra", "bra.uni", "brx.idx", "brx.idx.uni", "ret", "ret.uni", "exit", "trap"})
 """Opcodes that end a basic block; a call comes back, so that it is none."""
 
 
@@ -141,21 +137,26 @@ def classify(opcode: str) -> OpClass:
     if kind == _BY_SPACE:
         return _SPACE_CLASSES[memory_space(opcode) or "global"]
     if kind == _BY_TYPE:
-        is_float = any(_FLOAT_TYPE.fullmatch(part) for part in parts[1:])
-        if not is_float:
+        if not any(_FLOAT_TYPE.fullmatch(part) for part in parts[1:]):
             return OpClass.INTEGER
         return OpClass.SPECIAL if parts[0] == "div" else OpClass.FLOAT
     return OpClass(kind)
 
 
-def jump_of(instruction: Instruction, targets: tuple[int, ...]) -> Jump:
-    """Return where one of `JUMPS` leads, given the instructions that its labels stand before."""
-    return Jump(targets, falls=instruction.predicate is not None)
-
-
 _POLLS = ("mbarrier.try_wait", "mbarrier.test_wait")
 _BESIDE_POLLS = frozenset({OpClass.BRANCH, OpClass.LOGIC, OpClass.MOVE})
 _SWITCH_BARRIER = "1"
+
+
+def only_polls(
+    opcodes: Sequence[str],
+    polls: tuple[str, ...],
+    class_of: Callable[[str], OpClass],
+    beside: frozenset[OpClass],
+) -> bool:
+    """Return whether a loop polls, and does nothing else but work of the classes `beside`."""
+    others = [opcode for opcode in opcodes if not opcode.startswith(polls)]
+    return len(others) < len(opcodes) and all(class_of(opcode) in beside for opcode in others)
 
 
 def loop_role(header: Sequence[Instruction], body: Sequence[Instruction]) -> LoopRole:
@@ -168,11 +169,8 @@ def loop_role(header: Sequence[Instruction], body: Sequence[Instruction]) -> Loo
     Triton's is known by its header, which meets the other warps at named barrier 1
     (reserved for that) and then reads the part to run as a byte of shared memory.
     """
-    polls = [item for item in body if item.opcode.startswith(_POLLS)]
-    if polls and all(
-        item.opcode.startswith((*_POLLS, "nanosleep")) or classify(item.opcode) in _BESIDE_POLLS
-        for item in body
-    ):
+    opcodes = [item.opcode for item in body if not item.opcode.startswith("nanosleep")]
+    if only_polls(opcodes, _POLLS, classify, _BESIDE_POLLS):
         return "wait"
     meets = any(is_switch_barrier(item) for item in header)
     if meets and any(item.opcode.startswith("ld.shared.b8") for item in header):
@@ -206,20 +204,17 @@ class Group(StrEnum):
     """Arithmetic, moves and the rest."""
 
 
+_MEMBERS: Final = {
+    Group.TENSOR: "tensor tensor_memory",
+    Group.COPY: "async_copy bulk_copy",
+    Group.SHARED: "shared",
+    Group.GLOBAL: "global atomic",
+    Group.BARRIER: "barrier mbarrier async_wait fence",
+    Group.BRANCH: "branch",
+    Group.SPILL: "local",
+}
 _GROUPS: Final = {
-    OpClass.TENSOR: Group.TENSOR,
-    OpClass.TENSOR_MEMORY: Group.TENSOR,
-    OpClass.ASYNC_COPY: Group.COPY,
-    OpClass.BULK_COPY: Group.COPY,
-    OpClass.SHARED: Group.SHARED,
-    OpClass.GLOBAL: Group.GLOBAL,
-    OpClass.ATOMIC: Group.GLOBAL,
-    OpClass.BARRIER: Group.BARRIER,
-    OpClass.MBARRIER: Group.BARRIER,
-    OpClass.ASYNC_WAIT: Group.BARRIER,
-    OpClass.FENCE: Group.BARRIER,
-    OpClass.BRANCH: Group.BRANCH,
-    OpClass.LOCAL: Group.SPILL,
+    OpClass(kind): group for group, kinds in _MEMBERS.items() for kind in kinds.split()
 }
 
 

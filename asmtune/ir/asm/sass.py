@@ -4,6 +4,10 @@ An instruction is `/*01c0*/  @!P0 BRA `(.L_x_4) ;` on one line: its address, its
 opcode and its operands. `//## File "...", line 28` says where the lines after it come from, and
 stands only where the kernel was compiled with debug information. Functions that are called lie
 in the kernel's section, behind it, each under a label with its name.
+
+NVIDIA lists opcodes by name alone ("CUDA Binary Utilities", section "Instruction Set Reference");
+their classes here are read off code that ptxas makes of known PTX. An unknown opcode is
+`OpClass.UNKNOWN`, as in PTX.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
-from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.nvptx import OpClass, classify, only_polls
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, LoopRole
 from asmtune.ir.asm.ptx import quoted
 
@@ -90,11 +94,7 @@ def sass_loop_role(body: Sequence[Instruction]) -> LoopRole:
     `dispatch`: where the extra warps of a warp-specialised kernel wait for their part: they meet
     the others at named barrier 1, then read the part as a byte of shared memory, as in the PTX.
     """
-    polls = [item for item in body if item.opcode.startswith(_POLLS)]
-    if polls and all(
-        item.opcode.startswith(_POLLS) or classify_sass(item.opcode) in _BESIDE_POLLS
-        for item in body
-    ):
+    if only_polls([item.opcode for item in body], _POLLS, classify_sass, _BESIDE_POLLS):
         return "wait"
     for place, item in enumerate(body):
         if item.opcode.startswith("BAR.SYNC") and item.text == "0x1":
@@ -153,9 +153,7 @@ class _Function:
         names: dict[int, str] = {}
         for name, index in self.labels.items():
             names.setdefault(index, name)
-        jumps = {
-            item.index: jump for item in self.instructions if (jump := self._jump(item)) is not None
-        }
+        jumps = {item.index: jump for item in self.instructions if (jump := self._jump(item))}
         blocks = find_blocks(count, jumps, names)
 
         def role_of(header: int, body: Sequence[int]) -> LoopRole:  # noqa: ARG001
@@ -163,14 +161,8 @@ class _Function:
             return sass_loop_role([i for s in spans for i in self.instructions[s.start : s.end]])
 
         loops = find_loops(blocks, role_of)
-        return AsmFunction(
-            self.name,
-            is_entry,
-            tuple(self.instructions),
-            blocks,
-            loops,
-            addresses=tuple(self.addresses),
-        )
+        items, addresses = tuple(self.instructions), tuple(self.addresses)
+        return AsmFunction(self.name, is_entry, items, blocks, loops, addresses=addresses)
 
     def _jump(self, item: Instruction) -> Jump | None:
         root = item.opcode.partition(".")[0]
@@ -234,10 +226,8 @@ class _Reader:
             why = "outside a function" if match else "not SASS"
             raise ParseError(f"line {number}: {why}: {quoted(line)}")
         address, predicate, opcode, operands = match.groups()
-        items = self._function.instructions
-        items.append(
-            Instruction(len(items), number, opcode, predicate, operands or "", self._source)
-        )
+        items, text = self._function.instructions, operands or ""
+        items.append(Instruction(len(items), number, opcode, predicate, text, self._source))
         self._function.addresses.append(int(address, 16))
 
     def listing(self) -> Listing:
@@ -247,9 +237,6 @@ class _Reader:
         programs = tuple(function.close(function.name in self._entries) for function in functions)
         files = {index: name for name, index in self._files.items()}
         return Listing(programs, self._directives, files)
-
-
-What = tuple[OpClass, bool]
 
 
 def relocated(sass: Listing, ptx: Listing) -> Listing:
@@ -262,9 +249,7 @@ def relocated(sass: Listing, ptx: Listing) -> Listing:
     An instruction moves if the PTX has no instruction of its kind (class, and whether it stores)
     at its line, but has one in a piece of inline assembly of which a further line was put there.
 
-    Args:
-        sass: listing of the SASS that ptxas made of the PTX.
-        ptx: listing of the PTX, with `misplaced` filled.
+    `ptx` is the listing that ptxas made the SASS of, with `misplaced` filled.
     """
     if not ptx.misplaced:
         return sass
@@ -294,5 +279,5 @@ def relocated(sass: Listing, ptx: Listing) -> Listing:
     return replace(sass, programs=programs)
 
 
-def _what(item: Instruction, class_of: Callable[[str], OpClass]) -> What:
+def _what(item: Instruction, class_of: Callable[[str], OpClass]) -> tuple[OpClass, bool]:
     return class_of(item.opcode), item.opcode.lower().startswith("st")

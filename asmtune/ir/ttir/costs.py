@@ -112,7 +112,8 @@ class Placement:
             for node in body.nodes:
                 if has_effect(node):
                     roots += node.operands
-                    self._mark(node)
+                    if node.name not in ("tt.print", "tt.assert", "llvm.intr.assume"):
+                        self._effects.update(body.loops())
                 else:
                     roots += node.operands[: _HANDING.get(node.name, 0)]
         self.live = flow.computed_from(roots)
@@ -137,16 +138,6 @@ class Placement:
         if node.results and node.results[0] in self._twins:
             return False
         return has_effect(node) or any(result in self.live for result in node.results)
-
-    def _mark(self, node: Node) -> None:
-        """Note that the loops around an operation have an effect on memory."""
-        if node.name in ("tt.print", "tt.assert", "llvm.intr.assume"):
-            return
-        owner = node.body.owner
-        while owner is not None:
-            if owner.loop >= 0:
-                self._effects.add(owner.loop)
-            owner = owner.body.owner
 
     def _settle(self, node: Node) -> None:
         body = node.body

@@ -11,7 +11,7 @@ from asmtune.ir.ttir.evaluate import ExecutionCounts, ProgramArguments
 from asmtune.ir.ttir.memory import KINDS
 from asmtune.ir.ttir.persistent import carried_tensors
 from asmtune.ir.ttir.plan import EvaluationPlan
-from asmtune.ir.ttir.tree import LOOPS, Node, is_inside
+from asmtune.ir.ttir.tree import is_inside
 from asmtune.ir.ttir.work import Assumption, LoopWork, MemoryAccess
 
 _STAGES: Final = re.compile(r"tt\.num_stages = (\d{1,4})").search
@@ -22,13 +22,7 @@ _UNROLL: Final = re.compile(r"tt\.loop_unroll_factor = (\d{1,4})").search
 def describe_loops(
     plan: EvaluationPlan, counts: ExecutionCounts, evaluated: int
 ) -> tuple[LoopWork, ...]:
-    """Return every loop with its counts.
-
-    Args:
-        plan: the kernel.
-        counts: runs and trips of the programs evaluated.
-        evaluated: over how many programs.
-    """
+    """Return every loop with its counts over the programs evaluated."""
     dots, stores = _containing(plan)
     unknown = {node.loop: reason for node, reason in counts.unknown.values() if node.loop >= 0}
     described: list[LoopWork] = []
@@ -36,8 +30,6 @@ def describe_loops(
         loop = node.loop
         parent = plan.tree.enclosing_loop(node.body)
         file, line = plan.tree.line_of(node) or ("", 0)
-        stages = _STAGES(node.text)
-        unroll = _UNROLL(node.text)
         entries = counts.entries[loop]
         described.append(
             LoopWork(
@@ -50,8 +42,8 @@ def describe_loops(
                 least=max(0, counts.least[loop]),
                 most=max(0, counts.most[loop]),
                 entries=entries / evaluated,
-                num_stages=int(stages[1]) if stages else None,
-                unroll_factor=int(unroll[1]) if unroll else None,
+                num_stages=int(stages[1]) if (stages := _STAGES(node.text)) else None,
+                unroll_factor=int(unroll[1]) if (unroll := _UNROLL(node.text)) else None,
                 warp_specialized="tt.warp_specialize" in node.text,
                 is_while=node.name == "scf.while",
                 has_dot=loop in dots,
@@ -69,20 +61,10 @@ def _containing(plan: EvaluationPlan) -> tuple[set[int], set[int]]:
     for body in plan.tree.bodies:
         for node in body.nodes:
             if node.name.startswith("tt.dot"):
-                dots |= _around(node)
+                dots.update(body.loops())
             elif KINDS.get(node.name, "read") != "read":
-                stores |= _around(node)
+                stores.update(body.loops())
     return dots, stores
-
-
-def _around(node: Node) -> set[int]:
-    loops: set[int] = set()
-    owner = node.body.owner
-    while owner is not None:
-        if owner.name in LOOPS:
-            loops.add(owner.loop)
-        owner = owner.body.owner
-    return loops
 
 
 def describe_assumptions(
@@ -176,9 +158,8 @@ def apply_trip_corrections(
         outer = plan.tree.loops[loop]
         counts.trips[loop] *= factor
         # All entries are assumed to be alike.
-        counts.least[loop] = counts.most[loop] = math.ceil(
-            counts.trips[loop] / counts.entries[loop]
-        )
+        mean = math.ceil(counts.trips[loop] / counts.entries[loop])
+        counts.least[loop] = counts.most[loop] = mean
         for inner in range(len(plan.tree.loops)):
             if inner != loop and loop in _loops_around(plan, inner):
                 counts.entries[inner] *= factor
@@ -189,10 +170,4 @@ def apply_trip_corrections(
 
 
 def _loops_around(plan: EvaluationPlan, loop: int) -> list[int]:
-    """Return the loops around one, inner ones first."""
-    loops = []
-    parent = plan.tree.enclosing_loop(plan.tree.loops[loop].body)
-    while parent is not None:
-        loops.append(parent)
-        parent = plan.tree.enclosing_loop(plan.tree.loops[parent].body)
-    return loops
+    return list(plan.tree.loops[loop].body.loops())

@@ -87,7 +87,11 @@ def memory_operations(flow: Flow) -> list[MemoryOperation]:
         for node in body.nodes:
             kind = KINDS.get(node.name)
             if kind is not None and node.operands:
-                operations.append(_memory_operation(flow, node, kind))
+                tile, (arguments, foreign) = _tile(flow, node), roots(flow, node.operands[0])
+                size = tile.elements, tile.bytes
+                operations.append(
+                    MemoryOperation(node, kind, arguments, foreign, *size, _masked(node))
+                )
     return operations
 
 
@@ -124,17 +128,11 @@ def roots(flow: Flow, value: int) -> tuple[tuple[int, ...], bool]:
         for place, parameter in enumerate(parameters)
         if parameter in reached and parse_type(tree.kernel.arguments[place].type).addresses
     )
-    return arguments, not arguments or _from_memory(flow, reached)
-
-
-def _from_memory(flow: Flow, reached: set[int]) -> bool:
-    for value in reached:
-        owner, _ = flow.tree.sources[value]
-        if isinstance(owner, Node) and owner.name == "tt.int_to_ptr":
-            return True
-        if isinstance(owner, Node) and owner.name == "tt.load":
-            return True
-    return False
+    owners = (tree.sources[value][0] for value in reached)
+    foreign = any(
+        isinstance(owner, Node) and owner.name in ("tt.int_to_ptr", "tt.load") for owner in owners
+    )
+    return arguments, foreign or not arguments
 
 
 def _onward(node: Node) -> Iterable[int] | None:
@@ -152,12 +150,6 @@ def _is_pure(node: Node) -> bool:
         return True
     # A pure external function computes on the address as on a number, or reads at most.
     return node.name == "tt.extern_elementwise" and "pure = true" in node.text
-
-
-def _memory_operation(flow: Flow, node: Node, kind: Kind) -> MemoryOperation:
-    tile = _tile(flow, node)
-    arguments, foreign = roots(flow, node.operands[0])
-    return MemoryOperation(node, kind, arguments, foreign, tile.elements, tile.bytes, _masked(node))
 
 
 def _tile(flow: Flow, node: Node) -> ValueType:
@@ -194,12 +186,7 @@ _MAX_DEPTH: Final = 200
 
 
 class Strides:
-    """Computes the strides of tiles in memory, for one launch.
-
-    Args:
-        plan: the kernel.
-        launch: the arguments; a stride is known only if they determine it.
-    """
+    """Computes strides of tiles in memory, known where a launch's arguments determine them."""
 
     def __init__(self, plan: EvaluationPlan, launch: ProgramArguments) -> None:
         self._plan = plan

@@ -32,18 +32,11 @@ class Flow:
         owner, place = self.tree.sources[value]
         if isinstance(owner, Body):
             return self._entering(owner, place)
-        return self._made(owner, place)
+        return self._result(owner, place)
 
     def computed_from(self, values: Iterable[int]) -> set[int]:
         """Return all values that these are computed from, themselves included."""
-        reached: set[int] = set()
-        pending = list(values)
-        while pending:
-            value = pending.pop()
-            if value not in reached:
-                reached.add(value)
-                pending += self.origins(value)
-        return reached
+        return self.follow(values, lambda _: None)
 
     def follow(
         self, values: Iterable[int], step: Callable[[Node], Iterable[int] | None]
@@ -66,7 +59,7 @@ class Flow:
             pending += self.origins(at) if onward is None else onward
         return reached
 
-    def _made(self, node: Node, place: int) -> list[int]:
+    def _result(self, node: Node, place: int) -> list[int]:
         if node.name not in CONTROL or not node.regions:
             return list(node.operands)
         if node.name == "scf.for":
@@ -102,12 +95,8 @@ def terminator(body: Body) -> Node | None:
 
 
 def _yielded(region: list[Body], place: int) -> list[int]:
-    yielded: list[int] = []
-    for body in region:
-        last = terminator(body)
-        if last is not None:
-            yielded += _pick(last.operands, place)
-    return yielded
+    ends = filter(None, map(terminator, region))
+    return [value for last in ends for value in _pick(last.operands, place)]
 
 
 def _pick(values: tuple[int, ...], place: int) -> list[int]:
