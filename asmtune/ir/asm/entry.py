@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,11 +43,8 @@ class KernelEntry:
 
 def entries(ptx: str) -> list[KernelEntry]:
     """Return the kernels of a PTX module in the text's order; [] if the text is not PTX."""
-    return list(_entries(_COMMENT.sub(" ", ptx)))
-
-
-def _entries(text: str) -> Iterator[KernelEntry]:
-    for match in _ENTRY.finditer(text):
+    kernels = []
+    for match in _ENTRY.finditer(_COMMENT.sub(" ", ptx)):
         name, parameters, tail = match.groups()
         sizes = {
             key: math.prod(int(size) for size in value.split(",") if size.strip())
@@ -56,9 +52,10 @@ def _entries(text: str) -> Iterator[KernelEntry]:
         }
         threads = sizes.get("reqntid", sizes.get("maxntid"))
         listed = [each for each in (parameters or "").split(",") if each.strip()]
-        yield KernelEntry(
-            name, tuple(map(_bytes_of, listed)), threads, sizes.get("reqnctapercluster", 1)
-        )
+        bytes_each = tuple(map(_bytes_of, listed))
+        programs = sizes.get("reqnctapercluster", 1)
+        kernels.append(KernelEntry(name, bytes_each, threads, programs))
+    return kernels
 
 
 def _bytes_of(parameter: str) -> int:

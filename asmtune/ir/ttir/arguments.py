@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from asmtune.ir.ttir.mlir_types import parse_type
 from asmtune.ir.ttir.parser import Function, Module
-from asmtune.ir.ttir.scalars import Number, Unknown, Value
+from asmtune.ir.ttir.scalars import Unknown, Value
 
 # Without debug information a name stands alone: `loc("n")` where it was `loc("n"(#loc))`.
 _NAMED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?').fullmatch
@@ -89,13 +89,12 @@ def _read_name(module: Module, location: str) -> str:
 
 def _named(kernel: Function, names: Sequence[str]) -> list[str]:
     """Spread the caller's names over the arguments; a descriptor takes several."""
+    count = len(kernel.arguments)
     spread: list[str] = []
-    left = list(names)
-    while left and len(spread) < len(kernel.arguments):
-        name = left.pop(0)
-        parts = _descriptor_parts(kernel, len(spread))
-        spread += [name] * (1 + parts)
-    return (spread + [""] * len(kernel.arguments))[: len(kernel.arguments)]
+    for name in names:
+        if len(spread) < count:
+            spread += [name] * (1 + _descriptor_parts(kernel, len(spread)))
+    return (spread + [""] * count)[:count]
 
 
 def _descriptor_parts(kernel: Function, place: int) -> int:
@@ -110,9 +109,7 @@ def _descriptor_parts(kernel: Function, place: int) -> int:
 
 def _fill(filled: list[str], arguments: Mapping[str, Any]) -> list[str]:
     """Give arguments without a name the caller's unused names, in order."""
-    filled = list(filled)
-    start = 0
-    order = list(arguments)
+    filled, order, start = list(filled), list(arguments), 0
     while start < len(filled):
         if filled[start]:
             start += 1
@@ -170,9 +167,7 @@ def _value(name: str, kind: str, arguments: Mapping[str, Any]) -> Value:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int | float):
-        floating = parse_type(kind).is_float
-        number: Number = float(value) if floating else int(value)
-        return number
+        return float(value) if parse_type(kind).is_float else int(value)
     return Unknown(f"argument {name} was given no number" if name else "an unnamed argument")
 
 

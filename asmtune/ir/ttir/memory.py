@@ -83,39 +83,31 @@ class MemoryOperation:
 def memory_operations(flow: Flow) -> list[MemoryOperation]:
     """Return every operation that reads or writes memory, in the order of the tree's blocks."""
     operations = []
-    for body in flow.tree.bodies:
-        for node in body.nodes:
-            kind = KINDS.get(node.name)
-            if kind is not None and node.operands:
-                tile, (arguments, foreign) = _tile(flow, node), roots(flow, node.operands[0])
-                size = tile.elements, tile.bytes
-                operations.append(
-                    MemoryOperation(node, kind, arguments, foreign, *size, _masked(node))
-                )
+    for node in flow.tree.nodes():
+        kind = KINDS.get(node.name)
+        if kind is not None and node.operands:
+            tile, (arguments, foreign) = _tile(flow, node), roots(flow, node.operands[0])
+            size = tile.elements, tile.bytes
+            operations.append(MemoryOperation(node, kind, arguments, foreign, *size, _masked(node)))
     return operations
 
 
 def escapes(flow: Flow) -> set[int]:
     """Return arguments whose addresses reach an operation that may do anything with them."""
     escaped: set[int] = set()
-    numbers = any(node.name == "tt.ptr_to_int" for body in flow.tree.bodies for node in body.nodes)
-    for body in flow.tree.bodies:
-        for node in body.nodes:
-            if node.name in KINDS:
-                suspects: Iterable[int] = node.operands[1:]
-            elif (
-                (node.name in CONTROL and node.regions)
-                or node.name in _FIRST
-                or node.name in _PASSING
-                or _is_pure(node)
-            ):
-                continue
-            else:
-                suspects = node.operands
-            for value in suspects:
-                if numbers or flow.tree.type_of(value).addresses:
-                    escaped.update(roots(flow, value)[0])
+    numbers = any(node.name == "tt.ptr_to_int" for node in flow.tree.nodes())
+    for node in flow.tree.nodes():
+        for value in _handed_out(node):
+            if numbers or flow.tree.type_of(value).addresses:
+                escaped.update(roots(flow, value)[0])
     return escaped
+
+
+def _handed_out(node: Node) -> tuple[int, ...]:
+    if node.name in KINDS:
+        return node.operands[1:]
+    is_known = node.name in _FIRST or node.name in _PASSING or _is_pure(node)
+    return () if is_known or (node.name in CONTROL and node.regions) else node.operands
 
 
 def roots(flow: Flow, value: int) -> tuple[tuple[int, ...], bool]:

@@ -106,12 +106,11 @@ def _pick(values: tuple[int, ...], place: int) -> list[int]:
 def control_values(tree: Tree) -> list[int]:
     """Return the values that decide which blocks run, and how often."""
     values: list[int] = []
-    for body in tree.bodies:
-        for node in body.nodes:
-            if node.name == "scf.for":
-                values += node.operands[:3]
-            elif node.name in ("scf.if", "scf.condition", "cf.cond_br", "cf.switch"):
-                values += node.operands[:1]
+    for node in tree.nodes():
+        if node.name == "scf.for":
+            values += node.operands[:3]
+        elif node.name in ("scf.if", "scf.condition", "cf.cond_br", "cf.switch"):
+            values += node.operands[:1]
     return values
 
 
@@ -153,9 +152,8 @@ class EvaluationPlan:
         self.axes: set[int] = set()
         self.grid_values: list[tuple[str, int, int]] = []
         self.steps: list[list[EvaluationStep]] = [[] for _ in tree.bodies]
-        for body in tree.bodies:
-            for node in body.nodes:
-                self._plan(body, node)
+        for node in tree.nodes():
+            self._plan(node)
 
     def iterates(self, node: Node) -> bool:
         """Return whether a loop's body may behave differently from one trip to the next."""
@@ -192,9 +190,10 @@ class EvaluationPlan:
                 pending += [target for target, _ in at.successors]
         return total
 
-    def _plan(self, body: Body, node: Node) -> None:
+    def _plan(self, node: Node) -> None:
+        steps = self.steps[node.body.index]
         if node.name in CONTROL and node.regions:
-            self.steps[body.index].append(EvaluationStep(node))
+            steps.append(EvaluationStep(node))
             return
         if not any(value in self.needed for value in node.results):
             return
@@ -213,7 +212,7 @@ class EvaluationPlan:
         operand = self.tree.type_of(node.operands[0]) if node.operands else None
         step = EvaluationStep(node, kind, operand)
         step.run = evaluator(step)
-        self.steps[body.index].append(step)
+        steps.append(step)
 
 
 def _operands(node: Node) -> tuple[int, ...] | None:

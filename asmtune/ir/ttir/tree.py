@@ -112,6 +112,10 @@ class Tree:
             return parse_type(types[place] if place < len(types) else "")
         return parse_type(self.argument_types.get((owner.index, place), ""))
 
+    def nodes(self) -> Iterator[Node]:
+        """Yield the nodes of all blocks in order."""
+        return (node for body in self.bodies for node in body.nodes)
+
     def line_of(self, node: Node) -> tuple[str, int] | None:
         """Return the file and line of the source that a node comes from; None if unknown."""
         return self.module.position(node.operation.location)
@@ -167,7 +171,8 @@ class _Builder:
         order = _reverse_postorder(blocks)
         bodies: dict[str, Body] = {}
         for block in order:
-            body = bodies[block.label] = self._body(owner)
+            body = bodies[block.label] = Body(len(self._tree.bodies), owner)
+            self._tree.bodies.append(body)
             entered = block.arguments if arguments is None or block is not order[0] else arguments
             body.arguments = self._define(entered, names, body)
         for block in order:
@@ -175,11 +180,6 @@ class _Builder:
         for block in order if len(order) > 1 else ():
             self._link(bodies[block.label], block.operations[-1], bodies, names)
         return list(bodies.values())
-
-    def _body(self, owner: Node | None) -> Body:
-        body = Body(len(self._tree.bodies), owner)
-        self._tree.bodies.append(body)
-        return body
 
     def _define(
         self, arguments: list[Argument], names: dict[str, int], body: Body
@@ -215,8 +215,11 @@ class _Builder:
             self._tree.loops.append(node)
         for region in operation.regions:
             node.regions.append(self._region(region, names, node))
-        if operation.name == "tt.call":
-            self._expand(node)
+        function = self._callee(operation) if operation.name == "tt.call" else None
+        if function is not None and self._calls <= _MAX_CALLS:
+            self._calls += 1
+            node.regions.append(self._region(function.blocks, {}, node, function.arguments))
+            self._calls -= 1
         body.nodes.append(node)
         if operation.results:
             node.results = self._number(operation.results, names, node)
@@ -244,13 +247,6 @@ class _Builder:
         returned = _lookup(last.operands, inner, last)
         names.update(zip(operation.results, returned, strict=False))
         return True
-
-    def _expand(self, node: Node) -> None:
-        function = self._callee(node.operation)
-        if function is not None and self._calls <= _MAX_CALLS:
-            self._calls += 1
-            node.regions.append(self._region(function.blocks, {}, node, function.arguments))
-            self._calls -= 1
 
     def _link(
         self, body: Body, last: Operation, bodies: dict[str, Body], names: dict[str, int]
