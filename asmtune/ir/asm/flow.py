@@ -35,12 +35,9 @@ RoleOf = Callable[[int, Sequence[int]], LoopRole]
 def find_blocks(
     count: int, jumps: Mapping[int, Jump], labels: Mapping[int, str]
 ) -> tuple[BasicBlock, ...]:
-    """Cut instructions into basic blocks.
+    """Cut `count` instructions into basic blocks, given the jumps that end one by index.
 
-    Args:
-        count: number of instructions.
-        jumps: the instructions that end a block, by index.
-        labels: name of a branch target, by the index of the instruction it stands before.
+    `labels` are names of branch targets, by the index of the instruction that each stands before.
     """
     if not count:
         return ()

@@ -125,12 +125,9 @@ _CODE: Final = ".text."
 
 
 def parse_sass(text: str) -> Listing:
-    """Read SASS.
+    """Read SASS, which nvdisasm printed of one cubin.
 
     Sources are as in PTX: (file, line), of `Listing.files`. A branch out of its function leaves.
-
-    Args:
-        text: what nvdisasm printed of one cubin.
 
     Raises:
         ParseError: the text is not SASS, or has no instruction; the message names the line.

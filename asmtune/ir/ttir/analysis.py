@@ -95,10 +95,7 @@ class LaunchArguments:
 
 
 class Kernel:
-    """A TTIR text, parsed once and analysed for any number of launches.
-
-    Args:
-        ttir: the module's text, before or after Triton's passes.
+    """A TTIR text, before or after Triton's passes, parsed once for any number of launches.
 
     Raises:
         ParseError: the text is not TTIR.

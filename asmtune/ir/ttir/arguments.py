@@ -18,7 +18,6 @@ from asmtune.ir.ttir.scalars import Unknown, Value
 
 # Without debug information a name stands alone: `loc("n")` where it was `loc("n"(#loc))`.
 _NAMED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?').fullmatch
-
 _NUMBERED: Final = re.compile(r"arg\d+").fullmatch
 
 
@@ -48,12 +47,7 @@ def bind(
 ) -> list[Parameter]:
     """Match the caller's arguments with the parameters in the text.
 
-    Args:
-        module: the parsed text.
-        arguments: values by parameter name, in the order of the kernel's parameters; those
-            that the text no longer has may be among them.
-        tensor_bytes: memory behind pointers and descriptors, by parameter name.
-        names: parameters that are left in the text, in order, where the caller knows.
+    All but `module` are as in `asmtune.ir.ttir.analysis.LaunchArguments`.
     """
     kernel = module.kernel
     names_in_text = _named(kernel, names) if names else _read_names(module, kernel)

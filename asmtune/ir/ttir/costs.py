@@ -95,14 +95,9 @@ def accumulator_registers(ttgir: str) -> int:
     Its layout, which TTGIR names, gives the elements a thread holds. tcgen05 keeps results in
     tensor memory and needs no registers.
 
-    Products that are alive together, as two in an attention loop are, need more than this.
-
-    Args:
-        ttgir: the module's text; layouts other than blocked and tensor instructions' count as an
-            even share of the tile.
-
-    Returns:
-        0 if there is no product, or none that keeps its result in registers.
+    Products that are alive together, as two in an attention loop are, need more than this. Layouts
+    other than blocked and tensor instructions' count as an even share of the tile. The result is 0
+    if there is no product, or none that keeps its result in registers.
     """
     products = _RESULT.findall(ttgir)
     if not products:

@@ -32,15 +32,9 @@ class LoopContext:
     processors: int
 
     @property
-    def programs(self) -> int:
-        """Programs of the launch."""
-        x, y, z = self.launch.grid
-        return x * y * z
-
-    @property
     def is_small(self) -> bool:
         """True if the grid has at most `_FEW` programs for each multiprocessor."""
-        return self.programs <= _FEW * self.processors
+        return math.prod(self.launch.grid) <= _FEW * self.processors
 
     def within(self, loop: Node) -> list[MemoryOperation]:
         """Return memory operations in a loop, inner loops included."""
@@ -213,7 +207,6 @@ def _evaluated_program(context: LoopContext, program: tuple[int, int, int]) -> P
 
 
 _STAGES: Final = re.compile(r"tt\.num_stages = (\d{1,4})").search
-
 _UNROLL: Final = re.compile(r"tt\.loop_unroll_factor = (\d{1,4})").search
 
 
@@ -299,12 +292,8 @@ def trip_corrections(
     there about once. The trips that this takes are assumed: the ratio between configs is then
     right, where a constant would favour small tiles.
 
-    Args:
-        plan: the kernel.
-        counts: counts with default trips.
-        accesses: memory accesses, with the runs that follow from these counts.
-        sizes: bytes behind each pointer argument, by position.
-        programs: of the launch.
+    `counts` are those with default trips, `accesses` have the runs that follow from them, and
+    `sizes` are bytes behind each pointer argument, by position.
     """
     unknown = {node.loop for node, _ in counts.unknown.values() if node.loop >= 0}
     factors: dict[int, float] = {}

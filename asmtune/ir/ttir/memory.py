@@ -61,14 +61,8 @@ _PURE_DIALECTS: Final = ("arith.", "math.")
 class MemoryOperation:
     """An operation that reads or writes memory.
 
-    Attributes:
-        node: the operation.
-        kind: what it does.
-        roots: arguments that the address may come from, by position; empty if from none.
-        foreign: whether it may be an address of no argument, such as one kept in memory.
-        elements: of the tile.
-        element_bytes: of one element in memory.
-        masked: whether part of the tile may be left out.
+    `roots` are the arguments that the address may come from, by position; the others are as in
+    `asmtune.ir.ttir.work.MemoryAccess`.
     """
 
     node: Node

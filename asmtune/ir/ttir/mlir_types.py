@@ -136,13 +136,7 @@ _TO: Final = re.compile(r"\bto (.*)")
 
 
 def result_types(name: str, text: str, count: int) -> list[str]:
-    """Return the types of an operation's results, as text.
-
-    Args:
-        name: the operation ("tt.load").
-        text: its attributes and types.
-        count: how many results it has.
-    """
+    """Return the types of an operation's results, from its attributes and types as text."""
     if name in ("scf.for", "scf.if", "scf.while"):
         return _arrow_types(re.sub(r" +: [\w!.<>]+.*", "", text) if name == "scf.for" else text)
     _, colon, tail = text.rpartition(" : ")

@@ -72,8 +72,6 @@ class Function:
         name: its symbol, without quotes.
         public: whether it is a kernel.
         arguments: its parameters; constants of the specialisation are not among them.
-        blocks: its body.
-        line: line of the text, from 1.
         location: text inside the `loc(...)` at its end, or "".
     """
 
@@ -137,10 +135,7 @@ _MAX_DEPTH: Final = 100
 
 
 def parse_ttir(text: str) -> Module:
-    """Read TTIR.
-
-    Args:
-        text: one module, as `str(module)` gives it, before or after Triton's passes.
+    """Read one TTIR module, as `str(module)` gives it, before or after Triton's passes.
 
     Raises:
         ParseError: the text is not TTIR or ends too early; the message names the line.

@@ -8,10 +8,9 @@ from typing import Final
 
 from asmtune.ir.ttir.operations import EvaluationStep, evaluator
 from asmtune.ir.ttir.scalars import constant
-from asmtune.ir.ttir.tree import Body, Node, Tree
+from asmtune.ir.ttir.tree import RETURNS, Body, Node, Tree
 
 CONTROL: Final = frozenset({"scf.for", "scf.if", "scf.while", "tt.call"})
-_RETURNS: Final = frozenset({"tt.return", "scf.yield", "scf.condition"})
 
 
 class Flow:
@@ -43,9 +42,7 @@ class Flow:
     ) -> set[int]:
         """Return the values reached from some, where `step` says how to cross an operation.
 
-        Args:
-            values: where to start.
-            step: the operands to go on with; None for the usual ones of a control operation.
+        `step` gives the operands to go on with; None for the usual ones of a control operation.
         """
         reached: set[int] = set()
         pending = list(values)
@@ -91,7 +88,7 @@ class Flow:
 def terminator(body: Body) -> Node | None:
     """Return the operation that ends a block and hands values on; None if it is left out."""
     last = body.nodes[-1] if body.nodes else None
-    return last if last is not None and last.name in _RETURNS else None
+    return last if last is not None and last.name in RETURNS else None
 
 
 def _yielded(region: list[Body], place: int) -> list[int]:

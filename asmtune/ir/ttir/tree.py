@@ -19,6 +19,7 @@ from asmtune.ir.ttir.mlir_types import ValueType, parse_type, result_types
 from asmtune.ir.ttir.parser import Argument, Function, Module, OpBlock, Operation
 
 LOOPS: Final = frozenset({"scf.for", "scf.while"})
+RETURNS: Final = frozenset({"tt.return", "scf.yield", "scf.condition"})
 
 
 @dataclass(slots=True, eq=False)
@@ -137,7 +138,6 @@ _MAX_CALLS: Final = 60
 _CALLEE: Final = re.compile(r'@("(?:[^"\\]|\\.)*"|[\w.$\-]+)').search
 _SUCCESSOR: Final = re.compile(r"\^(\w+)(?:\(([^)]*)\))?").findall
 _VALUES: Final = re.compile(r"%[\w$.\-]+(?:#\d{1,4})?").findall
-_YIELDING: Final = frozenset({"tt.return", "scf.yield", "scf.condition"})
 
 
 def build_tree(module: Module) -> Tree:
@@ -174,19 +174,17 @@ class _Builder:
             body = bodies[block.label] = Body(len(self._tree.bodies), owner)
             self._tree.bodies.append(body)
             entered = block.arguments if arguments is None or block is not order[0] else arguments
-            body.arguments = self._define(entered, names, body)
+            for place, argument in enumerate(entered):
+                self._tree.argument_types[body.index, place] = argument.type
+            body.arguments = self._number([argument.value for argument in entered], names, body)
         for block in order:
             self._fill(bodies[block.label], block, names)
         for block in order if len(order) > 1 else ():
-            self._link(bodies[block.label], block.operations[-1], bodies, names)
+            last = block.operations[-1]
+            for label, passed in _SUCCESSOR(last.text):
+                values = _lookup(tuple(_VALUES(passed)), names, last)
+                bodies[block.label].successors.append((bodies[label], values))
         return list(bodies.values())
-
-    def _define(
-        self, arguments: list[Argument], names: dict[str, int], body: Body
-    ) -> tuple[int, ...]:
-        for place, argument in enumerate(arguments):
-            self._tree.argument_types[body.index, place] = argument.type
-        return self._number([argument.value for argument in arguments], names, body)
 
     def _number(
         self, results: Sequence[str], names: dict[str, int], owner: Node | Body
@@ -248,13 +246,6 @@ class _Builder:
         names.update(zip(operation.results, returned, strict=False))
         return True
 
-    def _link(
-        self, body: Body, last: Operation, bodies: dict[str, Body], names: dict[str, int]
-    ) -> None:
-        for label, passed in _SUCCESSOR(last.text):
-            values = _lookup(tuple(_VALUES(passed)), names, last)
-            body.successors.append((bodies[label], values))
-
 
 def _lookup(names: tuple[str, ...], known: dict[str, int], operation: Operation) -> tuple[int, ...]:
     try:
@@ -278,6 +269,6 @@ def _reverse_postorder(blocks: list[OpBlock]) -> list[OpBlock]:
 
 
 def _successors(block: OpBlock) -> list[str]:
-    if not block.operations or block.operations[-1].name in _YIELDING:
+    if not block.operations or block.operations[-1].name in RETURNS:
         return []
     return [label for label, _ in _SUCCESSOR(block.operations[-1].text)]
