@@ -26,7 +26,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.features import Features
 from asmtune.core.space.space import Space
-from asmtune.ir.ttir.dots import accumulator_registers
+from asmtune.ir.ttir.costs import accumulator_registers
 from asmtune.predict.prune.caps import (
     BEST_SHARE,
     LEAST_SHARE,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from asmtune.ir.asm.entry import KernelEntry, entries
+from asmtune.ir.asm.nvptx import KernelEntry, entries
 from asmtune.ir.asm.ptx import parse_ptx
 from tests.asm.asm_dumps import fixture_text, ptx_names
 

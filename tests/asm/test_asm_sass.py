@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from asmtune.base.errors import ParseError
 from asmtune.compile.disassembly import disassemble
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.ir.asm.nvsass import classify_sass, sass_loop_role
 from asmtune.ir.asm.program import AsmFunction, Listing
-from asmtune.ir.asm.sass import parse_sass
+from asmtune.ir.asm.sass import classify_sass, parse_sass, sass_loop_role
 
 ARCHES = (80, 90, 100, 120)
 TILE = {"BM": 64, "BN": 64, "BK": 32, "ACC": tl.float32}

@@ -11,7 +11,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.ir.ttir.dots import accumulator_registers
+from asmtune.ir.ttir.costs import accumulator_registers
 from asmtune.predict.features.reader import ProfileReader
 from tests.sample_kernels import product_problem, scale_problem
 

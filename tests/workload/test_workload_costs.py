@@ -14,7 +14,7 @@ from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.ir.ttir.analysis import Kernel, analyse
-from asmtune.ir.ttir.dots import Dot
+from asmtune.ir.ttir.costs import Dot
 
 ORACLE = Path(__file__).parents[3] / "shared" / "oracle" / "kernels"
 needs_oracle = pytest.mark.skipif(not ORACLE.is_dir(), reason="needs the oracle's kernels")

@@ -1,9 +1,9 @@
 """Read assembly: PTX and SASS to instructions, blocks and loops, cubins to resources.
 
 - `program`: the data, for every instruction set; `flow`: blocks, dominators, loops.
-- `ptx`, `sass`, `cubin`, `entry`: the readers.
-- `nvptx`, `nvsass`: classes of opcodes; `memory`, `tensor`: bytes and FLOPs of instructions.
-- `counts`: sums by loop depth.
+- `ptx`, `sass`, `cubin`: the readers.
+- `nvptx`: classes of PTX opcodes (those of SASS are in `sass`), heads of PTX kernels.
+- `memory`, `tensor`: bytes and FLOPs of instructions; `counts`: sums by loop depth.
 
 Pure: text or bytes in, data out. Nothing here reads a file, runs a tool or needs a GPU.
 """

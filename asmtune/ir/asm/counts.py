@@ -71,10 +71,10 @@ def _barrier_threads(program: AsmFunction, blocks: list[int]) -> int | None:
         for item in program.body(block):
             if item.opcode == "bar.warp.sync":
                 by_warp = True
-            elif item.opcode in ("bar.sync", "barrier.sync"):
-                match = _NAMED_BARRIER.fullmatch(item.text)
-                if match:
-                    named[int(match[1])] += 1
+            elif item.opcode in ("bar.sync", "barrier.sync") and (
+                match := _NAMED_BARRIER.fullmatch(item.text)
+            ):
+                named[int(match[1])] += 1
     if named:
         return named.most_common(1)[0][0]
     return _WARP if by_warp else None
@@ -146,8 +146,6 @@ class Counts:
 
 
 class _Tally:
-    """Sums FLOPs and bytes by key and loop depth."""
-
     def __init__(self) -> None:
         self.flops: dict[TensorKind, Counter[int]] = defaultdict(Counter)
         self.cta_flops: dict[TensorKind, Counter[int]] = defaultdict(Counter)
@@ -175,12 +173,7 @@ class _Tally:
 
 
 def count(program: AsmFunction, blocks: Iterable[int] | None = None) -> Counts:
-    """Count a program's instructions and what they do.
-
-    Args:
-        program: a PTX program.
-        blocks: positions of the blocks to count, such as a loop's; None for all.
-    """
+    """Count what a PTX program does in these blocks, such as a loop's; None for all."""
     chosen = range(len(program.blocks)) if blocks is None else sorted(set(blocks))
     ops = tensor_ops(program)
     threads = block_threads(program) if ops else ()
@@ -205,11 +198,7 @@ def _finish(opcodes: Mapping[tuple[str, int], int], sums: _Tally) -> Counts:
         totals[depth] += number
         by_class[classify(opcode)][depth] += number
         by_opcode[opcode][depth] += number
-    unknown = {
-        opcode: depths.total()
-        for opcode, depths in by_opcode.items()
-        if classify(opcode) is OpClass.UNKNOWN
-    }
+    unclassified = (opcode for opcode in by_opcode if classify(opcode) is OpClass.UNKNOWN)
     return Counts(
         instructions=dict(totals),
         by_class={kind: dict(depths) for kind, depths in by_class.items()},
@@ -218,7 +207,7 @@ def _finish(opcodes: Mapping[tuple[str, int], int], sums: _Tally) -> Counts:
         cta_flops={kind: dict(depths) for kind, depths in sums.cta_flops.items()},
         thread_bytes={key: dict(depths) for key, depths in sums.bytes.items()},
         tma_bytes=dict(sums.tma),
-        unknown=unknown,
+        unknown={opcode: by_opcode[opcode].total() for opcode in unclassified},
         unresolved=sums.unresolved,
     )
 
@@ -234,10 +223,7 @@ def hottest_loop(
     known how often they run, the one that executes most instructions (causal attention has a
     long loop that runs twice, for the diagonal, beside a short one that runs on).
 
-    Args:
-        program: of any instruction set.
-        class_of: what its opcodes are; of PTX by default.
-        times: executions of each of the program's loops.
+    `class_of` classifies the opcodes, as PTX by default; `times` are executions of each loop.
     """
     tensor_blocks = {
         block
@@ -266,8 +252,7 @@ def mnemonic_counts(listing: Listing) -> dict[str, int]:
     longest_first = sorted(MNEMONICS, key=len, reverse=True)
     opcodes = Counter(item.opcode for program in listing.programs for item in program.instructions)
     for opcode, number in opcodes.items():
-        for name in longest_first:
-            if opcode == name or opcode.startswith(name + "."):
-                totals[name] += number
-                break
+        prefix = next((name for name in longest_first if f"{opcode}.".startswith(f"{name}.")), None)
+        if prefix is not None:
+            totals[prefix] += number
     return totals

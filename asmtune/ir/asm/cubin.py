@@ -88,11 +88,7 @@ class Resources:
 
 
 def read_cubin(data: bytes, kernel: str | None = None) -> Resources:
-    """Read a kernel's resources from a cubin.
-
-    Args:
-        data: the file, as Triton's `asm["cubin"]`.
-        kernel: which kernel; None for the only one, or the first.
+    """Read the resources of a kernel, or of the first, from a cubin (Triton's `asm["cubin"]`).
 
     Raises:
         ParseError: the bytes are not a cubin, are damaged, or have no such kernel.
@@ -130,8 +126,6 @@ def _check_tables(elf: ELFFile, size: int) -> None:
 
 
 class _Cubin:
-    """An ELF file whose header has been checked."""
-
     def __init__(self, data: bytes) -> None:
         self._elf = ELFFile(io.BytesIO(data))
         header = self._elf.header
@@ -148,8 +142,7 @@ class _Cubin:
 
     def resources(self, kernel: str | None) -> Resources:
         registers = self._by_kernel(_REGCOUNT)
-        if kernel is None:
-            kernel = next(iter(registers), None)
+        kernel = next(iter(registers), None) if kernel is None else kernel
         if kernel is None or kernel not in registers:
             wanted = "kernel" if kernel is None else f"kernel {kernel!r}"
             raise ParseError(f"no {wanted} in the cubin, which has {sorted(registers)}")
@@ -167,8 +160,7 @@ class _Cubin:
         )
 
     def _size(self, name: str) -> int:
-        section = self._sections.get(name)
-        return 0 if section is None else int(section["sh_size"])
+        return int(self._sections[name]["sh_size"]) if name in self._sections else 0
 
     def _arch(self) -> str | None:
         flags = int(self._elf.header["e_flags"])
@@ -183,7 +175,6 @@ class _Cubin:
         return None
 
     def _by_kernel(self, wanted: int) -> dict[str, int]:
-        """Return the values of an attribute that has a symbol and a number."""
         values: dict[str, int] = {}
         for attribute, value in self._records(".nv.info"):
             if attribute == wanted and len(value) == 2 * _WORD:
@@ -195,8 +186,7 @@ class _Cubin:
 
     def _records(self, name: str) -> Iterator[tuple[int, bytes]]:
         """Yield (attribute, payload) of an info section; only sized records have a payload."""
-        section = self._sections.get(name)
-        data = b"" if section is None else section.data()
+        data = self._sections[name].data() if name in self._sections else b""
         place = 0
         while place + _WORD <= len(data):
             form, attribute, size = struct.unpack_from("<BBH", data, place)

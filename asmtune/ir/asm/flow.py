@@ -35,12 +35,9 @@ RoleOf = Callable[[int, Sequence[int]], LoopRole]
 def find_blocks(
     count: int, jumps: Mapping[int, Jump], labels: Mapping[int, str]
 ) -> tuple[BasicBlock, ...]:
-    """Cut instructions into basic blocks.
+    """Cut `count` instructions into basic blocks, given the jumps that end one by index.
 
-    Args:
-        count: number of instructions.
-        jumps: the instructions that end a block, by index.
-        labels: name of a branch target, by the index of the instruction it stands before.
+    `labels` are names of branch targets, by the index of the instruction that each stands before.
     """
     if not count:
         return ()
@@ -53,14 +50,11 @@ def find_blocks(
     block_at = {start: block for block, start in enumerate(ordered)}
     blocks = []
     for start, end in zip(ordered, [*ordered[1:], count], strict=True):
-        jump = jumps.get(end - 1, _FALL)
+        jump = jumps.get(end - 1, Jump((), falls=True))
         nexts = (*jump.targets, end) if jump.falls else jump.targets
         successors = dict.fromkeys(block_at[target] for target in nexts if target in block_at)
         blocks.append(BasicBlock(labels.get(start), start, end, tuple(successors)))
     return tuple(blocks)
-
-
-_FALL = Jump((), falls=True)
 
 
 def postorder(successors: Sequence[Sequence[int]]) -> list[int]:
@@ -72,14 +66,13 @@ def postorder(successors: Sequence[Sequence[int]]) -> list[int]:
     stack = [(0, iter(successors[0]))]
     while stack:
         node, remaining = stack[-1]
-        for following in remaining:
-            if following not in seen:
-                seen.add(following)
-                stack.append((following, iter(successors[following])))
-                break
-        else:
+        following = next((each for each in remaining if each not in seen), None)
+        if following is None:
             order.append(node)
             stack.pop()
+        else:
+            seen.add(following)
+            stack.append((following, iter(successors[following])))
     return order
 
 
@@ -160,28 +153,20 @@ def find_loops(blocks: Sequence[BasicBlock], role_of: RoleOf) -> tuple[Loop, ...
             if tree.dominates(header, node):
                 latches.setdefault(header, []).append(node)
     predecessors = predecessor_lists(successors)
-    bodies = {
-        header: _natural_loop(header, sources, predecessors, tree)
-        for header, sources in latches.items()
-    }
+    bodies: dict[int, set[int]] = {}
+    for header, sources in latches.items():
+        body = bodies[header] = {header}
+        stack = list(sources)
+        while stack:
+            node = stack.pop()
+            if node not in body:
+                body.add(node)
+                stack.extend(p for p in predecessors[node] if tree.reaches(p))
     return _nest(bodies, latches, role_of)
 
 
-def _natural_loop(
-    header: int, sources: Sequence[int], predecessors: Sequence[Sequence[int]], tree: Dominators
-) -> frozenset[int]:
-    body = {header}
-    stack = [source for source in sources if source != header]
-    while stack:
-        node = stack.pop()
-        if node not in body:
-            body.add(node)
-            stack.extend(p for p in predecessors[node] if tree.reaches(p))
-    return frozenset(body)
-
-
 def _nest(
-    bodies: Mapping[int, frozenset[int]], latches: Mapping[int, Sequence[int]], role_of: RoleOf
+    bodies: Mapping[int, set[int]], latches: Mapping[int, Sequence[int]], role_of: RoleOf
 ) -> tuple[Loop, ...]:
     # Two natural loops with different headers are disjoint or one holds the other, so the
     # smallest earlier one that holds a header is its parent.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, cast
 
 from asmtune.ir.asm.nvptx import OpClass, classify, memory_space
 from asmtune.ir.asm.program import Instruction
@@ -48,13 +48,6 @@ _DIRECTIONS: dict[str, Direction] = {
     "st": "store",
     "stmatrix": "store",
 }
-_SPACES: dict[str, Space] = {
-    "global": "global",
-    "shared": "shared",
-    "local": "local",
-    "param": "param",
-    "const": "const",
-}
 
 
 def access(instruction: Instruction) -> AsmAccess | None:
@@ -69,14 +62,11 @@ def access(instruction: Instruction) -> AsmAccess | None:
         return _bulk_copy(instruction)
     if opcode.startswith(("tcgen05.ld.", "tcgen05.st.")):
         # The shapes differ, but each register a thread names is 4 bytes.
-        bytes_moved = 4 * len(re.findall(r"%\w+", _vector_of(instruction))) or None
+        vector = next((text for text in instruction.operands if text.startswith("{")), "")
+        bytes_moved = 4 * len(re.findall(r"%\w+", vector)) or None
         direction: Direction = "load" if opcode.startswith("tcgen05.ld.") else "store"
         return AsmAccess("tensor", direction, bytes_moved)
     return _plain_access(opcode)
-
-
-def _vector_of(instruction: Instruction) -> str:
-    return next((text for text in instruction.operands if text.startswith("{")), "")
 
 
 def _bulk_copy(instruction: Instruction) -> AsmAccess | None:
@@ -88,10 +78,9 @@ def _bulk_copy(instruction: Instruction) -> AsmAccess | None:
     outer, inner = opcode.find(".global"), opcode.find(".shared")
     if outer < 0 or inner < 0:
         return None
-    size = None
     operands = instruction.operands
-    if ".tensor" not in opcode and len(operands) > 2:
-        size = literal_value(operands[2])
+    has_size = ".tensor" not in opcode and len(operands) > 2
+    size = literal_value(operands[2]) if has_size else None
     direction: Direction = "load" if inner < outer else "store"
     return AsmAccess("global", "atomic" if "reduce" in opcode else direction, size, copies=True)
 
@@ -101,12 +90,11 @@ def _plain_access(opcode: str) -> AsmAccess | None:
     direction = _DIRECTIONS.get(opcode.partition(".")[0])
     if direction is None:
         return None
-    named = memory_space(opcode)
-    space: Space = "generic" if named is None else _SPACES[named]
     if opcode.startswith(("ldmatrix", "stmatrix")):
         # One 8 x 8 matrix of 16-bit elements is 128 bytes, 4 for each lane.
         matrices = _MATRICES.search(opcode)
         return AsmAccess("shared", direction, 4 * int(matrices[1]) if matrices else None)
+    space = cast("Space", memory_space(opcode) or "generic")
     width = next(filter(None, map(_WIDTH.fullmatch, reversed(opcode.split(".")))), None)
     if width is None:
         return AsmAccess(space, direction, None)

@@ -1,4 +1,4 @@
-"""PTX opcodes and operands: classes of work, roles of loops, registers read and written.
+"""PTX opcodes, operands and kernel heads: classes, roles of loops, registers, parameters.
 
 After NVIDIA, "Parallel Thread Execution ISA", chapter 9 (versions 8.7 to 9.4). An unknown opcode
 is `OpClass.UNKNOWN`, not an error, since each toolkit brings new ones; counts show them by name.
@@ -6,13 +6,14 @@ is `OpClass.UNKNOWN`, not an error, since each toolkit brings new ones; counts s
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from asmtune.ir.asm.flow import Jump
 from asmtune.ir.asm.program import Instruction, LoopRole
 
 
@@ -111,10 +112,7 @@ _SPACE_CLASSES = {
     "const": OpClass.CONSTANT,
 }
 
-_BRANCHES = frozenset({"bra", "bra.uni", "brx.idx", "brx.idx.uni"})
-_ENDS = frozenset({"ret", "ret.uni", "exit", "trap"})
-
-JUMPS = _BRANCHES | _ENDS
+JUMPS = frozenset({"bra", "bra.uni", "brx.idx", "brx.idx.uni", "ret", "ret.uni", "exit", "trap"})
 """Opcodes that end a basic block; a call comes back, so that it is none."""
 
 
@@ -141,21 +139,25 @@ def classify(opcode: str) -> OpClass:
     if kind == _BY_SPACE:
         return _SPACE_CLASSES[memory_space(opcode) or "global"]
     if kind == _BY_TYPE:
-        is_float = any(_FLOAT_TYPE.fullmatch(part) for part in parts[1:])
-        if not is_float:
+        if not any(_FLOAT_TYPE.fullmatch(part) for part in parts[1:]):
             return OpClass.INTEGER
         return OpClass.SPECIAL if parts[0] == "div" else OpClass.FLOAT
     return OpClass(kind)
 
 
-def jump_of(instruction: Instruction, targets: tuple[int, ...]) -> Jump:
-    """Return where one of `JUMPS` leads, given the instructions that its labels stand before."""
-    return Jump(targets, falls=instruction.predicate is not None)
-
-
 _POLLS = ("mbarrier.try_wait", "mbarrier.test_wait")
 _BESIDE_POLLS = frozenset({OpClass.BRANCH, OpClass.LOGIC, OpClass.MOVE})
-_SWITCH_BARRIER = "1"
+
+
+def only_polls(
+    opcodes: Sequence[str],
+    polls: tuple[str, ...],
+    class_of: Callable[[str], OpClass],
+    beside: frozenset[OpClass],
+) -> bool:
+    """Return whether a loop polls, and does nothing else but work of the classes `beside`."""
+    others = [opcode for opcode in opcodes if not opcode.startswith(polls)]
+    return len(others) < len(opcodes) and all(class_of(opcode) in beside for opcode in others)
 
 
 def loop_role(header: Sequence[Instruction], body: Sequence[Instruction]) -> LoopRole:
@@ -168,11 +170,8 @@ def loop_role(header: Sequence[Instruction], body: Sequence[Instruction]) -> Loo
     Triton's is known by its header, which meets the other warps at named barrier 1
     (reserved for that) and then reads the part to run as a byte of shared memory.
     """
-    polls = [item for item in body if item.opcode.startswith(_POLLS)]
-    if polls and all(
-        item.opcode.startswith((*_POLLS, "nanosleep")) or classify(item.opcode) in _BESIDE_POLLS
-        for item in body
-    ):
+    opcodes = [item.opcode for item in body if not item.opcode.startswith("nanosleep")]
+    if only_polls(opcodes, _POLLS, classify, _BESIDE_POLLS):
         return "wait"
     meets = any(is_switch_barrier(item) for item in header)
     if meets and any(item.opcode.startswith("ld.shared.b8") for item in header):
@@ -182,7 +181,7 @@ def loop_role(header: Sequence[Instruction], body: Sequence[Instruction]) -> Loo
 
 def is_switch_barrier(instruction: Instruction) -> bool:
     """Return whether all warps meet here to start or end a warp-specialised part."""
-    return instruction.opcode == "barrier.sync" and instruction.text == _SWITCH_BARRIER
+    return instruction.opcode == "barrier.sync" and instruction.text == "1"
 
 
 class Group(StrEnum):
@@ -206,20 +205,17 @@ class Group(StrEnum):
     """Arithmetic, moves and the rest."""
 
 
+_MEMBERS: Final = {
+    Group.TENSOR: "tensor tensor_memory",
+    Group.COPY: "async_copy bulk_copy",
+    Group.SHARED: "shared",
+    Group.GLOBAL: "global atomic",
+    Group.BARRIER: "barrier mbarrier async_wait fence",
+    Group.BRANCH: "branch",
+    Group.SPILL: "local",
+}
 _GROUPS: Final = {
-    OpClass.TENSOR: Group.TENSOR,
-    OpClass.TENSOR_MEMORY: Group.TENSOR,
-    OpClass.ASYNC_COPY: Group.COPY,
-    OpClass.BULK_COPY: Group.COPY,
-    OpClass.SHARED: Group.SHARED,
-    OpClass.GLOBAL: Group.GLOBAL,
-    OpClass.ATOMIC: Group.GLOBAL,
-    OpClass.BARRIER: Group.BARRIER,
-    OpClass.MBARRIER: Group.BARRIER,
-    OpClass.ASYNC_WAIT: Group.BARRIER,
-    OpClass.FENCE: Group.BARRIER,
-    OpClass.BRANCH: Group.BRANCH,
-    OpClass.LOCAL: Group.SPILL,
+    OpClass(kind): group for group, kinds in _MEMBERS.items() for kind in kinds.split()
 }
 
 
@@ -269,3 +265,66 @@ def registers(instruction: Instruction) -> tuple[list[str], list[str]]:
 @lru_cache(maxsize=1024)
 def _has_result(opcode: str) -> bool:
     return classify(opcode) not in _NO_RESULT and not opcode.startswith(_STORES)
+
+
+_COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_ENTRY: Final = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)[{;]")
+_TYPE: Final = re.compile(r"\.[bfsu](8|16|32|64|128)\b")
+_LENGTH: Final = re.compile(r"\[\s*(\d{1,9})\s*\]")
+_DIRECTIVE: Final = re.compile(r"\.(reqntid|maxntid|reqnctapercluster)\s+([\d,\s]+)")
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """The head of a kernel.
+
+    Attributes:
+        name: of the kernel.
+        parameters: bytes of each parameter, in order.
+        threads: threads a program, from `reqntid` or `maxntid`; None if neither is there.
+        programs: programs a cluster, from `reqnctapercluster`; 1 if it is not there.
+    """
+
+    name: str
+    parameters: tuple[int, ...]
+    threads: int | None
+    programs: int
+
+    def misfit(self, own: KernelEntry) -> str | None:
+        """Return why a launch of another kernel cannot launch this one; None if it can."""
+        if self.parameters != own.parameters:
+            return f"takes {_listed(self.parameters)}, and the kernel {_listed(own.parameters)}"
+        if self.threads is not None and self.threads != own.threads:
+            return f"is for {self.threads} threads a program, and launched with {own.threads}"
+        if self.programs != own.programs:
+            return f"is for clusters of {self.programs}, and launched in clusters of {own.programs}"
+        return None
+
+
+def entries(ptx: str) -> list[KernelEntry]:
+    """Return the kernels of a PTX module in the text's order; [] if the text is not PTX."""
+    kernels = []
+    for match in _ENTRY.finditer(_COMMENT.sub(" ", ptx)):
+        name, parameters, tail = match.groups()
+        sizes = {
+            key: math.prod(int(size) for size in value.split(",") if size.strip())
+            for key, value in _DIRECTIVE.findall(tail)
+        }
+        threads = sizes.get("reqntid", sizes.get("maxntid"))
+        listed = [each for each in (parameters or "").split(",") if each.strip()]
+        bytes_each = tuple(map(_bytes_of, listed))
+        programs = sizes.get("reqnctapercluster", 1)
+        kernels.append(KernelEntry(name, bytes_each, threads, programs))
+    return kernels
+
+
+def _bytes_of(parameter: str) -> int:
+    """Return the bytes of one parameter; 0 if its type is not a known one."""
+    kind, length = _TYPE.search(parameter), _LENGTH.search(parameter)
+    bits = int(kind[1]) if kind else 0
+    return bits // 8 * (int(length[1]) if length else 1)
+
+
+def _listed(parameters: tuple[int, ...]) -> str:
+    sizes = ", ".join(map(str, parameters))
+    return f"{len(parameters)} parameters of {sizes} bytes" if parameters else "no parameters"

@@ -2,7 +2,7 @@
 
 A front end (`asmtune.ir.asm.ptx`, `asmtune.ir.asm.sass`) reads text into these;
 `asmtune.ir.asm.flow` finds blocks and loops; an instruction set's own module
-(`asmtune.ir.asm.nvptx`, `asmtune.ir.asm.nvsass`) says what opcodes mean.
+(`asmtune.ir.asm.nvptx`, `asmtune.ir.asm.sass`) says what opcodes mean.
 """
 
 from __future__ import annotations

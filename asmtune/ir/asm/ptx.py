@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
-from asmtune.ir.asm.nvptx import JUMPS, jump_of, loop_role
+from asmtune.ir.asm.nvptx import JUMPS, loop_role
 from asmtune.ir.asm.program import AsmFunction, BasicBlock, Instruction, Listing, LoopRole
 
 _FUNCTION = re.compile(r"\.(entry|func)\b\s*(?:\([^)]*\)\s*)?([\w$%]+)").search
@@ -76,7 +76,7 @@ class FunctionBuilder:
         labels: dict[int, str] = {}
         for instruction, scope in self.jumps:
             named = _named_targets(instruction, scope)
-            jumps[instruction.index] = jump_of(instruction, tuple(named))
+            jumps[instruction.index] = Jump(tuple(named), falls=instruction.predicate is not None)
             for index, name in named.items():
                 labels.setdefault(index, name)
         blocks = find_blocks(len(self.instructions), jumps, labels)
@@ -97,7 +97,6 @@ class FunctionBuilder:
 
 
 def _named_targets(instruction: Instruction, scope: Scope) -> dict[int, str]:
-    """Return the labels an instruction may branch to, by the instruction they stand before."""
     targets: dict[int, str] = {}
     for name in _target_names(instruction, scope):
         index = scope.find_label(name)
@@ -143,14 +142,11 @@ _HEADER = re.compile(r"\.(?:entry|func)\b").search
 
 
 def parse_ptx(text: str) -> Listing:
-    """Read PTX.
+    """Read one PTX module, as Triton's `asm["ptx"]`.
 
     Labels in braces hide those outside, as PTX has it: each wait loop that Triton writes
     as inline assembly is `{ ... waitLoop: ... bra.uni waitLoop; }`, and each branch goes
     to its own.
-
-    Args:
-        text: one PTX module, as Triton's `asm["ptx"]`.
 
     Raises:
         ParseError: the text is not PTX or ends too early; the message names the line.
@@ -159,8 +155,6 @@ def parse_ptx(text: str) -> Listing:
 
 
 class _Reader:
-    """State while one module is read."""
-
     def __init__(self, text: str) -> None:
         if "/*" in text:
             text = _BLOCK_COMMENT.sub(_blank, text)
@@ -269,7 +263,6 @@ class _Reader:
         raise ParseError(f"line {self._number}: not PTX: expected {expected}: {quoted(text)}")
 
     def _statement_end(self, text: str) -> int:
-        """Return where the statement ends: at its semicolon or its function's brace."""
         end = text.find(";")
         if self._function is None:
             self._in_header = self._in_header or _HEADER(text) is not None
@@ -337,9 +330,8 @@ class _Reader:
     def _check_end(self) -> None:
         if self._pending:
             shown = quoted(self._pending[0])
-            raise ParseError(
-                f"line {self._pending_line}: the text ends inside a statement: {shown}"
-            )
+            where = f"line {self._pending_line}"
+            raise ParseError(f"{where}: the text ends inside a statement: {shown}")
         if self._function is not None:
             name, line = self._function.name, self._function.scope.line
             raise ParseError(f"the text ends inside function {name}, opened at line {line}")

@@ -4,6 +4,10 @@ An instruction is `/*01c0*/  @!P0 BRA `(.L_x_4) ;` on one line: its address, its
 opcode and its operands. `//## File "...", line 28` says where the lines after it come from, and
 stands only where the kernel was compiled with debug information. Functions that are called lie
 in the kernel's section, behind it, each under a label with its name.
+
+NVIDIA lists opcodes by name alone ("CUDA Binary Utilities", section "Instruction Set Reference");
+their classes here are read off code that ptxas makes of known PTX. An unknown opcode is
+`OpClass.UNKNOWN`, as in PTX.
 """
 
 from __future__ import annotations
@@ -11,14 +15,98 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.asm.flow import Jump, find_blocks, find_loops
-from asmtune.ir.asm.nvptx import OpClass, classify
-from asmtune.ir.asm.nvsass import BRANCHES, ENDS, classify_sass, sass_loop_role
+from asmtune.ir.asm.nvptx import OpClass, classify, only_polls
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, LoopRole
 from asmtune.ir.asm.ptx import quoted
+
+# Names up to a dot; a name with modifiers stands before its root.
+_NAMES: Final[dict[OpClass, str]] = {
+    OpClass.TENSOR: "HMMA IMMA DMMA BMMA QMMA OMMA HGMMA IGMMA BGMMA QGMMA"
+    " UTCHMMA UTCIMMA UTCQMMA UTCOMMA",
+    OpClass.TENSOR_MEMORY: "LDTM STTM UTCCP UTCSHIFT UTCATOMSWS UVIRTCOUNT",
+    OpClass.ASYNC_COPY: "LDGSTS",
+    OpClass.BULK_COPY: "UTMALDG UTMASTG UTMAREDG UTMAPF UBLKCP UBLKRED UBLKPF",
+    OpClass.ASYNC_WAIT: "LDGDEPBAR DEPBAR WARPGROUP WARPGROUPSET UTCBAR UTMACMDFLUSH",
+    OpClass.BARRIER: "BAR WARPSYNC UCGABAR_ARV UCGABAR_WAIT",
+    OpClass.MBARRIER: "SYNCS ARRIVES",
+    OpClass.BRANCH: "BRA BRX BRXU JMP JMX JMXU CALL RET EXIT KILL BPT BSSY BSYNC BREAK BMOV"
+    " YIELD WARPSYNC.COLLECTIVE ENDCOLLECTIVE",
+    OpClass.GLOBAL: "LDG STG LD ST",
+    OpClass.SHARED: "LDS STS LDSM STSM STAS",
+    OpClass.LOCAL: "LDL STL",
+    OpClass.CONSTANT: "LDC LDCU ULDC",
+    OpClass.ATOMIC: "ATOM ATOMG ATOMS RED REDG REDAS",
+    OpClass.FENCE: "MEMBAR FENCE ERRBAR CGAERRBAR CCTL",
+    OpClass.SPECIAL: "MUFU",
+    OpClass.FLOAT: "FADD FADD2 FMUL FMUL2 FFMA FFMA2 FMNMX FMNMX3 FCHK FSWZADD"
+    " HADD2 HMUL2 HFMA2 HMNMX2 DADD DMUL DFMA DMNMX",
+    OpClass.INTEGER: "IMAD IADD IADD3 VIADD VIADDMNMX VIMNMX VIMNMX3 IMNMX IABS LEA SHF SHL SHR"
+    " BMSK SGXT FLO POPC BREV PRMT IDP VABSDIFF VABSDIFF4",
+    OpClass.LOGIC: "LOP LOP3 PLOP3 ISETP FSETP HSETP2 DSETP FSET HSET2 SEL FSEL R2P P2R UP2UR",
+    OpClass.CONVERT: "F2F F2FP F2I F2IP I2F I2FP I2I I2IP FRND HADD2.F32",
+    OpClass.SHUFFLE: "SHFL VOTE VOTEU MATCH REDUX CREDUX ELECT MOVM",
+    OpClass.MOVE: "MOV CS2R S2R S2UR CS2UR R2UR B2R R2B IMAD.MOV",
+    OpClass.OTHER: "NOP NANOSLEEP USETMAXREG PREEXIT ACQBULK CCTLL CCTLT UTMACCTL PMTRIG QSPC"
+    " LEPC TEX TLD TLD4 TXQ SULD SUST SURED",
+}
+_CLASSES: Final = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+
+
+@lru_cache(maxsize=4096)
+def classify_sass(opcode: str) -> OpClass:
+    """Return the class of a SASS opcode, such as `HGMMA.64x64x16.F32`."""
+    root, _, rest = opcode.partition(".")
+    named = f"{root}.{rest.partition('.')[0]}"
+    # What the uniform datapath does for a whole warp has a U before the name.
+    for name in (named, root, named.removeprefix("U"), root.removeprefix("U")):
+        if name in _CLASSES:
+            return _CLASSES[name]
+    return OpClass.UNKNOWN
+
+
+ENDS: Final = frozenset({"EXIT", "RET", "KILL"})
+BRANCHES: Final = frozenset({"BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU"})
+"""Roots of opcodes that end a basic block; a call comes back, so that it is none."""
+
+_POLLS: Final = ("SYNCS.PHASECHK", "UTCATOMSWS.FIND_AND_SET", "USETMAXREG.TRY_ALLOC")
+_BESIDE_POLLS: Final = frozenset(
+    {
+        OpClass.BRANCH,
+        OpClass.LOGIC,
+        OpClass.MOVE,
+        OpClass.INTEGER,
+        OpClass.ASYNC_WAIT,
+        OpClass.OTHER,
+    }
+)
+
+
+def sass_loop_role(body: Sequence[Instruction]) -> LoopRole:
+    """Return the role of a loop.
+
+    `wait`: it only tries a barrier, or asks for registers or tensor memory until there are some.
+
+    `dispatch`: where the extra warps of a warp-specialised kernel wait for their part: they meet
+    the others at named barrier 1, then read the part as a byte of shared memory, as in the PTX.
+    """
+    if only_polls([item.opcode for item in body], _POLLS, classify_sass, _BESIDE_POLLS):
+        return "wait"
+    for place, item in enumerate(body):
+        if item.opcode.startswith("BAR.SYNC") and item.text == "0x1":
+            following = body[place + 1 : place + 1 + _SOON]
+            if any(other.opcode.startswith("LDS.U8") for other in following):
+                return "dispatch"
+    return "work"
+
+
+_SOON: Final = 6
+"""Instructions between the barrier and the part's number: ptxas makes its address meanwhile."""
+
 
 # Newer architectures have how an instruction is scheduled behind it: `&req={1} ?trans2;`.
 _INSTRUCTION: Final = re.compile(
@@ -37,12 +125,9 @@ _CODE: Final = ".text."
 
 
 def parse_sass(text: str) -> Listing:
-    """Read SASS.
+    """Read SASS, which nvdisasm printed of one cubin.
 
     Sources are as in PTX: (file, line), of `Listing.files`. A branch out of its function leaves.
-
-    Args:
-        text: what nvdisasm printed of one cubin.
 
     Raises:
         ParseError: the text is not SASS, or has no instruction; the message names the line.
@@ -54,8 +139,6 @@ def parse_sass(text: str) -> Listing:
 
 
 class _Function:
-    """A function while its lines are read."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.instructions: list[Instruction] = []
@@ -67,9 +150,7 @@ class _Function:
         names: dict[int, str] = {}
         for name, index in self.labels.items():
             names.setdefault(index, name)
-        jumps = {
-            item.index: jump for item in self.instructions if (jump := self._jump(item)) is not None
-        }
+        jumps = {item.index: jump for item in self.instructions if (jump := self._jump(item))}
         blocks = find_blocks(count, jumps, names)
 
         def role_of(header: int, body: Sequence[int]) -> LoopRole:  # noqa: ARG001
@@ -77,14 +158,8 @@ class _Function:
             return sass_loop_role([i for s in spans for i in self.instructions[s.start : s.end]])
 
         loops = find_loops(blocks, role_of)
-        return AsmFunction(
-            self.name,
-            is_entry,
-            tuple(self.instructions),
-            blocks,
-            loops,
-            addresses=tuple(self.addresses),
-        )
+        items, addresses = tuple(self.instructions), tuple(self.addresses)
+        return AsmFunction(self.name, is_entry, items, blocks, loops, addresses=addresses)
 
     def _jump(self, item: Instruction) -> Jump | None:
         root = item.opcode.partition(".")[0]
@@ -107,8 +182,6 @@ class _Function:
 
 
 class _Reader:
-    """State while one text is read."""
-
     def __init__(self) -> None:
         self._functions: list[_Function] = []
         self._entries: set[str] = set()
@@ -150,10 +223,8 @@ class _Reader:
             why = "outside a function" if match else "not SASS"
             raise ParseError(f"line {number}: {why}: {quoted(line)}")
         address, predicate, opcode, operands = match.groups()
-        items = self._function.instructions
-        items.append(
-            Instruction(len(items), number, opcode, predicate, operands or "", self._source)
-        )
+        items, text = self._function.instructions, operands or ""
+        items.append(Instruction(len(items), number, opcode, predicate, text, self._source))
         self._function.addresses.append(int(address, 16))
 
     def listing(self) -> Listing:
@@ -163,9 +234,6 @@ class _Reader:
         programs = tuple(function.close(function.name in self._entries) for function in functions)
         files = {index: name for name, index in self._files.items()}
         return Listing(programs, self._directives, files)
-
-
-What = tuple[OpClass, bool]
 
 
 def relocated(sass: Listing, ptx: Listing) -> Listing:
@@ -178,9 +246,7 @@ def relocated(sass: Listing, ptx: Listing) -> Listing:
     An instruction moves if the PTX has no instruction of its kind (class, and whether it stores)
     at its line, but has one in a piece of inline assembly of which a further line was put there.
 
-    Args:
-        sass: listing of the SASS that ptxas made of the PTX.
-        ptx: listing of the PTX, with `misplaced` filled.
+    `ptx` is the listing that ptxas made the SASS of, with `misplaced` filled.
     """
     if not ptx.misplaced:
         return sass
@@ -210,5 +276,5 @@ def relocated(sass: Listing, ptx: Listing) -> Listing:
     return replace(sass, programs=programs)
 
 
-def _what(item: Instruction, class_of: Callable[[str], OpClass]) -> What:
+def _what(item: Instruction, class_of: Callable[[str], OpClass]) -> tuple[OpClass, bool]:
     return class_of(item.opcode), item.opcode.lower().startswith("st")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Literal
 
 from asmtune.ir.asm.nvptx import OpClass, classify
@@ -104,10 +104,8 @@ _TCGEN05_OUTPUTS = {0: "f16", 1: "f32", 2: "s32"}
 def tensor_op(instruction: Instruction, descriptor: int | None = None) -> TensorOp | None:
     """Describe a tensor instruction; None for any other.
 
-    Args:
-        instruction: any PTX instruction.
-        descriptor: value of a tcgen05.mma's 32-bit instruction descriptor, which holds M,
-            N and the types; without it these stay None. `tensor_ops` looks it up.
+    `descriptor` is the value of a tcgen05.mma's 32-bit instruction descriptor, which holds M, N and
+    the types; without it these stay None. `tensor_ops` looks it up.
     """
     if classify(instruction.opcode) is not OpClass.TENSOR:
         return None
@@ -123,29 +121,21 @@ def tensor_ops(program: AsmFunction) -> dict[int, TensorOp]:
     register holds more than one value, the op's shape stays unknown.
     """
     ops: dict[int, TensorOp] = {}
-    values: dict[str, int | None] = {}
+    value_of = cache(partial(constant_value, program))
     for item in program.instructions:
         if classify(item.opcode) is not OpClass.TENSOR:
             continue
-        descriptor = None
-        if item.opcode.startswith("tcgen05"):
-            operands = item.operands
-            # A sparse form has the address of its metadata before the descriptor.
-            place = 4 if ".sp" in item.opcode else 3
-            if len(operands) > place:
-                operand = operands[place]
-                if operand not in values:
-                    values[operand] = constant_value(program, operand)
-                descriptor = values[operand]
-        op = tensor_op(item, descriptor)
-        if op is not None:
+        operands = item.operands if item.opcode.startswith("tcgen05") else ()
+        # A sparse form has the address of its metadata before the descriptor.
+        place = 4 if ".sp" in item.opcode else 3
+        descriptor = value_of(operands[place]) if len(operands) > place else None
+        if op := tensor_op(item, descriptor):
             ops[item.index] = op
     return ops
 
 
 @lru_cache(maxsize=1024)
 def _shaped(opcode: str) -> TensorOp | None:
-    """Read mma, wmma.mma and wgmma.mma_async, whose names say all."""
     shape = _SHAPE.search(opcode)
     if shape is None:
         return None

@@ -19,14 +19,16 @@ from asmtune.ir.ttir.evaluate import (
     ProgramEvaluator,
 )
 from asmtune.ir.ttir.loops import (
+    PROCESSORS,
+    LoopContext,
     apply_trip_corrections,
     describe_assumptions,
     describe_loops,
+    persistent_reason,
     trip_corrections,
 )
 from asmtune.ir.ttir.memory import MemoryOperation, Strides, escapes, memory_operations
 from asmtune.ir.ttir.parser import parse_ttir
-from asmtune.ir.ttir.persistent import PROCESSORS, LoopContext, persistent_reason
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.tree import Node, build_tree
 from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, Work
@@ -45,16 +47,9 @@ def sample(
 ) -> tuple[list[Program], list[Program]]:
     """Return programs that stand for a grid, and the grid's corners for the extremes.
 
-    Args:
-        grid: programs along three axes.
-        axes: those whose program ids matter.
-        limit: programs at most.
-
-    Returns:
-        Programs of equal weight, at most `limit`. If the grid has more, it is cut into `limit`
-        equal spans and one program is taken from each, at a place that follows the golden ratio,
-        so that no period of the grid meets them all alike. Then the corners of the grid, if not
-        all programs are taken.
+    Programs have equal weight, and differ along `axes` only. If the grid has more than `limit`, it
+    is cut into `limit` equal spans and one program is taken from each, at a place that follows the
+    golden ratio, so that no period of the grid meets them all alike. Only then there are corners.
     """
     sizes = [size if axis in axes else 1 for axis, size in enumerate(grid)]
     total = math.prod(sizes)
@@ -100,10 +95,7 @@ class LaunchArguments:
 
 
 class Kernel:
-    """A TTIR text, parsed once and analysed for any number of launches.
-
-    Args:
-        ttir: the module's text, before or after Triton's passes.
+    """A TTIR text, before or after Triton's passes, parsed once for any number of launches.
 
     Raises:
         ParseError: the text is not TTIR.
@@ -127,11 +119,7 @@ class Kernel:
 
 
 def analyse(ttir: str, call: LaunchArguments) -> Work:
-    """Return the work that a launch of a kernel asks for.
-
-    Args:
-        ttir: the kernel's module, as Triton's front end makes it, or after the ttir passes.
-        call: arguments and grid.
+    """Return the work that a launch of a kernel asks for, from its text; see `Kernel`.
 
     Raises:
         ParseError: the text is not TTIR.
@@ -153,8 +141,6 @@ def _well_formed() -> Iterator[None]:
 
 
 class _Count:
-    """Counts the work of one launch."""
-
     def __init__(
         self,
         plan: EvaluationPlan,
@@ -186,13 +172,18 @@ class _Count:
 
     def _correct_unknown_trips(self) -> None:
         if any(node.loop >= 0 for node, _ in self._counts.unknown.values()):
-            x, y, z = self._call.grid
+            programs = math.prod(self._call.grid)
             sizes = {place: bound.size_bytes for place, bound in enumerate(self._parameters)}
-            factors = trip_corrections(self._plan, self._counts, self._accesses(), sizes, x * y * z)
+            factors = trip_corrections(self._plan, self._counts, self._accesses(), sizes, programs)
             apply_trip_corrections(self._plan, self._counts, self._runs, factors)
 
     def work(self, escaped: set[int]) -> Work:
         accesses = self._accesses()
+        arguments = tuple(
+            self._argument(place, bound, accesses, place in escaped)
+            for place, bound in enumerate(self._parameters)
+            if bound.is_memory
+        )
         counts, plan = self._counts, self._plan
         context = LoopContext(plan, self._launch, self._operations, counts, self._call.processors)
         reason = persistent_reason(context)
@@ -204,7 +195,7 @@ class _Count:
             loops=describe_loops(plan, counts, len(self._programs)),
             dots=self._dots(),
             accesses=accesses,
-            arguments=self._arguments(accesses, escaped),
+            arguments=arguments,
             elements=elements,
             assumptions=assumptions,
             evaluated=len(self._programs),
@@ -256,42 +247,29 @@ class _Count:
 
     def _dots(self) -> tuple[DotWork, ...]:
         dots = []
-        for body in self._plan.tree.bodies:
-            for node in body.nodes:
-                read = read_dot(node) if node.name in ("tt.dot", "tt.dot_scaled") else None
-                if read is not None and self._placement.is_live(node):
-                    dot, precision = read
-                    loop, line, runs = self._place(node)
-                    scaled = node.name == "tt.dot_scaled"
-                    dots.append(DotWork(dot, precision, scaled, loop, line, runs))
+        for node in self._plan.tree.nodes():
+            read = read_dot(node) if node.name in ("tt.dot", "tt.dot_scaled") else None
+            if read is not None and self._placement.is_live(node):
+                scaled = node.name == "tt.dot_scaled"
+                loop, line, runs = self._place(node)
+                dots.append(DotWork(*read, scaled, loop, line, runs))
         return tuple(dots)
 
     def _elements(self) -> tuple[dict[str, float], float]:
-        """Return the elements that one program computes, by class, and its barriers."""
         elements: dict[str, float] = {}
         barriers = 0.0
         placement, runs = self._placement, self._runs
-        for body in self._plan.tree.bodies:
-            inner = body.owner is not None and body.owner.name == "tt.map_elementwise"
-            for node in body.nodes:
-                kind = class_of(node)
-                if kind is not None and placement.is_live(node):
-                    count = element_count(node) or int(inner)
-                    if count:
-                        home = placement.home(node).index
-                        elements[kind] = elements.get(kind, 0.0) + count * runs[home]
-                elif node.name in BARRIERS:
-                    barriers += runs[body.index]
+        for node in self._plan.tree.nodes():
+            owner = node.body.owner
+            inner = owner is not None and owner.name == "tt.map_elementwise"
+            kind = class_of(node)
+            if kind is not None and placement.is_live(node):
+                if count := element_count(node) or int(inner):
+                    home = placement.home(node).index
+                    elements[kind] = elements.get(kind, 0.0) + count * runs[home]
+            elif node.name in BARRIERS:
+                barriers += runs[node.body.index]
         return elements, barriers
-
-    def _arguments(
-        self, accesses: tuple[MemoryAccess, ...], escaped: set[int]
-    ) -> tuple[ArgumentUse, ...]:
-        return tuple(
-            self._argument(place, bound, accesses, place in escaped)
-            for place, bound in enumerate(self._parameters)
-            if bound.is_memory
-        )
 
     def _argument(
         self, place: int, bound: Parameter, accesses: tuple[MemoryAccess, ...], escapes_: bool

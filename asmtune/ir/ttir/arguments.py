@@ -14,11 +14,10 @@ from typing import Any, Final
 
 from asmtune.ir.ttir.mlir_types import parse_type
 from asmtune.ir.ttir.parser import Function, Module
-from asmtune.ir.ttir.scalars import Number, Unknown, Value
+from asmtune.ir.ttir.scalars import Unknown, Value
 
 # Without debug information a name stands alone: `loc("n")` where it was `loc("n"(#loc))`.
 _NAMED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\((.*)\))?').fullmatch
-
 _NUMBERED: Final = re.compile(r"arg\d+").fullmatch
 
 
@@ -48,12 +47,7 @@ def bind(
 ) -> list[Parameter]:
     """Match the caller's arguments with the parameters in the text.
 
-    Args:
-        module: the parsed text.
-        arguments: values by parameter name, in the order of the kernel's parameters; those
-            that the text no longer has may be among them.
-        tensor_bytes: memory behind pointers and descriptors, by parameter name.
-        names: parameters that are left in the text, in order, where the caller knows.
+    All but `module` are as in `asmtune.ir.ttir.analysis.LaunchArguments`.
     """
     kernel = module.kernel
     names_in_text = _named(kernel, names) if names else _read_names(module, kernel)
@@ -69,7 +63,6 @@ def bind(
 
 
 def _read_names(module: Module, kernel: Function) -> list[str]:
-    """Return the parameters' names from the text, "" where the text has none."""
     if not any(argument.location for argument in kernel.arguments):
         # The parameters' own names, or `%arg0` where the compiler was told to keep none.
         names = [argument.value.lstrip("%") for argument in kernel.arguments]
@@ -90,13 +83,12 @@ def _read_name(module: Module, location: str) -> str:
 
 def _named(kernel: Function, names: Sequence[str]) -> list[str]:
     """Spread the caller's names over the arguments; a descriptor takes several."""
+    count = len(kernel.arguments)
     spread: list[str] = []
-    left = list(names)
-    while left and len(spread) < len(kernel.arguments):
-        name = left.pop(0)
-        parts = _descriptor_parts(kernel, len(spread))
-        spread += [name] * (1 + parts)
-    return (spread + [""] * len(kernel.arguments))[: len(kernel.arguments)]
+    for name in names:
+        if len(spread) < count:
+            spread += [name] * (1 + _descriptor_parts(kernel, len(spread)))
+    return (spread + [""] * count)[:count]
 
 
 def _descriptor_parts(kernel: Function, place: int) -> int:
@@ -111,9 +103,7 @@ def _descriptor_parts(kernel: Function, place: int) -> int:
 
 def _fill(filled: list[str], arguments: Mapping[str, Any]) -> list[str]:
     """Give arguments without a name the caller's unused names, in order."""
-    filled = list(filled)
-    start = 0
-    order = list(arguments)
+    filled, order, start = list(filled), list(arguments), 0
     while start < len(filled):
         if filled[start]:
             start += 1
@@ -171,9 +161,7 @@ def _value(name: str, kind: str, arguments: Mapping[str, Any]) -> Value:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int | float):
-        floating = parse_type(kind).is_float
-        number: Number = float(value) if floating else int(value)
-        return number
+        return float(value) if parse_type(kind).is_float else int(value)
     return Unknown(f"argument {name} was given no number" if name else "an unnamed argument")
 
 

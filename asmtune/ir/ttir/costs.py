@@ -2,15 +2,141 @@
 
 from __future__ import annotations
 
-import math
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
 from typing import Final
 
-from asmtune.ir.ttir.dots import Dot
-from asmtune.ir.ttir.flow import CONTROL, Flow
 from asmtune.ir.ttir.memory import KINDS
-from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
+from asmtune.ir.ttir.mlir_types import (
+    element_bits,
+    parse_shape,
+    parse_type,
+    result_types,
+    split_list,
+)
+from asmtune.ir.ttir.plan import CONTROL, Flow
 from asmtune.ir.ttir.tree import Body, Node
+
+# %r = tt.dot %a, %b, %c, inputPrecision = tf32 : tensor<64x32xf16> * tensor<32x256xf16>
+#   -> tensor<64x256xf32>; tt.dot_scaled has a scale's type after each operand's.
+_DOT: Final = re.compile(r"= tt\.dot(?:_scaled)? .*?: (tensor<.*) -> tensor<([^>]*)>")
+_OPERANDS: Final = re.compile(r"(?:^|\* )tensor<([^>]*)>")
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A matrix product, (batch x) M x K times K x N.
+
+    Attributes:
+        m, n, k: extents of the tile that a program multiplies at once.
+        batch: leading extent, 1 for a plain product.
+        operand: MLIR's element type of the left operand ("f16", "f8E4M3FN", "i8").
+        accumulator: MLIR's element type of the result ("f32", "i32").
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    operand: str
+    accumulator: str
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of one execution by one program."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def operand_bits(self) -> int:
+        """Width of an element of the left operand, as multiplied.
+
+        A 32-bit float is multiplied as tf32, which takes 32 bits of the operand.
+        """
+        return element_bits(self.operand)
+
+
+def find_dots(ttir: str) -> tuple[Dot, ...]:
+    """Return every dot in the order of the text, those of called functions included."""
+    if "tt.dot" not in ttir:
+        return ()
+    return tuple(filter(None, map(_read_dot, _DOT.finditer(ttir))))
+
+
+def _read_dot(match: re.Match[str]) -> Dot | None:
+    operands = [parse_shape(text) for text in _OPERANDS.findall(match.group(1))]
+    result, accumulator = parse_shape(match.group(2))
+    if len(operands) < 2 or len(result) < 2:
+        return None
+    left, operand = operands[0]
+    return Dot(result[-2], result[-1], left[-1], prod(result[:-2]), operand, accumulator)
+
+
+# %r = tt.dot ... -> tensor<64x256xf32, #mma>; ttng.warp_group_dot is Hopper's wgmma.
+_RESULT: Final = re.compile(
+    r" = (?:tt\.dot|tt\.dot_scaled|ttng\.warp_group_dot) .* -> tensor<([\dx]+)x(\w+), (#\w+)>"
+)
+_LAYOUT: Final = re.compile(r"^(#\w+) = #ttg\.(\w+)<\{(.*)\}>", re.MULTILINE)
+_LIST: Final = re.compile(r"(\w+) = \[([\d, ]*)\]")
+_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
+_WARP: Final = 32
+
+# ptxas 12.8 and 13 name the least register target they accept: 42, 58, 90 and 154 for wgmma of
+# N = 32, 64, 128 and 256, so N/2 accumulators and 26 more. mma.sync has no such limit, but 24 over
+# the accumulators of five tiles on sm_80, 38 to 116 words a thread were spilled.
+_BESIDES: Final = 26
+
+
+def accumulator_registers(ttgir: str) -> int:
+    """Return the registers a thread needs for the largest product: accumulators and 26 more.
+
+    No register cap may go below this. A product's result lies in registers while it is summed up.
+    Its layout, which TTGIR names, gives the elements a thread holds. tcgen05 keeps results in
+    tensor memory and needs no registers.
+
+    Products that are alive together, as two in an attention loop are, need more than this. Layouts
+    other than blocked and tensor instructions' count as an even share of the tile. The result is 0
+    if there is no product, or none that keeps its result in registers.
+    """
+    products = _RESULT.findall(ttgir)
+    if not products:
+        return 0
+    layouts = {name: _tile(kind, text) for name, kind, text in _LAYOUT.findall(ttgir)}
+    warps = _WARPS.search(ttgir)
+    threads = _WARP * (int(warps.group(1)) if warps else 1)
+
+    def accumulators(extents: str, element: str, layout: str) -> int:
+        shape = [int(extent) for extent in extents.split("x")]
+        return ceil(_held(shape, layouts.get(layout), threads) * element_bits(element) / 32)
+
+    return max(accumulators(*product) for product in products) + _BESIDES
+
+
+def _held(shape: Sequence[int], layout: tuple[list[int], int] | None, threads: int) -> int:
+    """Return the elements of a tile that one thread holds.
+
+    A layout is the tile that all threads cover at once, and how much of it each holds; a tensor
+    that is larger is covered by copies of it side by side.
+    """
+    if layout is None:
+        return ceil(prod(shape) / threads)
+    covered, each = layout
+    return each * prod(ceil(size / step) for size, step in zip(shape, covered, strict=False))
+
+
+def _tile(kind: str, text: str) -> tuple[list[int], int] | None:
+    lists = {name: [int(n) for n in values.split(",") if n] for name, values in _LIST.findall(text)}
+    warps = lists.get("warpsPerCTA", [])
+    if kind == "nvidia_mma":
+        # [m, n], [batch, m, n], or [m, n, k] for wgmma, as the warps have axes.
+        tile = lists.get("instrShape", [])[: len(warps)]
+        return [a * b for a, b in zip(tile, warps, strict=False)], prod(tile) // _WARP
+    if kind == "blocked":
+        each, lanes = lists.get("sizePerThread", []), lists.get("threadsPerWarp", [])
+        return [a * b * c for a, b, c in zip(each, lanes, warps, strict=False)], prod(each)
+    return None
+
 
 BARRIERS: Final = frozenset({"gpu.barrier", "ttg.barrier", "ttg.local_barrier"})
 _CLASSES: Final = {
@@ -67,10 +193,9 @@ _SCALED_TYPES: Final = {
     "e2m1": "f4E2M1FN",
     "e4m3": "f8E4M3FN",
     "e5m2": "f8E5M2",
-    "bf16": "bf16",
     "fp16": "f16",
-}
-_UNSCALED: Final = ("e2m1", "e4m3", "e5m2", "fp16", "bf16")  # narrowest first
+    "bf16": "bf16",
+}  # narrowest first
 
 
 def class_of(node: Node) -> str | None:
@@ -108,13 +233,13 @@ class Placement:
         self._flow = flow
         self._effects: set[int] = set()
         roots: list[int] = []
-        for body in flow.tree.bodies:
-            for node in body.nodes:
-                if has_effect(node):
-                    roots += node.operands
-                    self._mark(node)
-                else:
-                    roots += node.operands[: _HANDING.get(node.name, 0)]
+        for node in flow.tree.nodes():
+            if has_effect(node):
+                roots += node.operands
+                if node.name not in ("tt.print", "tt.assert", "llvm.intr.assume"):
+                    self._effects.update(node.body.loops())
+            else:
+                roots += node.operands[: _HANDING.get(node.name, 0)]
         self.live = flow.computed_from(roots)
         self._homes: list[Body | None] = [None] * len(flow.tree.sources)
         self._same = list(range(len(flow.tree.sources)))
@@ -137,16 +262,6 @@ class Placement:
         if node.results and node.results[0] in self._twins:
             return False
         return has_effect(node) or any(result in self.live for result in node.results)
-
-    def _mark(self, node: Node) -> None:
-        """Note that the loops around an operation have an effect on memory."""
-        if node.name in ("tt.print", "tt.assert", "llvm.intr.assume"):
-            return
-        owner = node.body.owner
-        while owner is not None:
-            if owner.loop >= 0:
-                self._effects.add(owner.loop)
-            owner = owner.body.owner
 
     def _settle(self, node: Node) -> None:
         body = node.body
@@ -208,12 +323,11 @@ def read_dot(node: Node) -> tuple[Dot, str] | None:
         lhs, rhs = formats.groups()
         packed = lhs == "e2m1" and "lhs_k_pack = false" not in node.text
         k *= 2 if packed else 1
-        known = [form for form in (lhs, rhs) if form in _UNSCALED]
-        wider = max(known, key=_UNSCALED.index, default="")
-        operand = _SCALED_TYPES.get(wider, left.element)
+        known = [kind for form, kind in _SCALED_TYPES.items() if form in (lhs, rhs)]
+        operand = known[-1] if known else left.element
     precision = _PRECISION(node.text)
     is_float32 = left.element == "f32" and right.element == "f32"
     return (
-        Dot(m, n, k, math.prod(batch), operand, result.element),
+        Dot(m, n, k, prod(batch), operand, result.element),
         precision[1] if precision and is_float32 else "",
     )

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from asmtune.ir.ttir.flow import terminator
-from asmtune.ir.ttir.plan import GRID, EvaluationPlan
+from asmtune.ir.ttir.plan import GRID, EvaluationPlan, terminator
 from asmtune.ir.ttir.scalars import Unknown, Value, unsigned
 from asmtune.ir.ttir.tree import Body, Node
 
@@ -61,10 +60,7 @@ class ExecutionCounts:
 class ProgramArguments:
     """Arguments and grid that the programs of a launch are given.
 
-    Attributes:
-        values: known arguments by position in the kernel's parameters.
-        grid: programs along three axes.
-        default_trips: trips of a loop that cannot be evaluated.
+    `values` are the known ones by position; `default_trips` are of loops that cannot be evaluated.
     """
 
     values: Mapping[int, Value]
@@ -96,7 +92,6 @@ def extrapolated(history: list[list[Value]], distance: int) -> list[Value]:
 
 
 def _is_even(values: list[Any]) -> bool:
-    """Return whether numbers follow each other by equal steps."""
     return len({after - before for before, after in pairwise(values)}) <= 1
 
 
@@ -116,13 +111,7 @@ _UNSET: Final = Unknown("not evaluated")
 
 
 class ProgramEvaluator:
-    """Evaluates one program.
-
-    Args:
-        plan: the kernel.
-        launch: arguments and grid.
-        counts: where runs are counted.
-    """
+    """Evaluates one program after another and counts their runs in `counts`."""
 
     def __init__(
         self, plan: EvaluationPlan, launch: ProgramArguments, counts: ExecutionCounts
@@ -139,13 +128,7 @@ class ProgramEvaluator:
             self._base[value] = launch.values.get(place, _UNSET)
 
     def run(self, program: tuple[int, int, int], weight: float, room: int) -> None:
-        """Count one program.
-
-        Args:
-            program: its id.
-            weight: weight of its runs.
-            room: trips to walk at most in one loop that has to be walked.
-        """
+        """Count one program, with at most `room` trips of a loop that has to be walked."""
         self._values = self._base.copy()
         grids = {GRID[0]: program, GRID[1]: self._launch.grid}
         for name, axis, value in self._plan.grid_values:
@@ -182,8 +165,7 @@ class ProgramEvaluator:
                 break
             body, passed = body.successors[self._branch(body)]
             self._assign(body.arguments, passed)
-        last = terminator(body)
-        return last.operands if last is not None else ()
+        return _passed_on(body)
 
     def _branch(self, body: Body) -> int:
         node = body.nodes[-1]
@@ -191,10 +173,13 @@ class ProgramEvaluator:
             return 0
         condition = self._values[node.operands[0]]
         if isinstance(condition, Unknown):
-            self._assume(node, condition)
-            heavy = [self._plan.weight_from(target) for target, _ in body.successors]
-            return heavy.index(max(heavy))
+            return self._heaviest(node, condition, [target for target, _ in body.successors])
         return 0 if condition else 1
+
+    def _heaviest(self, node: Node, reason: Unknown, sides: list[Body]) -> int:
+        self._assume(node, reason)
+        weights = [self._plan.weight_from(side) for side in sides]
+        return weights.index(max(weights))
 
     def _call(self, node: Node, weight: float) -> None:
         blocks = node.regions[0]
@@ -204,9 +189,7 @@ class ProgramEvaluator:
     def _if(self, node: Node, weight: float) -> None:
         condition = self._values[node.operands[0]]
         if isinstance(condition, Unknown):
-            self._assume(node, condition)
-            heavy = [self._plan.weight_from(region[0]) for region in node.regions]
-            taken = heavy.index(max(heavy))
+            taken = self._heaviest(node, condition, [region[0] for region in node.regions])
         else:
             taken = 0 if condition else 1
         if taken < len(node.regions):
@@ -265,8 +248,7 @@ class ProgramEvaluator:
         """Walk a loop with state, trip by trip; past `room` trips, extrapolate the state."""
         body = node.regions[0][0]
         carried = body.arguments[1:]
-        last = terminator(body)
-        yields = last.operands if last is not None else ()
+        yields = _passed_on(body)
         history: list[list[Value]] = [self._read(carried)]
         walked = min(trips, max(self._room, 2 * PROBE))
         room, self._room = self._room, max(4, self._room // walked)
@@ -278,14 +260,11 @@ class ProgramEvaluator:
         self._room = room
         if walked < trips:
             self._counts.capped.add(node.loop)
-            ahead = extrapolated(history, trips - walked)
-            self._write(carried, ahead)
+            self._write(carried, extrapolated(history, trips - walked))
 
     def _while(self, node: Node, weight: float) -> None:
         before, after = node.regions[0][0], node.regions[1][0]
-        last, again = terminator(before), terminator(after)
-        passed = last.operands if last is not None else ()
-        yields = again.operands if again is not None else ()
+        passed, yields = _passed_on(before), _passed_on(after)
         self._assign(before.arguments, node.operands)
         history: list[list[Value]] = []
         trips, limit = 0, max(PROBE, self._room)
@@ -359,6 +338,11 @@ class ProgramEvaluator:
 
     def _assign(self, targets: tuple[int, ...], values: tuple[int, ...]) -> None:
         self._write(targets, [self._values[value] for value in values])
+
+
+def _passed_on(body: Body) -> tuple[int, ...]:
+    last = terminator(body)
+    return last.operands if last is not None else ()
 
 
 def _iterate(low: Value, step: Value, place: int) -> Value:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from asmtune.ir.ttir.evaluate import ProgramArguments
-from asmtune.ir.ttir.flow import CONTROL, Flow
 from asmtune.ir.ttir.mlir_types import ValueType, parse_type, result_types, split_list
 from asmtune.ir.ttir.operations import EvaluationStep, apply
-from asmtune.ir.ttir.plan import EvaluationPlan
+from asmtune.ir.ttir.plan import CONTROL, EvaluationPlan, Flow
 from asmtune.ir.ttir.scalars import Unknown, Value, constant
 from asmtune.ir.ttir.tree import Body, Node
 
@@ -62,14 +61,8 @@ _PURE_DIALECTS: Final = ("arith.", "math.")
 class MemoryOperation:
     """An operation that reads or writes memory.
 
-    Attributes:
-        node: the operation.
-        kind: what it does.
-        roots: arguments that the address may come from, by position; empty if from none.
-        foreign: whether it may be an address of no argument, such as one kept in memory.
-        elements: of the tile.
-        element_bytes: of one element in memory.
-        masked: whether part of the tile may be left out.
+    `roots` are the arguments that the address may come from, by position; the others are as in
+    `asmtune.ir.ttir.work.MemoryAccess`.
     """
 
     node: Node
@@ -84,35 +77,31 @@ class MemoryOperation:
 def memory_operations(flow: Flow) -> list[MemoryOperation]:
     """Return every operation that reads or writes memory, in the order of the tree's blocks."""
     operations = []
-    for body in flow.tree.bodies:
-        for node in body.nodes:
-            kind = KINDS.get(node.name)
-            if kind is not None and node.operands:
-                operations.append(_memory_operation(flow, node, kind))
+    for node in flow.tree.nodes():
+        kind = KINDS.get(node.name)
+        if kind is not None and node.operands:
+            tile, (arguments, foreign) = _tile(flow, node), roots(flow, node.operands[0])
+            size = tile.elements, tile.bytes
+            operations.append(MemoryOperation(node, kind, arguments, foreign, *size, _masked(node)))
     return operations
 
 
 def escapes(flow: Flow) -> set[int]:
     """Return arguments whose addresses reach an operation that may do anything with them."""
     escaped: set[int] = set()
-    numbers = any(node.name == "tt.ptr_to_int" for body in flow.tree.bodies for node in body.nodes)
-    for body in flow.tree.bodies:
-        for node in body.nodes:
-            if node.name in KINDS:
-                suspects: Iterable[int] = node.operands[1:]
-            elif (
-                (node.name in CONTROL and node.regions)
-                or node.name in _FIRST
-                or node.name in _PASSING
-                or _is_pure(node)
-            ):
-                continue
-            else:
-                suspects = node.operands
-            for value in suspects:
-                if numbers or flow.tree.type_of(value).addresses:
-                    escaped.update(roots(flow, value)[0])
+    numbers = any(node.name == "tt.ptr_to_int" for node in flow.tree.nodes())
+    for node in flow.tree.nodes():
+        for value in _handed_out(node):
+            if numbers or flow.tree.type_of(value).addresses:
+                escaped.update(roots(flow, value)[0])
     return escaped
+
+
+def _handed_out(node: Node) -> tuple[int, ...]:
+    if node.name in KINDS:
+        return node.operands[1:]
+    is_known = node.name in _FIRST or node.name in _PASSING or _is_pure(node)
+    return () if is_known or (node.name in CONTROL and node.regions) else node.operands
 
 
 def roots(flow: Flow, value: int) -> tuple[tuple[int, ...], bool]:
@@ -125,17 +114,11 @@ def roots(flow: Flow, value: int) -> tuple[tuple[int, ...], bool]:
         for place, parameter in enumerate(parameters)
         if parameter in reached and parse_type(tree.kernel.arguments[place].type).addresses
     )
-    return arguments, not arguments or _from_memory(flow, reached)
-
-
-def _from_memory(flow: Flow, reached: set[int]) -> bool:
-    for value in reached:
-        owner, _ = flow.tree.sources[value]
-        if isinstance(owner, Node) and owner.name == "tt.int_to_ptr":
-            return True
-        if isinstance(owner, Node) and owner.name == "tt.load":
-            return True
-    return False
+    owners = (tree.sources[value][0] for value in reached)
+    foreign = any(
+        isinstance(owner, Node) and owner.name in ("tt.int_to_ptr", "tt.load") for owner in owners
+    )
+    return arguments, foreign or not arguments
 
 
 def _onward(node: Node) -> Iterable[int] | None:
@@ -153,12 +136,6 @@ def _is_pure(node: Node) -> bool:
         return True
     # A pure external function computes on the address as on a number, or reads at most.
     return node.name == "tt.extern_elementwise" and "pure = true" in node.text
-
-
-def _memory_operation(flow: Flow, node: Node, kind: Kind) -> MemoryOperation:
-    tile = _tile(flow, node)
-    arguments, foreign = roots(flow, node.operands[0])
-    return MemoryOperation(node, kind, arguments, foreign, tile.elements, tile.bytes, _masked(node))
 
 
 def _tile(flow: Flow, node: Node) -> ValueType:
@@ -195,12 +172,7 @@ _MAX_DEPTH: Final = 200
 
 
 class Strides:
-    """Computes the strides of tiles in memory, for one launch.
-
-    Args:
-        plan: the kernel.
-        launch: the arguments; a stride is known only if they determine it.
-    """
+    """Computes strides of tiles in memory, known where a launch's arguments determine them."""
 
     def __init__(self, plan: EvaluationPlan, launch: ProgramArguments) -> None:
         self._plan = plan
@@ -306,7 +278,6 @@ class Strides:
         return number if isinstance(number, int) else None
 
     def _scalar(self, value: int) -> Value:
-        """Return a scalar that depends on arguments alone."""
         if value not in self._scalars:
             self._scalars[value] = Unknown("a cycle")
             self._scalars[value] = self._evaluate(value)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from asmtune.ir.ttir.dots import element_bits
-
 _OPENING: Final = frozenset("([{<")
 _CLOSING: Final = frozenset(")]}>")
 # Nine digits at most: int() raises on text of more than 4,300.
@@ -70,7 +68,9 @@ class ValueType:
     @property
     def bits(self) -> int:
         """Bits of an element; 64 for `index` and for a pointer in memory."""
-        return _bits(self.element)
+        if self.element == "index" or self.element.startswith("!tt.ptr"):
+            return 64
+        return min(element_bits(self.element), _WIDEST)
 
     @property
     def bytes(self) -> int:
@@ -88,10 +88,13 @@ class ValueType:
         return self.role != "value"
 
 
-def _bits(element: str) -> int:
-    if element == "index" or element.startswith("!tt.ptr"):
-        return 64
-    return min(element_bits(element), _WIDEST)
+_BITS: Final = re.compile(r"\d+")
+
+
+def element_bits(element: str) -> int:
+    """Return the bits of an MLIR element type: 8 for f8E4M3FN, 16 for bf16, 1 for i1."""
+    match = _BITS.search(element)
+    return int(match.group()) if match else 32
 
 
 @lru_cache(maxsize=4096)
@@ -100,17 +103,17 @@ def parse_type(text: str) -> ValueType:
     text = text.strip()
     if text.startswith("!tt.tensordesc<"):
         inner = _inside(text, "!tt.tensordesc<")
-        shape, element = _shaped(_inside(inner, "tensor<"))
+        shape, element = parse_shape(_inside(inner, "tensor<"))
         return ValueType(shape, element, "descriptor", is_tensor=False)
     if text.startswith("!tt.ptr<"):
         inner = split_list(_inside(text, "!tt.ptr<"))[0]
         if inner.startswith("tensor<"):
-            shape, element = _shaped(_inside(inner, "tensor<"))
+            shape, element = parse_shape(_inside(inner, "tensor<"))
             return ValueType(shape, element, "pointer", is_tensor=False)
         return ValueType((), inner, "pointer", is_tensor=False)
     if not text.startswith("tensor<"):
         return ValueType((), text, "value", is_tensor=False)
-    shape, element = _shaped(_inside(text, "tensor<"))
+    shape, element = parse_shape(_inside(text, "tensor<"))
     if element.startswith("!tt.ptr<"):
         pointee = split_list(_inside(element, "!tt.ptr<"))[0]
         return ValueType(shape, pointee, "pointer", is_tensor=True)
@@ -121,7 +124,7 @@ def _inside(text: str, head: str) -> str:
     return text[len(head) : text.rfind(">")] if text.startswith(head) else text
 
 
-def _shaped(text: str) -> tuple[tuple[int, ...], str]:
+def parse_shape(text: str) -> tuple[tuple[int, ...], str]:
     """Parse a shape: `64x32xf16` gives ((64, 32), "f16"); the encoding is dropped."""
     match = _SHAPED.match(split_list(text)[0] if text else "")
     extents, element = match.groups() if match else ("", "")
@@ -133,13 +136,7 @@ _TO: Final = re.compile(r"\bto (.*)")
 
 
 def result_types(name: str, text: str, count: int) -> list[str]:
-    """Return the types of an operation's results, as text.
-
-    Args:
-        name: the operation ("tt.load").
-        text: its attributes and types.
-        count: how many results it has.
-    """
+    """Return the types of an operation's results, from its attributes and types as text."""
     if name in ("scf.for", "scf.if", "scf.while"):
         return _arrow_types(re.sub(r" +: [\w!.<>]+.*", "", text) if name == "scf.for" else text)
     _, colon, tail = text.rpartition(" : ")
@@ -148,10 +145,11 @@ def result_types(name: str, text: str, count: int) -> list[str]:
     if "->" in tail:
         return _arrow_types(tail)
     if name == "tt.load":
-        return [_pointee(tail)]
+        kind = parse_type(split_list(tail)[0])
+        return [_tensor_type(kind, kind.element)]
     if name.startswith("arith.cmp"):
         kind = parse_type(tail)
-        return [f"tensor<{'x'.join(map(str, kind.shape))}xi1>" if kind.is_tensor else "i1"]
+        return [_tensor_type(kind, "i1")]
     if name in _POINTER_MAKERS or name == "tt.make_tensor_descriptor":
         pointee = split_list(tail)[-1]
         prefix = "!tt.ptr" if name in _POINTER_MAKERS else "!tt.tensordesc"
@@ -172,8 +170,7 @@ def _arrow_types(text: str) -> list[str]:
     return split_list(tail)
 
 
-def _pointee(text: str) -> str:
-    kind = parse_type(split_list(text)[0])
+def _tensor_type(kind: ValueType, element: str) -> str:
     if not kind.shape and not kind.is_tensor:
-        return kind.element
-    return f"tensor<{'x'.join(map(str, kind.shape))}x{kind.element}>"
+        return element
+    return f"tensor<{'x'.join(map(str, kind.shape))}x{element}>"

@@ -60,11 +60,8 @@ Evaluator = Callable[[list[Value]], Value]
 class EvaluationStep:
     """A node to evaluate.
 
-    Attributes:
-        node: the node.
-        kind: type of its result; None for control operations.
-        operand: type of its first operand.
-        run: computes the result from the list of all values.
+    `kind` and `operand` are the types of its result and first operand, None for control operations;
+    `run` computes the result from the list of all values.
     """
 
     node: Node
@@ -85,8 +82,9 @@ def evaluator(step: EvaluationStep) -> Evaluator:
         return apply(step, [values[operand] for operand in operands])
 
     kind, source = step.kind, step.operand
-    plain = kind is not None and not (kind.is_tensor or kind.addresses) and source is not None
-    if not plain or kind is None or source is None or kind.is_float or source.bits == 1:
+    if kind is None or source is None or kind.is_tensor or kind.addresses:
+        return slow
+    if kind.is_float or source.bits == 1:
         return slow
     name = step.node.name
     limit = 1 << (kind.bits - 1)

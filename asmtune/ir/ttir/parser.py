@@ -24,13 +24,7 @@ _REFERENCE: Final = re.compile(r"#loc\d*").search
 
 @dataclass(slots=True)
 class Argument:
-    """A parameter of a block or function.
-
-    Attributes:
-        value: its name in the text, with the percent sign.
-        type: MLIR's type, as text.
-        location: text inside its `loc(...)`, or "".
-    """
+    """A parameter of a block or function: its name with the percent sign, and texts after it."""
 
     value: str
     type: str
@@ -63,13 +57,7 @@ class Operation:
 
 @dataclass(slots=True)
 class OpBlock:
-    """Operations that run one after another.
-
-    Attributes:
-        label: its name without the caret, or "" for a region's first.
-        arguments: its parameters.
-        operations: in order.
-    """
+    """Operations in order; the label is without the caret, "" for a region's first block."""
 
     label: str
     arguments: list[Argument] = field(default_factory=list)
@@ -83,16 +71,12 @@ class Function:
     Attributes:
         name: its symbol, without quotes.
         public: whether it is a kernel.
-        noinline: whether the compiler must keep calls to it.
         arguments: its parameters; constants of the specialisation are not among them.
-        blocks: its body.
-        line: line of the text, from 1.
         location: text inside the `loc(...)` at its end, or "".
     """
 
     name: str
     public: bool
-    noinline: bool
     arguments: list[Argument]
     blocks: list[OpBlock]
     line: int
@@ -151,10 +135,7 @@ _MAX_DEPTH: Final = 100
 
 
 def parse_ttir(text: str) -> Module:
-    """Read TTIR.
-
-    Args:
-        text: one module, as `str(module)` gives it, before or after Triton's passes.
+    """Read one TTIR module, as `str(module)` gives it, before or after Triton's passes.
 
     Raises:
         ParseError: the text is not TTIR or ends too early; the message names the line.
@@ -168,8 +149,6 @@ def parse_ttir(text: str) -> Module:
 
 
 class _Reader:
-    """State while one module is read."""
-
     def __init__(self) -> None:
         root = Operation("", (), (), "", "", 0, [[OpBlock("")]])
         self._stack = [root]
@@ -219,12 +198,10 @@ class _Reader:
         match = _FUNCTION(operation.text)
         if match is None:
             raise ParseError(f"line {operation.line}: a tt.func without a name")
-        parameters, rest = _bracketed(operation.text, match.end())
+        parameters = _bracketed(operation.text, match.end())
         arguments = [_argument(part, operation.line) for part in split_list(parameters)]
         name = match[2].strip('"')
-        function = Function(
-            name, match[1] == "public", "noinline = true" in rest, arguments, [], operation.line
-        )
+        function = Function(name, match[1] == "public", arguments, [], operation.line)
         self._functions[name] = self._function_read = function
         operation.operands = ()
         if opens:
@@ -267,7 +244,6 @@ class _Reader:
 
 
 def _split_location(text: str) -> tuple[str, str]:
-    """Split an operation's text from its trailing `loc(...)`."""
     place = text.rfind(" loc(")
     if place < 0:
         return text.strip(), ""
@@ -281,8 +257,8 @@ def _results(pack: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _bracketed(text: str, start: int) -> tuple[str, str]:
-    """Split text after the parenthesis that closes the one at `start`."""
+def _bracketed(text: str, start: int) -> str:
+    """Return the text up to the parenthesis that closes the one before `start`."""
     depth, place = 1, start
     quoted = False
     while place < len(text) and depth:
@@ -292,7 +268,7 @@ def _bracketed(text: str, start: int) -> tuple[str, str]:
         elif not quoted:
             depth += (char == "(") - (char == ")")
         place += 1
-    return text[start : place - 1], text[place:]
+    return text[start : place - 1]
 
 
 def _argument(text: str, line: int) -> Argument:

@@ -79,8 +79,7 @@ def constant(text: str) -> Number | None:
     floating = kind is not None and re.match(r"b?f\d", kind)
     try:
         if "x" in body:
-            codes = _HEX.get(kind or "")
-            if codes is None:
+            if (codes := _HEX.get(kind or "")) is None:
                 return None if floating else int(body, 16)
             return float(struct.unpack(codes[1], struct.pack(codes[0], int(body, 16)))[0])
         return float(body) if floating else int(body)
@@ -196,8 +195,7 @@ def integer(name: str, a: int, b: int, bits: int) -> int:
         ZeroDivisionError: division by zero.
         ValueError: a shift by more than the width.
     """
-    function = SIGNED.get(name)
-    if function is not None:
+    if function := SIGNED.get(name):
         return wrap(function(signed(a, bits), signed(b, bits)), bits)
     product = UNSIGNED[name](unsigned(a, bits), unsigned(b, bits))
     return wrap(product >> bits if name == "tt.mulhiui" else product, bits)

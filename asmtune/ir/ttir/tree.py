@@ -9,14 +9,17 @@ region. So each loop of the tree is one loop of the machine code, unless the fun
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from asmtune.base.errors import ParseError
+from asmtune.ir.asm.flow import postorder
 from asmtune.ir.ttir.mlir_types import ValueType, parse_type, result_types
 from asmtune.ir.ttir.parser import Argument, Function, Module, OpBlock, Operation
 
 LOOPS: Final = frozenset({"scf.for", "scf.while"})
+RETURNS: Final = frozenset({"tt.return", "scf.yield", "scf.condition"})
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +39,17 @@ class Body:
     arguments: tuple[int, ...] = ()
     nodes: list[Node] = field(default_factory=list)
     successors: list[tuple[Body, tuple[int, ...]]] = field(default_factory=list)
+
+    def owners(self) -> Iterator[Node]:
+        """Yield the nodes around the block, inner ones first."""
+        owner = self.owner
+        while owner is not None:
+            yield owner
+            owner = owner.body.owner
+
+    def loops(self) -> Iterator[int]:
+        """Yield the positions in `Tree.loops` of the loops around the block, inner ones first."""
+        return (owner.loop for owner in self.owners() if owner.loop >= 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +80,7 @@ class Node:
         return self.operation.text
 
 
-Source = tuple[Node, int] | tuple[Body, int]
+Source = tuple[Node | Body, int]
 
 
 @dataclass(slots=True)
@@ -99,28 +113,22 @@ class Tree:
             return parse_type(types[place] if place < len(types) else "")
         return parse_type(self.argument_types.get((owner.index, place), ""))
 
+    def nodes(self) -> Iterator[Node]:
+        """Yield the nodes of all blocks in order."""
+        return (node for body in self.bodies for node in body.nodes)
+
     def line_of(self, node: Node) -> tuple[str, int] | None:
         """Return the file and line of the source that a node comes from; None if unknown."""
         return self.module.position(node.operation.location)
 
     def enclosing_loop(self, body: Body) -> int | None:
         """Return the position in `loops` of the innermost loop around a block, or None."""
-        owner = body.owner
-        while owner is not None:
-            if owner.loop >= 0:
-                return owner.loop
-            owner = owner.body.owner
-        return None
+        return next(body.loops(), None)
 
 
 def is_inside(body: Body, loop: Node) -> bool:
     """Return whether a block is in a node's regions, at any depth."""
-    owner = body.owner
-    while owner is not None:
-        if owner is loop:
-            return True
-        owner = owner.body.owner
-    return False
+    return any(owner is loop for owner in body.owners())
 
 
 # Expanding calls doubled a text at most in what was seen (tl.sort); a chain of calls that
@@ -130,7 +138,6 @@ _MAX_CALLS: Final = 60
 _CALLEE: Final = re.compile(r'@("(?:[^"\\]|\\.)*"|[\w.$\-]+)').search
 _SUCCESSOR: Final = re.compile(r"\^(\w+)(?:\(([^)]*)\))?").findall
 _VALUES: Final = re.compile(r"%[\w$.\-]+(?:#\d{1,4})?").findall
-_YIELDING: Final = frozenset({"tt.return", "scf.yield", "scf.condition"})
 
 
 def build_tree(module: Module) -> Tree:
@@ -150,16 +157,9 @@ class _Builder:
         self._calls = 0
 
     def build(self) -> Tree:
-        function = self._module.kernel
-        names: dict[str, int] = {}
-        self._tree.blocks = self._function(function, names, None)
+        kernel = self._module.kernel
+        self._tree.blocks = self._region(kernel.blocks, {}, None, kernel.arguments)
         return self._tree
-
-    def _function(
-        self, function: Function, names: dict[str, int], owner: Node | None
-    ) -> list[Body]:
-        """Expand a function's blocks; its arguments become those of the first."""
-        return self._region(function.blocks, names, owner, function.arguments)
 
     def _region(
         self,
@@ -171,29 +171,29 @@ class _Builder:
         order = _reverse_postorder(blocks)
         bodies: dict[str, Body] = {}
         for block in order:
-            body = bodies[block.label] = self._body(owner)
+            body = bodies[block.label] = Body(len(self._tree.bodies), owner)
+            self._tree.bodies.append(body)
             entered = block.arguments if arguments is None or block is not order[0] else arguments
-            body.arguments = self._define(entered, names, body)
+            for place, argument in enumerate(entered):
+                self._tree.argument_types[body.index, place] = argument.type
+            body.arguments = self._number([argument.value for argument in entered], names, body)
         for block in order:
             self._fill(bodies[block.label], block, names)
         for block in order if len(order) > 1 else ():
-            self._link(bodies[block.label], block.operations[-1], bodies, names)
+            last = block.operations[-1]
+            for label, passed in _SUCCESSOR(last.text):
+                values = _lookup(tuple(_VALUES(passed)), names, last)
+                bodies[block.label].successors.append((bodies[label], values))
         return list(bodies.values())
 
-    def _body(self, owner: Node | None) -> Body:
-        body = Body(len(self._tree.bodies), owner)
-        self._tree.bodies.append(body)
-        return body
-
-    def _define(
-        self, arguments: list[Argument], names: dict[str, int], body: Body
+    def _number(
+        self, results: Sequence[str], names: dict[str, int], owner: Node | Body
     ) -> tuple[int, ...]:
         sources = self._tree.sources
         first = len(sources)
-        for place, argument in enumerate(arguments):
-            names[argument.value] = len(sources)
-            sources.append((body, place))
-            self._tree.argument_types[body.index, place] = argument.type
+        for place, name in enumerate(results):
+            names[name] = len(sources)
+            sources.append((owner, place))
         return tuple(range(first, len(sources)))
 
     def _fill(self, body: Body, block: OpBlock, names: dict[str, int]) -> None:
@@ -213,21 +213,14 @@ class _Builder:
             self._tree.loops.append(node)
         for region in operation.regions:
             node.regions.append(self._region(region, names, node))
-        if operation.name == "tt.call":
-            self._expand(node)
+        function = self._callee(operation) if operation.name == "tt.call" else None
+        if function is not None and self._calls <= _MAX_CALLS:
+            self._calls += 1
+            node.regions.append(self._region(function.blocks, {}, node, function.arguments))
+            self._calls -= 1
         body.nodes.append(node)
         if operation.results:
-            node.results = self._results(operation.results, names, node)
-
-    def _results(
-        self, results: tuple[str, ...], names: dict[str, int], node: Node
-    ) -> tuple[int, ...]:
-        sources = self._tree.sources
-        first = len(sources)
-        for place, name in enumerate(results):
-            names[name] = len(sources)
-            sources.append((node, place))
-        return tuple(range(first, len(sources)))
+            node.results = self._number(operation.results, names, node)
 
     def _callee(self, operation: Operation) -> Function | None:
         match = _CALLEE(operation.text)
@@ -253,20 +246,6 @@ class _Builder:
         names.update(zip(operation.results, returned, strict=False))
         return True
 
-    def _expand(self, node: Node) -> None:
-        function = self._callee(node.operation)
-        if function is not None and self._calls <= _MAX_CALLS:
-            self._calls += 1
-            node.regions.append(self._function(function, {}, node))
-            self._calls -= 1
-
-    def _link(
-        self, body: Body, last: Operation, bodies: dict[str, Body], names: dict[str, int]
-    ) -> None:
-        for label, passed in _SUCCESSOR(last.text):
-            values = _lookup(tuple(_VALUES(passed)), names, last)
-            body.successors.append((bodies[label], values))
-
 
 def _lookup(names: tuple[str, ...], known: dict[str, int], operation: Operation) -> tuple[int, ...]:
     try:
@@ -281,25 +260,15 @@ def _reverse_postorder(blocks: list[OpBlock]) -> list[OpBlock]:
     """Return the reachable blocks, each after the blocks that dominate it."""
     if len(blocks) == 1:
         return blocks
-    known = {block.label: block for block in blocks}
-    order: list[OpBlock] = []
-    seen = {blocks[0].label}
-    stack = [(blocks[0], iter(_successors(blocks[0])))]
-    while stack:
-        block, following = stack[-1]
-        label = next((label for label in following if label not in seen), None)
-        if label is None:
-            order.append(block)
-            stack.pop()
-            continue
-        if label not in known:
-            raise ParseError(f"a branch to ^{label}, which is no block")
-        seen.add(label)
-        stack.append((known[label], iter(_successors(known[label]))))
-    return order[::-1]
+    places = {block.label: place for place, block in enumerate(blocks)}
+    try:
+        successors = [[places[label] for label in _successors(block)] for block in blocks]
+    except KeyError as error:
+        raise ParseError(f"a branch to ^{error.args[0]}, which is no block") from None
+    return [blocks[place] for place in reversed(postorder(successors))]
 
 
 def _successors(block: OpBlock) -> list[str]:
-    if not block.operations or block.operations[-1].name in _YIELDING:
+    if not block.operations or block.operations[-1].name in RETURNS:
         return []
     return [label for label, _ in _SUCCESSOR(block.operations[-1].text)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from asmtune.ir.ttir.dots import Dot
+from asmtune.ir.ttir.costs import Dot
 from asmtune.ir.ttir.memory import Kind
 
 _CONTROL: Final = {"scf.for": "a loop", "scf.while": "a while loop"}
@@ -316,5 +316,5 @@ class Work:
         return sum(a.bytes for a in self.accesses if a.kind == kind) * self.programs
 
     def _foreign(self, kind: Kind) -> float:
-        own = [a for a in self.accesses if a.kind == kind and not a.arguments]
-        return sum(access.bytes for access in own) * self.programs
+        own = (a.bytes for a in self.accesses if a.kind == kind and not a.arguments)
+        return sum(own) * self.programs

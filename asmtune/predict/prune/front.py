@@ -22,7 +22,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
-from asmtune.ir.ttir.dots import Dot, find_dots
+from asmtune.ir.ttir.costs import Dot, find_dots
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.features.reader import ProfileReader, launch_features

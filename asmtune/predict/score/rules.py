@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from asmtune.core.records.verdicts import Reason
-from asmtune.ir.ttir.dots import Dot
+from asmtune.ir.ttir.costs import Dot
 from asmtune.predict.score.scorers import Candidate
 
 Moment = Literal["config", "ir", "assembly"]

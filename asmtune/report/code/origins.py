@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.ir.asm.nvptx import OpClass, classify
-from asmtune.ir.asm.nvsass import classify_sass
 from asmtune.ir.asm.program import AsmFunction
+from asmtune.ir.asm.sass import classify_sass
 from asmtune.predict.features.execution import SegmentRun
 
 _KEPT: Final = (

@@ -17,10 +17,9 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.ir.asm.counts import hottest_loop
 from asmtune.ir.asm.flow import postorder
 from asmtune.ir.asm.nvptx import OpClass, classify, group_of
-from asmtune.ir.asm.nvsass import classify_sass
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
 from asmtune.ir.asm.ptx import parse_ptx
-from asmtune.ir.asm.sass import parse_sass, relocated
+from asmtune.ir.asm.sass import classify_sass, parse_sass, relocated
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.execution import SegmentRun, executions
 from asmtune.predict.features.reader import ProfileReader
