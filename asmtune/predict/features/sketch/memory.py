@@ -88,7 +88,7 @@ def add_shared(
     held = layout.distinct(frozenset(range(len(kind.shape)))) * max(8, kind.bits) // 8
     size = max(1, min(width, held))
     sums.use_shared(direction)
-    sums.move(Traffic("shared", direction, size, copies=False, line=line), max(1.0, held / size))
+    sums.move_shared(direction, size, line, max(1.0, held / size))
 
 
 def shared_width(kind: Kind, layout: TensorLayout, buffer: str) -> int:

@@ -56,6 +56,10 @@ class Sums:
         self.classes[kind] += times  # type: ignore[assignment]
         self.traffic[traffic] += times  # type: ignore[assignment]
 
+    def move_shared(self, direction: str, size: int, line: int, times: float) -> None:
+        """Add instructions that move `size` bytes a thread to or from shared memory."""
+        self.move(Traffic("shared", direction, size, copies=False, line=line), times)
+
     def use_shared(self, direction: str) -> None:
         """Note a use of shared memory, after a barrier where warps could collide.
 

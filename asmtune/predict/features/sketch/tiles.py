@@ -10,10 +10,8 @@ from typing import Final
 
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Node
-from asmtune.predict.features.profile import Traffic
 from asmtune.predict.features.sketch.costs import Cost, element_cost
 from asmtune.predict.features.sketch.demand import Spread
-from asmtune.predict.features.sketch.layouts import TensorLayout
 from asmtune.predict.features.sketch.memory import (
     ROUND,
     WIDEST,
@@ -22,120 +20,9 @@ from asmtune.predict.features.sketch.memory import (
     shared_width,
 )
 from asmtune.predict.features.sketch.sums import Sums
-from asmtune.predict.features.sketch.values import Kind, Values
+from asmtune.predict.features.sketch.values import Values
 
 _AXIS: Final = re.compile(r"axis = (\d+)").search
-
-
-def add_reduction(sums: Sums, values: Values, node: Node, line: int) -> None:
-    """Count a tree over a thread's elements, lanes (shuffles) and warps (shared memory)."""
-    operand = node.operands[0]
-    kind, layout = values.kind(operand), values.layout(operand)
-    match = _AXIS(node.text)
-    axis = int(match[1]) if match else 0
-    combine = _combining(values, node)
-    words = sum(max(1, values.kind(value).bits // 32) for value in node.operands)
-    every = frozenset(range(len(kind.shape)))
-    held, rows = layout.distinct(every), layout.distinct(every - {axis})
-    sums.add(combine, held - rows)
-    lanes = layout.along(layout.lanes, axis).bit_length() - 1
-    sums.add({OpClass.SHUFFLE: lanes * rows * words})
-    sums.add(combine, lanes * rows)
-    warps = layout.along(layout.warps, axis)
-    if warps > 1:
-        _across_warps(sums, values, node, rows, warps, line)
-        sums.add(combine, warps.bit_length() - 1)
-
-
-def _across_warps(sums: Sums, values: Values, node: Node, rows: int, warps: int, line: int) -> None:
-    """Count a combination of warps: each stores its part, some combine, all read the result."""
-    for direction in ("store", "load"):
-        sums.use_shared(direction)
-    # The warp that combines the parts writes where it has read them.
-    sums.read = False
-    for direction in ("store", "load"):
-        sums.use_shared(direction)
-    for value in node.operands:
-        size = max(1, values.kind(value).bits // 8)
-        for direction, times in (("store", rows + 1), ("load", rows + 1)):
-            sums.move(Traffic("shared", direction, size, copies=False, line=line), times)
-    words = len(node.operands)
-    sums.add(
-        {
-            OpClass.SHUFFLE: words * (warps.bit_length() - 1),
-            OpClass.LOGIC: 4.0,
-            OpClass.INTEGER: 4.0,
-        }
-    )
-
-
-def add_scan(sums: Sums, values: Values, node: Node, line: int) -> None:
-    """Count a scan: a reduction, and once more over the thread's own elements."""
-    operand = node.operands[0]
-    kind, layout = values.kind(operand), values.layout(operand)
-    match = _AXIS(node.text)
-    axis = int(match[1]) if match else 0
-    combine = _combining(values, node)
-    every = frozenset(range(len(kind.shape)))
-    held = layout.distinct(every)
-    runs = max(1, held // layout.run(axis))
-    words = len(node.operands)
-    lanes = layout.along(layout.lanes, axis).bit_length() - 1
-    sums.add(combine, 2 * held)
-    sums.add({OpClass.SHUFFLE: (lanes + 1) * runs * words, OpClass.LOGIC: lanes * runs * words})
-    sums.add(combine, lanes * runs)
-    warps = layout.along(layout.warps, axis)
-    if warps > 1:
-        _across_warps(sums, values, node, runs, warps, line)
-        sums.add(combine, warps * runs)
-
-
-def _combining(values: Values, node: Node) -> Cost:
-    """Return the instructions of one combination: the operations of the node's region."""
-    total: Counter[OpClass] = Counter()
-    for region in node.regions:
-        for body in region:
-            for inner in body.nodes:
-                if inner.results and inner.operands:
-                    cost = element_cost(
-                        inner, values.kind(inner.results[0]), values.kind(inner.operands[0])
-                    )
-                    total.update(cost)
-    return dict(total)
-
-
-def add_conversion(
-    sums: Sums,
-    layouts: tuple[TensorLayout, TensorLayout],
-    kind: Kind,
-    axes: frozenset[int],
-    line: int,
-) -> None:
-    """Count a change of layout: within threads, within warps, or through memory.
-
-    Args:
-        sums: of the segment.
-        layouts: before and after.
-        kind: of the tile.
-        axes: along which its elements differ.
-        line: of the source.
-    """
-    source, target = layouts
-    way = convert_kind(source, target)
-    if way == "none" or not axes:
-        return
-    size = max(1, kind.bits // 8)
-    given, taken = source.distinct(axes), target.distinct(axes)
-    if way == "shuffle":
-        words = max(1.0, max(given, taken) * size / ROUND)
-        sums.add({OpClass.SHUFFLE: words, OpClass.LOGIC: 2 * words})
-        return
-    for direction, held in (("store", given), ("load", taken)):
-        sums.use_shared(direction)
-        width = max(1, min(WIDEST, held * size))
-        moved = Traffic("shared", direction, width, copies=False, line=line)
-        sums.move(moved, max(1.0, held * size / width))
-    sums.add({OpClass.INTEGER: 4.0})
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +41,97 @@ class Tile:
     node: Node
     line: int
 
+    @property
+    def axis(self) -> int:
+        """The axis of a reduction or a scan."""
+        match = _AXIS(self.node.text)
+        return int(match[1]) if match else 0
+
+    @property
+    def words(self) -> int:
+        """Operands that are combined."""
+        return len(self.node.operands)
+
 
 def _reduce(sums: Sums, tile: Tile) -> None:
-    add_reduction(sums, tile.values, tile.node, tile.line)
+    """Count a tree over a thread's elements, lanes (shuffles) and warps (shared memory)."""
+    values, operands, axis = tile.values, tile.node.operands, tile.axis
+    layout = values.layout(operands[0])
+    combine = _combining(values, tile.node)
+    words = sum(max(1, values.kind(value).bits // 32) for value in operands)
+    every = frozenset(range(len(values.kind(operands[0]).shape)))
+    held, rows = layout.distinct(every), layout.distinct(every - {axis})
+    sums.add(combine, held - rows)
+    lanes = layout.along(layout.lanes, axis).bit_length() - 1
+    sums.add({OpClass.SHUFFLE: lanes * rows * words})
+    sums.add(combine, lanes * rows)
+    warps = layout.along(layout.warps, axis)
+    if warps > 1:
+        _across_warps(sums, tile, rows, warps)
+        sums.add(combine, warps.bit_length() - 1)
+
+
+def _across_warps(sums: Sums, tile: Tile, rows: int, warps: int) -> None:
+    """Count a combination of warps: each stores its part, some combine, all read the result."""
+    for direction in ("store", "load"):
+        sums.use_shared(direction)
+    # The warp that combines the parts writes where it has read them.
+    sums.read = False
+    for direction in ("store", "load"):
+        sums.use_shared(direction)
+    for value in tile.node.operands:
+        size = max(1, tile.values.kind(value).bits // 8)
+        for direction in ("store", "load"):
+            sums.move_shared(direction, size, tile.line, rows + 1)
+    shuffles = tile.words * (warps.bit_length() - 1)
+    sums.add({OpClass.SHUFFLE: shuffles, OpClass.LOGIC: 4.0, OpClass.INTEGER: 4.0})
 
 
 def _scan(sums: Sums, tile: Tile) -> None:
-    add_scan(sums, tile.values, tile.node, tile.line)
+    """Count a scan: a reduction, and once more over the thread's own elements."""
+    operand, axis, words = tile.node.operands[0], tile.axis, tile.words
+    layout = tile.values.layout(operand)
+    combine = _combining(tile.values, tile.node)
+    held = layout.distinct(frozenset(range(len(tile.values.kind(operand).shape))))
+    runs = max(1, held // layout.run(axis))
+    lanes = layout.along(layout.lanes, axis).bit_length() - 1
+    sums.add(combine, 2 * held)
+    sums.add({OpClass.SHUFFLE: (lanes + 1) * runs * words, OpClass.LOGIC: lanes * runs * words})
+    sums.add(combine, lanes * runs)
+    warps = layout.along(layout.warps, axis)
+    if warps > 1:
+        _across_warps(sums, tile, runs, warps)
+        sums.add(combine, warps * runs)
+
+
+def _combining(values: Values, node: Node) -> Cost:
+    """Return the instructions of one combination: the operations of the node's region."""
+    total: Counter[OpClass] = Counter()
+    for inner in (inner for region in node.regions for body in region for inner in body.nodes):
+        if inner.results and inner.operands:
+            kinds = values.kind(inner.results[0]), values.kind(inner.operands[0])
+            total.update(element_cost(inner, *kinds))
+    return dict(total)
 
 
 def _convert(sums: Sums, tile: Tile) -> None:
-    source, result = tile.node.operands[0], tile.node.results[0]
-    layouts = tile.values.layout(source), tile.values.layout(result)
-    add_conversion(sums, layouts, tile.values.kind(source), tile.spread.of(source), tile.line)
+    """Count a change of layout: within threads, within warps, or through memory."""
+    before, after = tile.node.operands[0], tile.node.results[0]
+    source, target = tile.values.layout(before), tile.values.layout(after)
+    axes, way = tile.spread.of(before), convert_kind(source, target)
+    if way == "none" or not axes:
+        return
+    size = max(1, tile.values.kind(before).bits // 8)
+    given, taken = source.distinct(axes), target.distinct(axes)
+    if way == "shuffle":
+        words = max(1.0, max(given, taken) * size / ROUND)
+        sums.add({OpClass.SHUFFLE: words, OpClass.LOGIC: 2 * words})
+        return
+    for direction, held in (("store", given), ("load", taken)):
+        sums.use_shared(direction)
+        width = max(1, min(WIDEST, held * size))
+        sums.move_shared(direction, width, tile.line, max(1.0, held * size / width))
+    sums.add({OpClass.INTEGER: 4.0})
 
 
 def _load(sums: Sums, tile: Tile) -> None:
@@ -193,9 +158,7 @@ _ROWS: Final = 64
 def _tensor_memory(sums: Sums, tile: Tile) -> None:
     values = tile.values
     tiles = [
-        value
-        for value in (*tile.node.results, *tile.node.operands)
-        if values.kind(value).role == "tensor"
+        v for v in (*tile.node.results, *tile.node.operands) if values.kind(v).role == "tensor"
     ]
     if tiles:
         held = values.layout(tiles[0]).elements * values.kind(tiles[0]).bits / 32
@@ -209,8 +172,7 @@ def _gather(sums: Sums, tile: Tile) -> None:
     held = tile.values.layout(value).elements if kind.shape else 1
     for direction in ("store", "load"):
         sums.use_shared(direction)
-        moved = Traffic("shared", direction, max(1, kind.bits // 8), copies=False, line=tile.line)
-        sums.move(moved, held)
+        sums.move_shared(direction, max(1, kind.bits // 8), tile.line, held)
     sums.add({OpClass.INTEGER: 2.0 * held})
 
 
