@@ -15,6 +15,7 @@ from asmtune.predict.features.chain import (
     BARRIER_LATENCY,
     COPY_LATENCY,
     LATENCY,
+    LINKED,
     Action,
     InstructionStep,
 )
@@ -53,9 +54,6 @@ _ACTIONS: Final[Mapping[str, tuple[Action, ...]]] = {
     "ttng.wait_barrier": (Action.BULK_WAIT,),
 }
 _STILL: Final = re.compile(r"(?:num|pendings) = (\d+)").search
-_LINKED: Final = frozenset(
-    {Action.GLOBAL_LOAD, Action.GLOBAL_STORE, Action.ATOMIC, Action.COPY, Action.BULK}
-)
 _SILENT: Final = frozenset(
     {Action.COPY, Action.COPY_COMMIT, Action.COPY_WAIT, Action.BULK, Action.BULK_WAIT}
 )
@@ -96,7 +94,7 @@ class StepMaker:
         """
         reads, writes = tuple(map(str, node.operands)), tuple(map(str, node.results))
         actions = _ACTIONS.get(node.name, (Action.COMPUTE,))
-        if node.name in PRODUCTS and node.name == "tt.dot":
+        if node.name == "tt.dot":
             multiplied = after.flops != before.flops
             actions = (Action.MMA,) if multiplied else (Action.COMPUTE,)
         elif actions[0] is Action.SHARED and after.traffic == before.traffic:
@@ -105,18 +103,21 @@ class StepMaker:
             # Others wait for groups of them, and not for their tokens.
             reads, writes = (reads, ()) if actions[0] is Action.COPY else ((), ())
         if actions == (Action.COMPUTE,):
-            return [
-                InstructionStep(Action.COMPUTE, reads, writes, self._computing(node, before, after))
-            ]
-        still = _STILL(node.text)
-        steps = []
-        for action in actions:
-            busy = self._busy(action, before, after)
-            latency = _LATENT.get(action, 0.0)
-            steps.append(
-                InstructionStep(action, reads, writes, latency, busy, int(still[1]) if still else 0)
+            latency = self._computing(node, before, after)
+            return [InstructionStep(Action.COMPUTE, reads, writes, latency)]
+        match = _STILL(node.text)
+        still = int(match[1]) if match else 0
+        return [
+            InstructionStep(
+                action,
+                reads,
+                writes,
+                _LATENT.get(action, 0.0),
+                self._busy(action, before, after),
+                still,
             )
-        return steps
+            for action in actions
+        ]
 
     def _computing(self, node: Node, before: Sums, after: Sums) -> float:
         added = after.classes - before.classes
@@ -130,7 +131,7 @@ class StepMaker:
         return once * _DEPTH.get(node.name, 1.0)
 
     def _busy(self, action: Action, before: Sums, after: Sums) -> float:
-        if action in _LINKED:
+        if action in LINKED:
             moved = after.traffic - before.traffic
             size = sum(traffic.bytes * number for traffic, number in moved.items())
             return size * self._threads / L2_BYTES_PER_CYCLE
@@ -242,7 +243,6 @@ class SketchedKernel:
         return self._places[value]
 
     def _walk(self, node: Node) -> None:
-        """Count an operation, and add its steps to its segment."""
         sums = self.sums[node.loop + 1 if node.loop >= 0 else self._home(node)]
         before = sums.snapshot()
         self._count(sums, node)
@@ -290,7 +290,6 @@ class SketchedKernel:
 
 
 def _add_fixed(sums: Sums, node: Node) -> None:
-    """Count operations whose instructions do not depend on a layout."""
     sums.add(FIXED[node.name])
     if node.name in BARRIER_OPERATIONS:
         sums.add_barrier()
@@ -300,9 +299,7 @@ def _add_fixed(sums: Sums, node: Node) -> None:
 
 def _addressing(node: Node) -> tuple[int, ...]:
     """Return operands of a memory operation that are needed once a vector."""
-    if node.name in ("tt.store", "tt.atomic_rmw"):
-        return (node.operands[0], *node.operands[2:])
-    if node.name == "ttg.async_copy_global_to_local":
+    if node.name in ("tt.store", "tt.atomic_rmw", "ttg.async_copy_global_to_local"):
         return (node.operands[0], *node.operands[2:])
     return node.operands[:2]
 

@@ -39,18 +39,14 @@ STORE_WORDS: Final = 0.5
 _FREE: Final = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
 
 
-def live_registers(kernel: SketchedKernel) -> float:
-    """Return the words of registers that a thread needs at the point where it needs most.
+class _LiveRegisters:
+    """The words of registers that a thread needs: an estimate of what an allocator would need.
 
-    This estimates what a register allocator would need. Values live from the operation that makes
-    them to the last that reads them; values that a loop reads from outside live until its end. A
-    result takes the place of operands that are read for the last time, since machine code works on
-    one element after another.
+    Values live from the operation that makes them to the last that reads them; values that a loop
+    reads from outside live until its end. A result takes the place of operands that are read for
+    the last time, since machine code works on one element after another.
     """
-    return _Lives(kernel).peak()
 
-
-class _Lives:
     def __init__(self, kernel: SketchedKernel) -> None:
         self._kernel = kernel
         self._born: dict[int, int] = {}
@@ -107,7 +103,7 @@ class _Lives:
                     self._dies[value] = max(self._dies[value], end)
 
     def peak(self) -> float:
-        """Return the largest sum of living values' words."""
+        """Return the words at the point where most are needed."""
         changes: defaultdict[int, float] = defaultdict(float)
         for value, died in self._dies.items():
             words = self._words(value)
@@ -233,7 +229,7 @@ def _read(
     """Return segments and registers wanted; cached, as neighbours may differ in the cap alone."""
     kernel = SketchedKernel(ttgir, num_warps, target)
     segments = tuple(sums.segment(*compiled_with) for sums in kernel.sums)
-    return segments, _BASE + live_registers(kernel)
+    return segments, _BASE + _LiveRegisters(kernel).peak()
 
 
 def _launch(metadata: Mapping[str, object]) -> dict[str, float]:
@@ -268,16 +264,13 @@ def _occupancy(fits: Occupancy) -> dict[str, float]:
 
 def _text(segments: tuple[Segment, ...]) -> dict[str, float]:
     classes = _total(segments)
-    kinds = {kind for segment in segments for kind, _ in segment.flops}
-    of = {"wgmma", "tcgen05", "mma.sync"} & kinds
-    tensor = {
-        name: float(sum(s.classes.get(OpClass.TENSOR, 0) for s in segments if _is_of(s, kind)))
-        for name, kind in _TEXT.items()
-        if kind in of
-    }
+    tensor = dict.fromkeys(_TEXT, 0.0)
+    for segment in segments:
+        for name, kind in _TEXT.items():
+            if any(kind == own for own, _ in segment.flops):
+                tensor[name] += segment.classes.get(OpClass.TENSOR, 0)
     copies = classes[OpClass.ASYNC_COPY]
     return {
-        **dict.fromkeys(_TEXT, 0.0),
         **tensor,
         "text_cp_async": float(copies + (classes[OpClass.ASYNC_WAIT] if copies else 0)),
         "text_cp_async_bulk": float(classes[OpClass.BULK_COPY]),
@@ -285,10 +278,6 @@ def _text(segments: tuple[Segment, ...]) -> dict[str, float]:
         "text_bra": float(classes[OpClass.BRANCH]),
         "text_ret": 1.0,
     }
-
-
-def _is_of(segment: Segment, kind: str) -> bool:
-    return any(name == kind for name, _ in segment.flops)
 
 
 def _total(segments: tuple[Segment, ...]) -> Counter[OpClass]:
@@ -313,16 +302,13 @@ def _instructions(segments: tuple[Segment, ...]) -> dict[str, float]:
         features[f"{kind}_hot"] = float(hot[kind])
     features["tensor_flops"] = float(sum(sum(s.flops.values()) for s in segments))
     features["tensor_flops_hot"] = float(sum(sum(s.flops.values()) for s in hot_ones))
+    hot_bytes: Counter[str] = Counter()
+    for moved, times in (item for segment in hot_ones for item in segment.traffic.items()):
+        hot_bytes[f"{moved.space}_{moved.direction}_bytes_hot"] += moved.bytes * times
     for space in ("global", "shared"):
         for direction in ("load", "store"):
-            features[f"{space}_{direction}_bytes_hot"] = float(
-                sum(
-                    moved.bytes * times
-                    for segment in hot_ones
-                    for moved, times in segment.traffic.items()
-                    if (moved.space, moved.direction) == (space, direction)
-                )
-            )
+            name = f"{space}_{direction}_bytes_hot"
+            features[name] = float(hot_bytes[name])
     return features
 
 

@@ -47,11 +47,6 @@ class Tile:
         match = _AXIS(self.node.text)
         return int(match[1]) if match else 0
 
-    @property
-    def words(self) -> int:
-        """Operands that are combined."""
-        return len(self.node.operands)
-
 
 def _reduce(sums: Sums, tile: Tile) -> None:
     """Count a tree over a thread's elements, lanes (shuffles) and warps (shared memory)."""
@@ -83,13 +78,13 @@ def _across_warps(sums: Sums, tile: Tile, rows: int, warps: int) -> None:
         size = max(1, tile.values.kind(value).bits // 8)
         for direction in ("store", "load"):
             sums.move_shared(direction, size, tile.line, rows + 1)
-    shuffles = tile.words * (warps.bit_length() - 1)
+    shuffles = len(tile.node.operands) * (warps.bit_length() - 1)
     sums.add({OpClass.SHUFFLE: shuffles, OpClass.LOGIC: 4.0, OpClass.INTEGER: 4.0})
 
 
 def _scan(sums: Sums, tile: Tile) -> None:
     """Count a scan: a reduction, and once more over the thread's own elements."""
-    operand, axis, words = tile.node.operands[0], tile.axis, tile.words
+    operand, words, axis = tile.node.operands[0], len(tile.node.operands), tile.axis
     layout = tile.values.layout(operand)
     combine = _combining(tile.values, tile.node)
     held = layout.distinct(frozenset(range(len(tile.values.kind(operand).shape))))
