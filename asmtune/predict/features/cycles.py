@@ -183,14 +183,7 @@ class Cycles:
 def program_cycles(
     profile: Profile, runs: Sequence[SegmentRun], work: Work, target: Target
 ) -> Cycles:
-    """Return the demands of one program of a launch.
-
-    Args:
-        profile: the compiled config.
-        runs: executions of its segments, as `executions` gives.
-        work: of the launch.
-        target: the machine.
-    """
+    """Return the demands of one program of a launch; `runs` are what `executions` returns."""
     sums = _Sums(profile, target, Locality.of(profile, runs, work, target))
     for segment, run in zip(profile.segments, runs, strict=True):
         sums.add(segment, run)
@@ -198,8 +191,6 @@ def program_cycles(
 
 
 class _Sums:
-    """Sums of segments."""
-
     def __init__(self, profile: Profile, target: Target, lines: Locality) -> None:
         self.profile, self.target, self.lines = profile, target, lines
         self.threads = profile.num_warps * target.warp_size

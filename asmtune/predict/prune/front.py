@@ -45,10 +45,7 @@ def failed(config: Config, failure: Failure) -> Verdict:
 class Judge:
     """Judges the configs of one problem, first by their IR and then by their assembly.
 
-    Args:
-        problem: the launch.
-        target: the machine to judge for.
-        kernels: parsed TTIR by its text; entries are added.
+    `kernels` has parsed TTIR by its text; entries are added.
     """
 
     def __init__(
@@ -74,12 +71,7 @@ class Judge:
     ) -> Verdict:
         """Apply the rules that need features, and predict the time.
 
-        Args:
-            config: the config.
-            compiled: its profile, of its assembly or of its sketch.
-            work: of its launch, from `work`.
-            estimated: True if the profile is of a sketch; only rules that a sketch can decide
-                are applied then.
+        If the profile is `estimated` by a sketch, only rules that a sketch can decide are applied.
         """
         target = self._target
         features = launch_features(compiled.reading, work, target)

@@ -42,9 +42,7 @@ class Suggestion:
 def suggestions(own: Verdict, verdicts: Iterable[Verdict]) -> tuple[Suggestion, ...]:
     """Return two things to try against a config's bottleneck; none if it was not predicted.
 
-    Args:
-        own: the config.
-        verdicts: of the space; those that were ranked are looked at.
+    Ranked configs among `verdicts` may be named.
     """
     if own.bottleneck is None or own.features is None or own.predicted_us is None:
         return ()

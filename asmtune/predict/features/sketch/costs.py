@@ -58,12 +58,9 @@ _EXTERN: Final[Cost] = {_F: 12, _S: 1, _L: 4}
 
 
 def element_cost(node: Node, result: Kind, operand: Kind) -> Cost:
-    """Return the instructions of one element, or of one scalar.
+    """Return an element-wise operation's instructions for one element, or for a scalar.
 
-    Args:
-        node: an element-wise operation.
-        result: type of what it makes.
-        operand: type of its first operand.
+    The types are those of its result and of its first operand.
     """
     name = node.name
     if name.startswith("math.") or name == "tt.extern_elementwise":

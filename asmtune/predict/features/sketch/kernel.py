@@ -74,10 +74,6 @@ class StepMaker:
     Each operation is one step of `asmtune.predict.features.chain`. The values that it reads and
     writes are those of the text. Elements of a tile follow each other so closely that the latency
     of one is that of all. Loops hand their values from one trip to the next.
-
-    Args:
-        target: the machine.
-        warps: that run an operation together.
     """
 
     def __init__(self, target: Target, warps: int) -> None:
@@ -85,13 +81,7 @@ class StepMaker:
         self._threads = warps * WARP
 
     def steps(self, node: Node, before: Sums, after: Sums) -> list[InstructionStep]:
-        """Return the steps of one operation.
-
-        Args:
-            node: the operation.
-            before: its segment without it.
-            after: its segment with it.
-        """
+        """Return the steps of one operation, from its segment before and after it was counted."""
         reads, writes = tuple(map(str, node.operands)), tuple(map(str, node.results))
         actions = _ACTIONS.get(node.name, (Action.COMPUTE,))
         if node.name == "tt.dot":
@@ -164,14 +154,8 @@ _PARTITION: Final = re.compile(r"^(\s*)partition(\d+)\((.*)\) num_warps\((\d+)\)
 class SketchedKernel:
     """A TTGIR text, walked once.
 
-    Args:
-        ttgir: the module's text, its loops still `scf`.
-        num_warps: of the default partition.
-        target: the machine.
-
-    Attributes:
-        values: of the kernel.
-        sums: one for each segment: code outside all loops, then one a loop.
+    The text has `scf` loops. `num_warps` are those of the default partition. `sums` has an entry
+    for each segment: code outside all loops, then one a loop.
 
     Raises:
         ParseError: the text is no MLIR module of Triton's.

@@ -75,15 +75,9 @@ def add_access(sums: Sums, values: Values, node: Node, run: Run, line: int) -> N
 def add_shared(
     sums: Sums, direction: str, layout: TensorLayout, kind: Kind, width: int, line: int
 ) -> None:
-    """Count a move of a tile between registers and shared memory.
+    """Count a move of a tile between registers of a layout and shared memory.
 
-    Args:
-        sums: of the segment.
-        direction: "load" or "store".
-        layout: of the tile's registers.
-        kind: of the tile.
-        width: bytes of one instruction of a thread, at most.
-        line: of the source.
+    One instruction of a thread moves at most `width` bytes.
     """
     held = layout.distinct(frozenset(range(len(kind.shape)))) * max(8, kind.bits) // 8
     size = max(1, min(width, held))

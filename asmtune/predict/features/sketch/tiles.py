@@ -27,14 +27,7 @@ _AXIS: Final = re.compile(r"axis = (\d+)").search
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """An operation on tiles.
-
-    Attributes:
-        values: of the kernel.
-        spread: along which axes they differ.
-        node: the operation.
-        line: of the source.
-    """
+    """An operation on tiles, at a line of the source."""
 
     values: Values
     spread: Spread

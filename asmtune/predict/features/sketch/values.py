@@ -77,10 +77,7 @@ def read_kind(text: str) -> Kind:
 class Values:
     """Types and layouts of a tree's values, read when first asked for.
 
-    Args:
-        tree: of the TTGIR.
-        aliases: encodings by name.
-        num_warps: warps of the default partition.
+    `aliases` are encodings by name; `num_warps` are those of the default partition.
     """
 
     def __init__(self, tree: Tree, aliases: Mapping[str, str], num_warps: int) -> None:
