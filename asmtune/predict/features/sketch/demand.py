@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from asmtune.ir.ttir.tree import Body, Node
-from asmtune.predict.features.sketch.values import Values, inserted_axis, is_pointwise
+from asmtune.predict.features.sketch.values import Values, axis_of, is_pointwise
 
 _AXIS: Final = re.compile(r"axis = (\d+)").search
 _ORDER: Final = re.compile(r"order = array<i32: ([\d, ]+)>").search
@@ -210,7 +210,7 @@ class Alignment:
         if depth > _MOST_STEPS or isinstance(owner, Body):
             return 1
         if owner.name == "tt.expand_dims":
-            place = inserted_axis(owner)
+            place = axis_of(owner)
             return self.run_of(owner.operands[0], axis - (place < axis), depth + 1)
         if owner.name in _PASSING:
             return self.run_of(owner.operands[0], axis, depth + 1)

@@ -19,20 +19,19 @@ from asmtune.predict.features.chain import (
     Action,
     InstructionStep,
 )
-from asmtune.predict.features.sketch.costs import (
+from asmtune.predict.features.sketch.demand import MEMORY, Alignment, Demand, Run, Spread
+from asmtune.predict.features.sketch.layouts import WARP, read_aliases
+from asmtune.predict.features.sketch.memory import Sums, add_access, expected_bytes, vector_of
+from asmtune.predict.features.sketch.tiles import PRODUCTS, TILES, Tile, add_product
+from asmtune.predict.features.sketch.values import (
     BARRIER_OPERATIONS,
     DEFAULT,
     FIXED,
     FREE,
+    Values,
     element_cost,
+    is_pointwise,
 )
-from asmtune.predict.features.sketch.demand import MEMORY, Alignment, Demand, Run, Spread
-from asmtune.predict.features.sketch.layouts import WARP, read_aliases
-from asmtune.predict.features.sketch.memory import add_access, expected_bytes, vector_of
-from asmtune.predict.features.sketch.products import PRODUCTS, add_product
-from asmtune.predict.features.sketch.sums import Sums
-from asmtune.predict.features.sketch.tiles import TILES, Tile
-from asmtune.predict.features.sketch.values import Values, is_pointwise
 
 _ACTIONS: Final[Mapping[str, tuple[Action, ...]]] = {
     "tt.load": (Action.GLOBAL_LOAD,),
