@@ -50,7 +50,7 @@ def _resources() -> None:
         register(name, unit, "resources", meaning, attrgetter(f"{source}.{name}"))
 
 
-_OCCUPANCY: Final = {
+OCCUPANCY: Final = {
     "programs_per_sm": ("programs_per_sm", "Programs that fit on an SM at once."),
     "programs_per_sm_by_registers": ("limit_registers", "Programs that an SM's registers allow."),
     "programs_per_sm_by_shared": ("limit_shared", "Programs that an SM's shared memory allows."),
@@ -60,7 +60,7 @@ _OCCUPANCY: Final = {
 
 
 def _occupancy() -> None:
-    for name, (attribute, meaning) in _OCCUPANCY.items():
+    for name, (attribute, meaning) in OCCUPANCY.items():
         register(name, "1", "occupancy", meaning, attrgetter(f"occupancy.{attribute}"))
 
 

@@ -96,18 +96,14 @@ def segments(program: AsmFunction, chains: Mapping[int | None, float]) -> tuple[
     for block, loop in enumerate(program.innermost_loops):
         blocks.setdefault(loop, []).append(block)
     ops, threads = tensor_ops(program), block_threads(program)
-    parts = [_segment(program, blocks[None], None, ops, threads)]
+    outermost = _segment(program, blocks[None], None, ops, threads)
+    parts = [replace(outermost, chain=chains.get(None, 0.0))]
     for position, around in enumerate(program.loops):
         parent = 0 if around.parent is None else around.parent + 1
-        own = blocks.get(position, [])
-        parts.append(
-            _segment(program, own, (parent, around.role == "work", around.depth), ops, threads)
-        )
-    places = (None, *range(len(program.loops)))
-    return tuple(
-        replace(segment, chain=chains.get(place, 0.0))
-        for place, segment in zip(places, parts, strict=True)
-    )
+        place = parent, around.role == "work", around.depth
+        part = _segment(program, blocks.get(position, []), place, ops, threads)
+        parts.append(replace(part, chain=chains.get(position, 0.0)))
+    return tuple(parts)
 
 
 def _segment(

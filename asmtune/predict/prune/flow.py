@@ -41,11 +41,9 @@ from asmtune.predict.score.scorers import Scorer
 
 @dataclass(frozen=True)
 class Searched:
-    """The part of a space that is searched.
+    """The part of a space that is searched, its tile axes fixed if the kernel is persistent.
 
-    Attributes:
-        space: the user's space, with tile axes fixed if the kernel is persistent.
-        notes: why, for the report.
+    The notes tell a report's readers why.
     """
 
     space: Space

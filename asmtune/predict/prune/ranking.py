@@ -26,12 +26,7 @@ TIES_SHARE: Final = 0.25
 
 @dataclass(frozen=True)
 class Ranking:
-    """Ranked verdicts, and the expected worth of those kept.
-
-    Attributes:
-        verdicts: kept ones by rank, then dropped ones by stage.
-        selection: how many ranks were kept; None where all were.
-    """
+    """Kept verdicts by rank, then dropped ones by stage; the selection is None if all are kept."""
 
     verdicts: tuple[Verdict, ...]
     selection: Selection | None

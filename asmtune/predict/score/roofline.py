@@ -113,12 +113,11 @@ def terms_us(features: Features, target: Target) -> dict[str, float]:
     """
     spent, units = _spent(features, target), _units(features)
     busiest = busiest_unit(features)
+    to_us = 1e6 / target.clock_hz
     terms = {
-        name: spent.rounds * cycles * (1.0 if name == busiest else SERIAL_SHARE)
+        name: spent.rounds * cycles * (1.0 if name == busiest else SERIAL_SHARE) * to_us
         for name, cycles in units.items()
     }
-    to_us = 1e6 / target.clock_hz
-    terms = {name: cycles * to_us for name, cycles in terms.items()}
     terms["latency"] = max(0.0, spent.sm_us - sum(terms.values()))
     terms["L2"] += spent.inside_us - spent.sm_us
     sm_leads = spent.inside_us >= spent.dram_us

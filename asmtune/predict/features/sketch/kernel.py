@@ -177,7 +177,8 @@ class SketchedKernel:
             self.sums.append(Sums(parent, self.sums[parent].depth + 1))
         self._maker = StepMaker(target, num_warps)
         for body in tree.bodies:
-            if not _combines(body):
+            # The combining function of a reduction or a scan is counted with it.
+            if body.owner is None or body.owner.name not in ("tt.reduce", "tt.scan"):
                 for node in body.nodes:
                     self._walk(node)
 
@@ -188,8 +189,9 @@ class SketchedKernel:
             for node in body.nodes:
                 if node.name in MEMORY:
                     axis, run = vector_of(self.values, node)
-                    for mask in _masks(node, self.values):
-                        run = min(run, self._alignment.run_of(mask, axis))
+                    for value in node.operands[1:]:
+                        if self.values.kind(value).bits == 1:  # A mask.
+                            run = min(run, self._alignment.run_of(value, axis))
                     vectors[node] = (axis, run)
         return vectors
 
@@ -285,16 +287,6 @@ def _addressing(node: Node) -> tuple[int, ...]:
     if node.name in ("tt.store", "tt.atomic_rmw", "ttg.async_copy_global_to_local"):
         return (node.operands[0], *node.operands[2:])
     return node.operands[:2]
-
-
-def _masks(node: Node, values: Values) -> tuple[int, ...]:
-    """Return operands of a memory operation that mask elements: tensors of booleans."""
-    return tuple(v for v in node.operands[1:] if values.kind(v).bits == 1)
-
-
-def _combines(body: Body) -> bool:
-    """Return whether a block is the combining function of a reduction or a scan."""
-    return body.owner is not None and body.owner.name in ("tt.reduce", "tt.scan")
 
 
 def _with_partitions(text: str) -> str:

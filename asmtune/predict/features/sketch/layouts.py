@@ -161,7 +161,7 @@ def _unit(rank: int, axis: int, step: int) -> Basis:
 def _stack(levels: Sequence[tuple[str, int, int]], rank: int, fast: int) -> TensorLayout:
     """Stack levels of (part, axis, count); each starts where the axis's last one ended."""
     reach = [1] * rank
-    parts: dict[str, list[Basis]] = {"register": [], "lane": [], "warp": [], "copy": []}
+    parts: dict[str, list[Basis]] = {"register": [], "lane": [], "warp": []}
     for part, axis, count in levels:
         for _ in range(max(1, count).bit_length() - 1):
             if part.startswith("copy"):

@@ -212,10 +212,3 @@ def expected_bytes(node: Node) -> int:
     """Return the bytes that a barrier of TMA copies waits for."""
     match = _BYTES(node.text)
     return int(match[1]) if match else 0
-
-
-def convert_kind(source: TensorLayout, target: TensorLayout) -> str:
-    """Return how registers get from one layout to another: "none", "shuffle" or "shared"."""
-    if source.warps == target.warps:
-        return "none" if source.lanes == target.lanes else "shuffle"
-    return "shared"

@@ -7,13 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from asmtune.core.hardware.model import Target
-from asmtune.core.occupancy import Occupancy, occupancy
+from asmtune.core.occupancy import occupancy
 from asmtune.core.records.artifacts import Sketch
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Body, Node
+from asmtune.predict.features.catalog import OCCUPANCY
 from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.sketch.kernel import SketchedKernel
 from asmtune.predict.features.sketch.layouts import kind_of
@@ -205,7 +206,7 @@ class SketchReader:
         static = {
             **_launch(sketch.metadata),
             **_resources(registers, spilled, sketch.shared_bytes, segments),
-            **_occupancy(fits),
+            **{name: float(getattr(fits, own)) for name, (own, _) in OCCUPANCY.items()},
             **_text(segments),
             **_instructions(segments),
         }
@@ -232,12 +233,9 @@ def _read(
     return segments, _BASE + _LiveRegisters(kernel).peak()
 
 
-def _launch(metadata: Mapping[str, object]) -> dict[str, float]:
-    def option(name: str, default: float = 0.0) -> float:
-        return float(metadata.get(name) or default)  # type: ignore[arg-type]
-
-    names = ("num_warps", "num_stages", "maxnreg")
-    return {**{name: option(name) for name in names}, "num_ctas": option("num_ctas", 1.0)}
+def _launch(metadata: Mapping[str, Any]) -> dict[str, float]:
+    options = {"num_warps": 0.0, "num_stages": 0.0, "num_ctas": 1.0, "maxnreg": 0.0}
+    return {name: float(metadata.get(name) or default) for name, default in options.items()}
 
 
 def _resources(
@@ -250,15 +248,6 @@ def _resources(
         "stack_bytes": 4.0 * round(spilled),
         "shared_bytes": float(shared),
         "code_bytes": float(round(instructions * _MACHINE_SHARE)) * _INSTRUCTION_BYTES,
-    }
-
-
-def _occupancy(fits: Occupancy) -> dict[str, float]:
-    return {
-        "programs_per_sm": float(fits.programs_per_sm),
-        "programs_per_sm_by_registers": float(fits.limit_registers),
-        "programs_per_sm_by_shared": float(fits.limit_shared),
-        "occupancy": fits.fraction,
     }
 
 

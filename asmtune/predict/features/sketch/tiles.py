@@ -21,7 +21,6 @@ from asmtune.predict.features.sketch.memory import (
     WIDEST,
     Sums,
     add_shared,
-    convert_kind,
     shared_width,
 )
 from asmtune.predict.features.sketch.values import Cost, Kind, Values, axis_of, element_cost
@@ -102,12 +101,12 @@ def _convert(sums: Sums, tile: Tile) -> None:
     """Count a change of layout: within threads, within warps, or through memory."""
     before, after = tile.node.operands[0], tile.node.results[0]
     source, target = tile.values.layout(before), tile.values.layout(after)
-    axes, way = tile.spread.of(before), convert_kind(source, target)
-    if way == "none" or not axes:
+    axes = tile.spread.of(before)
+    if not axes or (source.warps, source.lanes) == (target.warps, target.lanes):
         return
     size = max(1, tile.values.kind(before).bits // 8)
     given, taken = source.distinct(axes), target.distinct(axes)
-    if way == "shuffle":
+    if source.warps == target.warps:
         words = max(1.0, max(given, taken) * size / ROUND)
         sums.add({OpClass.SHUFFLE: words, OpClass.LOGIC: 2 * words})
         return
