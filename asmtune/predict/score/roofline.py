@@ -77,11 +77,6 @@ class PredictedTime:
         """Name of the limit that takes most."""
         return max(self.parts_us, key=lambda name: self.parts_us[name])
 
-    @property
-    def advice(self) -> tuple[str, str]:
-        """Two things to try."""
-        return ADVICE[self.bottleneck]
-
 
 class Roofline(Scorer):
     """Ranks by predicted time; the score is minus the logarithm of its microseconds."""

@@ -303,13 +303,9 @@ def _instructions(segments: tuple[Segment, ...]) -> dict[str, float]:
 
 def _hot(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """Return the deepest loop, as `asmtune.ir.asm.counts.hottest_loop`; all without a loop."""
-    loops = range(1, len(segments))
-    if not loops:
-        return segments
 
-    def rank(position: int) -> tuple[int, bool, int]:
-        segment = segments[position]
+    def rank(segment: Segment) -> tuple[int, bool, int]:
         classes = segment.classes
         return segment.depth, OpClass.TENSOR in classes, sum(classes.values())
 
-    return (segments[max(loops, key=rank)],)
+    return (max(segments[1:], key=rank),) if len(segments) > 1 else segments
