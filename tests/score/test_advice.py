@@ -10,7 +10,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.features import Features
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.score.advice import (
+from asmtune.predict.score.roofline import (
+    ADVICE,
     FASTER,
     HELPS,
     SPILLS,
@@ -19,7 +20,6 @@ from asmtune.predict.score.advice import (
     nearest,
     suggestions,
 )
-from asmtune.predict.score.roofline import ADVICE
 
 
 def verdict(

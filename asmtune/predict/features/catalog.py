@@ -8,6 +8,8 @@ instructions if there is one; the whole kernel where it has no loop.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
+from typing import Final
 
 from asmtune.ir.asm.counts import Counts
 from asmtune.ir.asm.memory import Direction, Space
@@ -15,7 +17,6 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.registry import (
     FEATURES,
     ConfigReading,
-    LaunchReading,
     register,
     register_launch,
     schema,
@@ -37,70 +38,30 @@ def _launch() -> None:
 
 
 def _resources() -> None:
-    group = "resources"
-    register(
-        "regs_per_thread",
-        "1",
-        group,
-        "Registers a thread, as ptxas allocates them.",
-        lambda r: r.resources.regs_per_thread,
-    )
-    register(
-        "spill_words",
-        "4 B",
-        group,
-        "Words a thread keeps in local memory for want of registers.",
-        lambda r: r.resources.spill_words,
-    )
-    register(
-        "stack_bytes",
-        "B",
-        group,
-        "Local memory a thread, with the functions it calls.",
-        lambda r: r.resources.stack_bytes,
-    )
-    register(
-        "shared_bytes",
-        "B",
-        group,
-        "Shared memory a program, as launched.",
-        lambda r: r.artifact.shared_bytes,
-    )
-    register(
-        "code_bytes", "B", group, "Machine code of the kernel.", lambda r: r.resources.code_bytes
-    )
+    units = {
+        "regs_per_thread": ("1", "Registers a thread, as ptxas allocates them."),
+        "spill_words": ("4 B", "Words a thread keeps in local memory for want of registers."),
+        "stack_bytes": ("B", "Local memory a thread, with the functions it calls."),
+        "shared_bytes": ("B", "Shared memory a program, as launched."),
+        "code_bytes": ("B", "Machine code of the kernel."),
+    }
+    for name, (unit, meaning) in units.items():
+        source = "artifact" if name == "shared_bytes" else "resources"
+        register(name, unit, "resources", meaning, attrgetter(f"{source}.{name}"))
+
+
+OCCUPANCY: Final = {
+    "programs_per_sm": ("programs_per_sm", "Programs that fit on an SM at once."),
+    "programs_per_sm_by_registers": ("limit_registers", "Programs that an SM's registers allow."),
+    "programs_per_sm_by_shared": ("limit_shared", "Programs that an SM's shared memory allows."),
+    "occupancy": ("fraction", "Resident warps over those that an SM can hold."),
+}
+"""Attribute of `Occupancy` and meaning, by name."""
 
 
 def _occupancy() -> None:
-    group = "occupancy"
-    register(
-        "programs_per_sm",
-        "1",
-        group,
-        "Programs that fit on an SM at once.",
-        lambda r: r.occupancy.programs_per_sm,
-    )
-    register(
-        "programs_per_sm_by_registers",
-        "1",
-        group,
-        "Programs that an SM's registers allow.",
-        lambda r: r.occupancy.limit_registers,
-    )
-    register(
-        "programs_per_sm_by_shared",
-        "1",
-        group,
-        "Programs that an SM's shared memory allows.",
-        lambda r: r.occupancy.limit_shared,
-    )
-    register(
-        "occupancy",
-        "1",
-        group,
-        "Resident warps over those that an SM can hold.",
-        lambda r: r.occupancy.fraction,
-    )
+    for name, (attribute, meaning) in OCCUPANCY.items():
+        register(name, "1", "occupancy", meaning, attrgetter(f"occupancy.{attribute}"))
 
 
 def _text() -> None:
@@ -138,11 +99,10 @@ def _instructions() -> None:
 
     group = "instructions"
     register("instructions", "1", group, "Instructions of the kernel.", lambda r: every(r.counts))
-    register(
-        "instructions_hot", "1", group, "Instructions of the hot loop.", lambda r: every(r.hot)
-    )
-    register("loops", "1", group, "Loops that work.", lambda r: _loops(r))
-    register("loop_depth", "1", group, "Depth of the deepest loop.", lambda r: _depth(r))
+    meaning = "Instructions of the hot loop."
+    register("instructions_hot", "1", group, meaning, lambda r: every(r.hot))
+    register("loops", "1", group, "Loops that work.", _loops)
+    register("loop_depth", "1", group, "Depth of the deepest loop.", _depth)
     for kind in OpClass:
         word = kind.value.replace("_", " ")
         register(f"{kind}_all", "1", group, f"{word.capitalize()} instructions.", total(kind))
@@ -168,58 +128,33 @@ def _work() -> None:
         return lambda r: sum(r.hot.thread_bytes.get((space, direction), {}).values())
 
     group = "work"
-    register(
-        "tensor_flops",
-        "FLOP",
-        group,
-        "Tensor arithmetic of one pass over the kernel's text by a program.",
-        lambda r: flops(r.counts),
-    )
-    register(
-        "tensor_flops_hot",
-        "FLOP",
-        group,
-        "Tensor arithmetic of one trip of the hot loop by a program.",
-        lambda r: flops(r.hot),
-    )
+    meaning = "Tensor arithmetic of one pass over the kernel's text by a program."
+    register("tensor_flops", "FLOP", group, meaning, lambda r: flops(r.counts))
+    meaning = "Tensor arithmetic of one trip of the hot loop by a program."
+    register("tensor_flops_hot", "FLOP", group, meaning, lambda r: flops(r.hot))
     spaces: tuple[Space, ...] = ("global", "shared")
     directions: tuple[Direction, ...] = ("load", "store")
     for space in spaces:
         for direction in directions:
-            register(
-                f"{space}_{direction}_bytes_hot",
-                "B",
-                group,
-                f"Bytes of {space} memory a thread {direction}s in one trip of the hot loop.",
-                moved(space, direction),
-            )
+            name = f"{space}_{direction}_bytes_hot"
+            meaning = f"Bytes of {space} memory a thread {direction}s in one trip of the hot loop."
+            register(name, "B", group, meaning, moved(space, direction))
 
 
 def _grid() -> None:
     group = "grid"
     register_launch("programs", "1", group, "Programs of the launch.", lambda r: r.work.programs)
-    register_launch(
-        "waves", "1", group, "Programs over those that the machine holds.", lambda r: r.waves
-    )
-    register_launch(
-        "tail", "1", group, "Share of the last wave's places that stay empty.", lambda r: r.tail
-    )
-    register_launch(
-        "trips", "1", group, "Runs of the most often run code, a program.", lambda r: r.cycles.trips
-    )
-    register_launch(
-        "unique_bytes",
-        "B",
-        group,
-        "Different bytes that the launch reads and writes.",
-        lambda r: r.unique_bytes,
-    )
+    meaning = "Programs over those that the machine holds."
+    register_launch("waves", "1", group, meaning, lambda r: r.waves)
+    meaning = "Share of the last wave's places that stay empty."
+    register_launch("tail", "1", group, meaning, lambda r: r.tail)
+    meaning = "Runs of the most often run code, a program."
+    register_launch("trips", "1", group, meaning, lambda r: r.cycles.trips)
+    meaning = "Different bytes that the launch reads and writes."
+    register_launch("unique_bytes", "B", group, meaning, lambda r: r.unique_bytes)
 
 
 def _cycles() -> None:
-    def cycles(name: str) -> Callable[[LaunchReading], float]:
-        return lambda r: getattr(r.cycles, name)
-
     group = "cycles"
     units = {
         "tensor": "the tensor cores",
@@ -230,21 +165,13 @@ def _cycles() -> None:
     }
     for name, unit in units.items():
         meaning = f"Cycles of {unit} of an SM that one program takes."
-        register_launch(f"{name}_cycles", "cycle", group, meaning, cycles(name))
-    register_launch(
-        "latency_cycles",
-        "cycle",
-        group,
-        "Cycles of one program's chain of latencies, were it alone on an SM.",
-        cycles("latency"),
-    )
-    register_launch(
-        "longest_cycles",
-        "cycle",
-        group,
-        "The same for the program whose loops take most trips.",
-        cycles("longest"),
-    )
+        register_launch(f"{name}_cycles", "cycle", group, meaning, attrgetter(f"cycles.{name}"))
+    chains = {
+        "latency": "Cycles of one program's chain of latencies, were it alone on an SM.",
+        "longest": "The same for the program whose loops take most trips.",
+    }
+    for name, meaning in chains.items():
+        register_launch(f"{name}_cycles", "cycle", group, meaning, attrgetter(f"cycles.{name}"))
     totals = {
         "l2_bytes": ("B", "Bytes between an SM and L2, a program."),
         "spill_bytes": ("B", "Bytes of spilled registers through L1, a program."),
@@ -253,7 +180,7 @@ def _cycles() -> None:
         "barriers": ("1", "Barriers that one warp meets, weighted by execution."),
     }
     for name, (unit, meaning) in totals.items():
-        register_launch(f"program_{name}", unit, "program", meaning, cycles(name))
+        register_launch(f"program_{name}", unit, "program", meaning, attrgetter(f"cycles.{name}"))
 
 
 _launch()

@@ -97,13 +97,9 @@ class InstructionStep(NamedTuple):
 def steps_of(
     items: Iterable[Instruction], busy: Mapping[int, float]
 ) -> tuple[InstructionStep, ...]:
-    """Return the steps of a stretch of code.
+    """Return the steps of PTX instructions.
 
-    A step is a PTX instruction's effect on later ones, and its latency.
-
-    Args:
-        items: its instructions.
-        busy: cycles of the tensor cores or of the way to memory, by an instruction's index.
+    `busy` has cycles of the tensor cores or of the way to memory, by an instruction's index.
     """
     steps = []
     for item in items:
@@ -132,8 +128,8 @@ def _meaning(opcode: str) -> tuple[Action, float] | None:
 def _action(opcode: str, kind: OpClass) -> Action:
     if kind is OpClass.ASYNC_WAIT:
         return _grouping(opcode)
-    if kind in (OpClass.GLOBAL, OpClass.SHARED):
-        return _PLAIN[kind, opcode.startswith("st")]
+    if kind is OpClass.GLOBAL:
+        return Action.GLOBAL_STORE if opcode.startswith("st") else Action.GLOBAL_LOAD
     if kind is OpClass.BULK_COPY:
         loads = 0 <= opcode.find(".shared") < opcode.find(".global")
         return Action.BULK if loads else Action.COMPUTE
@@ -154,13 +150,8 @@ def _grouping(opcode: str) -> Action:
     return Action.COMPUTE
 
 
-_PLAIN: Final = {
-    (OpClass.GLOBAL, False): Action.GLOBAL_LOAD,
-    (OpClass.GLOBAL, True): Action.GLOBAL_STORE,
-    (OpClass.SHARED, False): Action.SHARED,
-    (OpClass.SHARED, True): Action.SHARED,
-}
 _SINGLE: Final = {
+    OpClass.SHARED: Action.SHARED,
     OpClass.ATOMIC: Action.ATOMIC,
     OpClass.BARRIER: Action.BARRIER,
     OpClass.ASYNC_COPY: Action.COPY,
@@ -297,11 +288,7 @@ def program_chains(
 ) -> dict[int | None, float]:
     """Return the cycles of one pass over each loop's own code, by position; None is outside loops.
 
-    Args:
-        program: a kernel.
-        target: the machine.
-        warps: of a program, as compiled.
-        stages: depth of software pipelining, as compiled.
+    Warps and stages are those of the compile.
     """
     blocks: dict[int | None, list[int]] = {}
     for block, loop in enumerate(program.innermost_loops):

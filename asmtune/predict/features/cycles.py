@@ -183,14 +183,7 @@ class Cycles:
 def program_cycles(
     profile: Profile, runs: Sequence[SegmentRun], work: Work, target: Target
 ) -> Cycles:
-    """Return the demands of one program of a launch.
-
-    Args:
-        profile: the compiled config.
-        runs: executions of its segments, as `executions` gives.
-        work: of the launch.
-        target: the machine.
-    """
+    """Return the demands of one program of a launch; `runs` are what `executions` returns."""
     sums = _Sums(profile, target, Locality.of(profile, runs, work, target))
     for segment, run in zip(profile.segments, runs, strict=True):
         sums.add(segment, run)
@@ -198,8 +191,6 @@ def program_cycles(
 
 
 class _Sums:
-    """Sums of segments."""
-
     def __init__(self, profile: Profile, target: Target, lines: Locality) -> None:
         self.profile, self.target, self.lines = profile, target, lines
         self.threads = profile.num_warps * target.warp_size
@@ -215,7 +206,8 @@ class _Sums:
         self.instructions += issued * times
         self.special += segment.classes.get(OpClass.SPECIAL, 0) * times
         self.barriers += segment.classes.get(OpClass.BARRIER, 0) * times
-        self.tensor += self._tensor(segment) * times
+        flops = segment.flops.items()
+        self.tensor += sum(n / tensor_rate(self.target, *kinds) for kinds, n in flops) * times
         self.flops += sum(segment.flops.values()) * times
         self.shared += segment.operand_bytes * times / SHARED_SHARE
         self.l2_bytes += segment.tma_bytes * times
@@ -227,12 +219,6 @@ class _Sums:
         stalls = issued * DEPENDENT_ISSUE + self.spilled * SPILL_LATENCY
         self.latency += (segment.chain + stalls) * times
         self.longest += (segment.chain + stalls) * run.longest
-
-    def _tensor(self, segment: Segment) -> float:
-        return sum(
-            flops / tensor_rate(self.target, kind, operand)
-            for (kind, operand), flops in segment.flops.items()
-        )
 
     def _move(self, segment: Segment, traffic: Traffic, times: float) -> None:
         size = traffic.bytes * self.threads

@@ -19,12 +19,9 @@ from asmtune.predict.features.profile import Profile, Segment
 
 @dataclass(frozen=True, slots=True)
 class SegmentRun:
-    """Runs of a segment by one program.
+    """Runs of a segment by one program, on average, and by the program with most trips.
 
-    Attributes:
-        times: executions, on average.
-        longest: executions by the program with most trips.
-        stages: depth of software pipelining.
+    `stages` is the depth of software pipelining.
     """
 
     times: float
@@ -92,11 +89,10 @@ def _main_part(
         for i, loop in enumerate(matched)
         if loop is matched[position] and segments[i].parent == segments[position].parent
     ]
-    return max(parts, key=lambda i: (sum(segments[i].flops.values()), _size(segments[i]), -i))
-
-
-def _size(segment: Segment) -> int:
-    return sum(segment.classes.values())
+    return max(
+        parts,
+        key=lambda i: (sum(segments[i].flops.values()), sum(segments[i].classes.values()), -i),
+    )
 
 
 def _by_flops(profile: Profile, position: int, work: Work, loop: LoopWork) -> float | None:

@@ -27,10 +27,10 @@ _THREAD_CLASSES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One kind of memory instruction of a segment.
+    """A kind of memory instruction of a segment.
 
     Attributes:
-        space: "global", "shared" or "generic".
+        space: "global" (generic accesses included) or "shared".
         direction: "load", "store" or "atomic".
         bytes: a thread and execution.
         copies: whether it goes to shared memory and not to a register.
@@ -91,28 +91,19 @@ class Profile:
 
 
 def segments(program: AsmFunction, chains: Mapping[int | None, float]) -> tuple[Segment, ...]:
-    """Cuts a kernel into segments.
-
-    Args:
-        program: the kernel.
-        chains: cycles of one pass by a loop's position, None for what is outside all.
-    """
+    """Cut a kernel into segments; `chains` are what `program_chains` returns."""
     blocks: dict[int | None, list[int]] = {None: []}
     for block, loop in enumerate(program.innermost_loops):
         blocks.setdefault(loop, []).append(block)
     ops, threads = tensor_ops(program), block_threads(program)
-    parts = [_segment(program, blocks[None], None, ops, threads)]
+    outermost = _segment(program, blocks[None], None, ops, threads)
+    parts = [replace(outermost, chain=chains.get(None, 0.0))]
     for position, around in enumerate(program.loops):
         parent = 0 if around.parent is None else around.parent + 1
-        own = blocks.get(position, [])
-        parts.append(
-            _segment(program, own, (parent, around.role == "work", around.depth), ops, threads)
-        )
-    places = (None, *range(len(program.loops)))
-    return tuple(
-        replace(segment, chain=chains.get(place, 0.0))
-        for place, segment in zip(places, parts, strict=True)
-    )
+        place = parent, around.role == "work", around.depth
+        part = _segment(program, blocks.get(position, []), place, ops, threads)
+        parts.append(replace(part, chain=chains.get(position, 0.0)))
+    return tuple(parts)
 
 
 def _segment(
@@ -141,9 +132,8 @@ def _segment(
             elif kind in _THREAD_CLASSES:
                 moved = access(item)
                 if moved is not None and moved.bytes:
-                    traffic[
-                        _traffic(moved.space, moved.direction, moved.bytes, moved.copies, line)
-                    ] += 1
+                    space = "global" if moved.space == "generic" else moved.space
+                    traffic[Traffic(space, moved.direction, moved.bytes, moved.copies, line)] += 1
             elif kind is OpClass.MBARRIER:
                 tma_bytes += expected_bytes(item) or 0
     parent, is_work, depth = place or (None, True, 0)
@@ -158,10 +148,6 @@ def _segment(
         tma_bytes,
         frozenset(lines - {0}),
     )
-
-
-def _traffic(space: str, direction: str, size: int, copies: bool, line: int) -> Traffic:
-    return Traffic("global" if space == "generic" else space, direction, size, copies, line)
 
 
 _REGISTERS_AS_A: Final = re.compile(r"^\s*\{[^}]*\},\s*\{")

@@ -27,14 +27,7 @@ from asmtune.predict.features.profile import Profile
 
 @dataclass(frozen=True)
 class LaunchReading:
-    """Data of a compiled config in one launch, from which features are read.
-
-    Attributes:
-        profile: the compiled config.
-        work: of the launch.
-        target: the machine.
-        cycles: of one program.
-    """
+    """Data of a compiled config in one launch, from which features are read."""
 
     profile: Profile
     work: Work
@@ -43,7 +36,7 @@ class LaunchReading:
 
     @classmethod
     def of(cls, profile: Profile, work: Work, target: Target) -> LaunchReading:
-        """Weighs a profile by a launch."""
+        """Weigh a profile by a launch."""
         runs = executions(profile, work)
         return cls(profile, work, target, program_cycles(profile, runs, work, target))
 
@@ -125,7 +118,7 @@ FEATURES: Final[dict[str, Feature]] = {}
 def register(
     name: str, unit: str, group: str, meaning: str, read: Callable[[ConfigReading], float]
 ) -> None:
-    """Adds a feature of the compiled config alone.
+    """Add a feature of the compiled config alone.
 
     Raises:
         ValueError: the name is taken.
@@ -136,7 +129,7 @@ def register(
 def register_launch(
     name: str, unit: str, group: str, meaning: str, read: Callable[[LaunchReading], float]
 ) -> None:
-    """Adds a feature of a launch.
+    """Add a feature of a launch.
 
     Raises:
         ValueError: the name is taken.

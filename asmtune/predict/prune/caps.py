@@ -45,13 +45,7 @@ MOST: Final = 32
 
 @dataclass(frozen=True)
 class CapSource:
-    """Target, scorer and artifacts that caps are derived with.
-
-    Attributes:
-        target: the machine.
-        scorer: ranks the parents.
-        cache: holds the artifacts of judged configs.
-    """
+    """Target, scorer of the parents, and cached artifacts that caps are derived with."""
 
     target: Target
     scorer: Scorer
@@ -86,12 +80,9 @@ def derived_caps(verdicts: Sequence[Verdict], source: CapSource) -> dict[Config,
 
 
 def caps_for(parents: Iterable[Verdict], source: CapSource, most: int) -> dict[Config, Reason]:
-    """Return derived configs of chosen parents alone, with the reason, in the parents' order.
+    """Return at most `most` derived configs of chosen parents, with the reason, in their order.
 
-    Args:
-        parents: compiled, without a cap of their own, best first.
-        source: holds their artifacts.
-        most: derived configs at most.
+    The parents are compiled, without a cap of their own, best first.
     """
     caps: dict[Config, Reason] = {}
     for verdict in parents:
@@ -118,10 +109,6 @@ def caps_of(features: Features, target: Target) -> dict[int, int]:
 
     There are none where the launch has no further program to put on an SM, or where shared
     memory, warps or blocks allow none.
-
-    Args:
-        features: of the config without a cap.
-        target: the machine.
     """
     now = int(features["programs_per_sm"])
     if features["programs"] <= now * target.sms:

@@ -41,11 +41,9 @@ from asmtune.predict.score.scorers import Scorer
 
 @dataclass(frozen=True)
 class Searched:
-    """The part of a space that is searched.
+    """The part of a space that is searched, its tile axes fixed if the kernel is persistent.
 
-    Attributes:
-        space: the user's space, with tile axes fixed if the kernel is persistent.
-        notes: why, for the report.
+    The notes tell a report's readers why.
     """
 
     space: Space
@@ -63,12 +61,7 @@ class Detection:
     A persistent kernel has few programs that walk many tiles, or carry state from step to step. Its
     tile decides how the work is shared out among the SMs, what a program keeps in registers, and
     often what the host prepared. So by default only warps, stages, CTAs and registers are searched.
-
-    Attributes:
-        problem: the launch.
-        target: the machine; says what a small grid is.
-        timeout_s: seconds that the front end may take.
-        kernels: TTIR already parsed; filled.
+    The target says what a small grid is; parsed TTIR is added to `kernels`.
     """
 
     problem: Problem
@@ -79,12 +72,8 @@ class Detection:
     def searched(self, space: Space, default: Config, *, tiles: bool) -> Searched:
         """Return the space to search: a persistent kernel's tile axes stay at the default's values.
 
-        A list of configs is searched whole, since its author chose each of them.
-
-        Args:
-            space: the user's.
-            default: its default config.
-            tiles: whether to search the tile axes all the same.
+        A list of configs is searched whole, since its author chose each of them; so are tile axes
+        if `tiles` is True.
 
         Raises:
             ProblemError: arguments and config do not fit the kernel.
@@ -307,8 +296,6 @@ class Funnel:
 
 
 class _Clock:
-    """Measures wall-clock seconds by stage."""
-
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 

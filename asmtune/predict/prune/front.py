@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, MutableMapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -45,10 +45,7 @@ def failed(config: Config, failure: Failure) -> Verdict:
 class Judge:
     """Judges the configs of one problem, first by their IR and then by their assembly.
 
-    Args:
-        problem: the launch.
-        target: the machine to judge for.
-        kernels: parsed TTIR by its text; entries are added.
+    `kernels` has parsed TTIR by its text; entries are added.
     """
 
     def __init__(
@@ -74,12 +71,7 @@ class Judge:
     ) -> Verdict:
         """Apply the rules that need features, and predict the time.
 
-        Args:
-            config: the config.
-            compiled: its profile, of its assembly or of its sketch.
-            work: of its launch, from `work`.
-            estimated: True if the profile is of a sketch; only rules that a sketch can decide
-                are applied then.
+        If the profile is `estimated` by a sketch, only rules that a sketch can decide are applied.
         """
         target = self._target
         features = launch_features(compiled.reading, work, target)
@@ -202,6 +194,7 @@ class Front:
     progress: ProgressListener
     kernels: MutableMapping[str, Kernel]
     workers: Workers
+    _works: dict[Config, Work] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def warm(self, moment: Moment = "sketch") -> threading.Thread:
         """Start the workers in the background, which takes a second."""
@@ -222,11 +215,8 @@ class Front:
                 are estimates.
             known: outcomes of that moment by digest; filled.
         """
-        verdicts: dict[int, Verdict] = {}
-        for position, config in enumerate(configs):
-            verdict = self.by_rules(config)
-            if not verdict.kept:
-                verdicts[position] = verdict
+        by_rules = map(self.by_rules, configs)
+        verdicts = {i: verdict for i, verdict in enumerate(by_rules) if not verdict.kept}
         left = [position for position in range(len(configs)) if position not in verdicts]
         candidates = [configs[position] for position in left]
         self.progress.start(_STAGES[moment], len(left))
@@ -282,11 +272,6 @@ class Front:
     def lowering(self) -> Lowering:
         """The front end proper; IR lowered for one config serves others of its tile."""
         return Lowering(self.problem, self.target, self.settings.compile_timeout_s)
-
-    @cached_property
-    def _works(self) -> dict[Config, Work]:
-        """Work of the launch of each config that the IR's rules admitted."""
-        return {}
 
     @cached_property
     def _judge(self) -> Judge:

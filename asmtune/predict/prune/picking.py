@@ -37,10 +37,7 @@ LAUNCH_US): no pick is expected to be four times as fast."""
 def first_pick(funnel: Funnel, problem: Problem, space: Space) -> Verdict:
     """Return the verdict that ranks first: all are sketched, the best few compiled, none timed.
 
-    Args:
-        funnel: for the device; keeps the sketches and compiles that it makes.
-        problem: the launch.
-        space: the configs.
+    The funnel keeps the sketches and compiles that it makes.
 
     Raises:
         SpaceError: the space has no feasible point, or names what is not there.

@@ -26,12 +26,7 @@ TIES_SHARE: Final = 0.25
 
 @dataclass(frozen=True)
 class Ranking:
-    """Ranked verdicts, and the expected worth of those kept.
-
-    Attributes:
-        verdicts: kept ones by rank, then dropped ones by stage.
-        selection: how many ranks were kept; None where all were.
-    """
+    """Kept verdicts by rank, then dropped ones by stage; the selection is None if all are kept."""
 
     verdicts: tuple[Verdict, ...]
     selection: Selection | None
@@ -39,13 +34,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Ranker:
-    """A scorer, its target, and the moment at which it ranks.
-
-    Attributes:
-        scorer: gives the scores.
-        target: the machine.
-        moment: "assembly", or "sketch" before compiling.
-    """
+    """A scorer, its target, and when it ranks: at "assembly", or at "sketch" before compiling."""
 
     scorer: Scorer
     target: Target
@@ -103,12 +92,6 @@ def ranked(
     verdicts: Sequence[Verdict], ranker: Ranker, keep: Keep | None, default: Config
 ) -> Ranking:
     """Score the configs that can run; keep the best, near ties of other tiles, and the default.
-
-    Args:
-        verdicts: of rules and compiler.
-        ranker: ranks those that can run.
-        keep: how many; None for all.
-        default: kept whatever its rank.
 
     Raises:
         InputError: `auto` for a scorer whose error is not known.
@@ -195,14 +178,7 @@ def check_compile(budget: Keep, scorer: Scorer) -> None:
 def shortlisted(
     sketched: Sequence[Verdict], ranker: Ranker, budget: Keep, default: Config
 ) -> Shortlist:
-    """Rank the sketched configs that can run, and take the best.
-
-    Args:
-        sketched: verdicts of rules and sketches.
-        ranker: at the moment "sketch".
-        budget: how many.
-        default: taken whatever its rank.
-    """
+    """Rank the sketched configs that can run, and take the best and the default."""
     cut = rank_and_cut([verdict for verdict in sketched if verdict.kept], ranker, budget)
     configs: list[Config] = []
     dropped: list[Verdict] = []

@@ -45,10 +45,7 @@ MOST: Final = 100
 class RankedTask:
     """A ranking of measured configs by a scorer that had not seen their kernel.
 
-    Attributes:
-        kernel: name of the configs' kernel.
-        scores: the scorer's score of each config.
-        slowdown: logarithm of each config's time over the task's best.
+    `slowdown` is the logarithm of each config's time over the task's best.
     """
 
     kernel: str
@@ -86,7 +83,6 @@ class ErrorTable:
     Attributes:
         tasks, kernels: numbers of those that were ranked.
         cuts: by index of `counts`, then of `gaps`; with either, more is kept.
-        counts, gaps: the limits, in order; the last of each is infinite.
     """
 
     tasks: int
@@ -95,12 +91,12 @@ class ErrorTable:
 
     @property
     def counts(self) -> tuple[float, ...]:
-        """Limits of the rank."""
+        """Limits of the rank, in order; the last is infinite."""
         return tuple(row[0].count for row in self.cuts)
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        """Limits of the gap."""
+        """Limits of the gap, in order; the last is infinite."""
         return tuple(cut.gap for cut in self.cuts[0])
 
     def cut(self, count: float = math.inf, gap: float = math.inf) -> Cut:

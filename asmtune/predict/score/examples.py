@@ -101,7 +101,7 @@ class Examples:
         return tuple(dict.fromkeys(task.kernel for task in self.tasks))
 
     def save(self, path: Path) -> None:
-        """Writes a file; the same rows give the same bytes.
+        """Write a file; the same rows give the same bytes.
 
         Raises:
             OSError: it cannot be written.
@@ -117,17 +117,23 @@ class Examples:
             "provenance": dict(self.provenance),
             "tasks": tasks,
         }
+        arrays = {
+            "base": np.concatenate([task.base for task in self.tasks]),
+            "least": np.stack([task.scale.least for task in self.tasks]),
+            "median": np.stack([task.scale.median for task in self.tasks]),
+            "slowdown": np.concatenate([task.slowdown for task in self.tasks]),
+        }
         text = json.dumps(about, sort_keys=True, indent=1).encode()
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
             _put(archive, "about", np.frombuffer(text, dtype=np.uint8))
-            for name, array in _arrays(self.tasks).items():
+            for name, array in arrays.items():
                 _put(archive, name, array.astype(np.float16))
         write_whole(path, packed.getvalue())
 
     @classmethod
     def load(cls, path: Path) -> Examples:
-        """Reads what `save` wrote.
+        """Read what `save` wrote.
 
         Raises:
             ParseError: there is no such file, it is damaged, or it has other columns.
@@ -158,15 +164,6 @@ def _put(archive: zipfile.ZipFile, name: str, array: NDArray[Any]) -> None:
     info = zipfile.ZipInfo(f"{name}.npy", (2026, 1, 1, 0, 0, 0))
     info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, data.getvalue())
-
-
-def _arrays(tasks: Sequence[TaskRows]) -> dict[str, NDArray[np.float32]]:
-    return {
-        "base": np.concatenate([task.base for task in tasks]),
-        "least": np.stack([task.scale.least for task in tasks]),
-        "median": np.stack([task.scale.median for task in tasks]),
-        "slowdown": np.concatenate([task.slowdown for task in tasks]),
-    }
 
 
 def _tasks(

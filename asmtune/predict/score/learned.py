@@ -145,7 +145,10 @@ class Learned(Scorer):
         forest = fit(tasks, self.settings.jobs, identity)
         with contextlib.suppress(OSError):  # It is fitted again in the next process.
             forest.save(path)
-            _trim(path.parent)
+            # Delete the oldest forests, of other versions or rows.
+            forests = sorted(path.parent.glob("*.npz"), key=lambda kept: -kept.stat().st_mtime)
+            for old in forests[MOST_FORESTS:]:
+                old.unlink(missing_ok=True)
         return forest
 
     def _identity(self) -> str:
@@ -166,13 +169,6 @@ def _number(dtype: str) -> str:
     if dtype.startswith("fp8"):
         return "fp8"
     return dtype if dtype.startswith(("fp", "bf")) else ""
-
-
-def _trim(folder: Path) -> None:
-    """Delete the oldest forests, of other versions or rows."""
-    forests = sorted(folder.glob("*.npz"), key=lambda path: -path.stat().st_mtime)
-    for path in forests[MOST_FORESTS:]:
-        path.unlink(missing_ok=True)
 
 
 def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest:

@@ -8,17 +8,23 @@ one program's chain takes. Waves follow each other; DRAM runs beside them.
 The form is a roofline with occupancy (Williams et al., 2009; Hong and Kim, 2009,
 for the interplay of throughput and latency). The shares below were measured on
 an H200; nothing is fitted to a kernel.
+
+Each bottleneck has two pieces of advice. A config follows one if its features say so, not by the
+names of its axes: "fewer warps" is a smaller feature `num_warps`, whatever else changes. It must
+be predicted faster as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from asmtune.core.config import Config
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
 from asmtune.core.records.features import Features
+from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.scorers import Candidate, Scorer
 
 LAUNCH_US: Final = 4.5
@@ -71,11 +77,6 @@ class PredictedTime:
         """Name of the limit that takes most."""
         return max(self.parts_us, key=lambda name: self.parts_us[name])
 
-    @property
-    def advice(self) -> tuple[str, str]:
-        """Two things to try."""
-        return ADVICE[self.bottleneck]
-
 
 class Roofline(Scorer):
     """Ranks by predicted time; the score is minus the logarithm of its microseconds."""
@@ -96,8 +97,7 @@ def predict(features: Features, target: Target) -> PredictedTime:
     spent = _spent(features, target)
     inside, outside = spent.inside_us, spent.dram_us
     us = max(inside, outside) + OVERLAP_SHARE * min(inside, outside) + LAUNCH_US
-    parts = _parts(features, target, spent.sm_us, spent.l2_us, spent.dram_us)
-    return PredictedTime(us, parts)
+    return PredictedTime(us, _parts(features, target, spent))
 
 
 def terms_us(features: Features, target: Target) -> dict[str, float]:
@@ -106,14 +106,13 @@ def terms_us(features: Features, target: Target) -> dict[str, float]:
     `PredictedTime.parts_us` is the time that each limit alone would take. Here, limits beside the
     longest count only with the share that it does not hide.
     """
-    spent, units = _spent(features, target), _units(features, target)
-    busiest = busiest_unit(features, target)
+    spent, units = _spent(features, target), _units(features)
+    busiest = busiest_unit(features)
+    to_us = 1e6 / target.clock_hz
     terms = {
-        name: spent.rounds * cycles * (1.0 if name == busiest else SERIAL_SHARE)
+        name: spent.rounds * cycles * (1.0 if name == busiest else SERIAL_SHARE) * to_us
         for name, cycles in units.items()
     }
-    to_us = 1e6 / target.clock_hz
-    terms = {name: cycles * to_us for name, cycles in terms.items()}
     terms["latency"] = max(0.0, spent.sm_us - sum(terms.values()))
     terms["L2"] += spent.inside_us - spent.sm_us
     sm_leads = spent.inside_us >= spent.dram_us
@@ -122,21 +121,15 @@ def terms_us(features: Features, target: Target) -> dict[str, float]:
     return {**terms, "DRAM": spent.dram_us * outside, "launch": LAUNCH_US}
 
 
-def busiest_unit(features: Features, target: Target) -> str:
+def busiest_unit(features: Features) -> str:
     """Return the unit of an SM that a program keeps busy longest: its time counts whole."""
-    units = _units(features, target)
+    units = _units(features)
     return max(units, key=lambda name: units[name])
 
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """Time of a launch by limit.
-
-    Attributes:
-        rounds: programs that an SM works through one after another.
-        sm_us: time of the SMs, units and waits.
-        l2_us, dram_us: time of the paths to memory.
-    """
+    """Programs that an SM works through one after another, and time of a launch by limit."""
 
     rounds: float
     sm_us: float
@@ -145,14 +138,14 @@ class _Spent:
 
     @property
     def inside_us(self) -> float:
-        """Of the SMs and L2, which run in step."""
+        """Time of the SMs and L2, which run in step."""
         return max(self.sm_us, self.l2_us)
 
 
 def _spent(features: Features, target: Target) -> _Spent:
     resident = max(1.0, features["programs_per_sm"])
     programs, sms = features["programs"], target.sms
-    busy = _busy(features, target)
+    busy = _busy(features)
     latency = features["latency_cycles"]
     full, left = divmod(programs, resident * sms)
     wave = max(resident * busy, latency)
@@ -171,7 +164,7 @@ def _spent(features: Features, target: Target) -> _Spent:
     )
 
 
-def _units(features: Features, target: Target) -> dict[str, float]:  # noqa: ARG001
+def _units(features: Features) -> dict[str, float]:
     return {
         "tensor": features["tensor_cycles"],
         "issue": features["issue_cycles"],
@@ -183,30 +176,140 @@ def _units(features: Features, target: Target) -> dict[str, float]:  # noqa: ARG
     }
 
 
-def _busy(features: Features, target: Target) -> float:
+def _busy(features: Features) -> float:
     """Return cycles of an SM that one program takes, if others fill its waits."""
-    units = _units(features, target).values()
+    units = _units(features).values()
     most = max(units)
     return most + SERIAL_SHARE * (sum(units) - most)
 
 
-def _parts(
-    features: Features, target: Target, sm_us: float, l2_us: float, dram_us: float
-) -> dict[str, float]:
+def _parts(features: Features, target: Target, spent: _Spent) -> dict[str, float]:
     """Return each limit's own time: units by their share of the SM's time, latency by the rest."""
     resident = max(1.0, features["programs_per_sm"])
     share = min(1.0, features["programs"] / (resident * target.sms))
     together = max(1.0, resident * share)
-    wave = max(together * _busy(features, target), features["latency_cycles"], 1.0)
-    parts = {
-        name: sm_us * together * cycles / wave for name, cycles in _units(features, target).items()
-    }
-    parts["L2"] = max(parts["L2"], l2_us)
-    hidden = together * _busy(features, target)
+    hidden = together * _busy(features)
+    wave = max(hidden, features["latency_cycles"], 1.0)
+    sm_us = spent.sm_us
+    parts = {name: sm_us * together * cycles / wave for name, cycles in _units(features).items()}
+    parts["L2"] = max(parts["L2"], spent.l2_us)
     parts["latency"] = sm_us * max(0.0, features["latency_cycles"] - hidden) / wave
-    return {**parts, "DRAM": dram_us, "launch": LAUNCH_US}
+    return {**parts, "DRAM": spent.dram_us, "launch": LAUNCH_US}
 
 
 def dram_rate(target: Target) -> float:
     """Return the bytes a second that DRAM gives in practice."""
     return target.measured_dram_bytes_per_s or DRAM_SHARE * target.dram_bytes_per_s
+
+
+FASTER: Final = 0.01
+"""Least gain, as a share of the predicted time, for which a config is named."""
+
+Helps = Callable[[Features, Features], bool]
+"""Takes features of another config and of one's own; True if the other follows the advice."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A piece of advice, and a config that follows it.
+
+    Attributes:
+        text: in general.
+        verdict: of the config that follows it with fewest changes, the fastest among equals; None
+            if no ranked config follows it and is predicted faster.
+        possible: False if no config can follow it: a narrower dtype, say, is not a choice of
+            configs.
+    """
+
+    text: str
+    verdict: Verdict | None
+    possible: bool
+
+
+def suggestions(own: Verdict, verdicts: Iterable[Verdict]) -> tuple[Suggestion, ...]:
+    """Return two things to try against a config's bottleneck; none if it was not predicted.
+
+    Ranked configs among `verdicts` may be named.
+    """
+    if own.bottleneck is None or own.features is None or own.predicted_us is None:
+        return ()
+    limit = own.predicted_us * (1 - FASTER)
+    faster = [
+        v for v in verdicts if v.rank is not None and v.predicted_us and v.predicted_us < limit
+    ]
+    suggested: list[Suggestion] = []
+    for text, helps in _advice(own.bottleneck, own.features):
+        named = [s.verdict for s in suggested]
+        free = [
+            v
+            for v in faster
+            if helps
+            and v.features is not None
+            and helps(v.features, own.features)
+            and v not in named
+        ]
+        suggested.append(Suggestion(text, nearest(own.config, free), helps is not None))
+    return tuple(suggested)
+
+
+def _advice(bottleneck: str, own: Features) -> tuple[tuple[str, Helps | None], ...]:
+    """Return what to try, with a test for configs that do so."""
+    usual = tuple(zip(ADVICE[bottleneck], HELPS[bottleneck], strict=True))
+    if own["spill_words"] and bottleneck in SPILLS_FEED:
+        return (SPILLS, usual[0])
+    return usual
+
+
+def nearest(config: Config, verdicts: Iterable[Verdict]) -> Verdict | None:
+    """Return the other config with fewest changes; among equals, the one predicted fastest."""
+
+    def place(verdict: Verdict) -> tuple[int, float]:
+        return changed(config, verdict.config), verdict.predicted_us or 0.0
+
+    return min((v for v in verdicts if v.config != config), key=place, default=None)
+
+
+def changed(one: Config, other: Config) -> int:
+    """Return how many axes two configs differ in."""
+    first, second = one.to_dict(), other.to_dict()
+    return sum(first.get(name) != second.get(name) for name in {**first, **second})
+
+
+def _less(name: str) -> Helps:
+    return lambda other, own: other[name] < own[name]
+
+
+def _less_in_all(name: str) -> Helps:
+    return lambda other, own: other[name] * other["programs"] < own[name] * own["programs"]
+
+
+def _hides_more(other: Features, own: Features) -> bool:
+    deeper = other["num_stages"] > own["num_stages"]
+    return deeper or other["programs_per_sm"] > own["programs_per_sm"]
+
+
+_FEWER_WARPS: Final = _less("num_warps")
+
+HELPS: Final[Mapping[str, tuple[Helps | None, Helps | None]]] = {
+    "tensor": (None, _less("tail")),
+    "issue": (_less_in_all("program_instructions"), _FEWER_WARPS),
+    "shared": (_less_in_all("shared_cycles"), _FEWER_WARPS),
+    "L1": (None, _less_in_all("l1_cycles")),
+    "special": (None, None),
+    "L2": (_less_in_all("program_l2_bytes"), None),
+    "DRAM": (None, None),
+    "start": (_less("programs"), None),
+    "latency": (_hides_more, lambda other, own: other["programs"] > own["programs"]),
+    "launch": (None, None),
+}
+"""For each piece of `ADVICE`, in its order, a test for configs that follow it; None if no
+config can, since it asks for another kernel, dtype or layout."""
+
+SPILLS: Final = (
+    "fewer spilled registers: a looser maxnreg, a smaller tile or more warps",
+    _less("spill_words"),
+)
+"""Advice that goes first if registers spill and spilling takes part in the bottleneck."""
+
+SPILLS_FEED: Final = frozenset({"issue", "L1", "latency"})
+"""Bottlenecks that loads and stores of spilled words add to."""

@@ -73,7 +73,10 @@ _DEPTH_BITS: Final = 256
 
 def _tensor_depth(candidate: Candidate) -> str | None:
     for dot in candidate.dots or ():
-        if dot.operand_bits <= 16 and not _is_packed(dot):
+        # Bytes of a float product hold two 4-bit floats each, as in a scaled product: hardware
+        # without an instruction for them unpacks them first.
+        is_packed = dot.operand == "i8" and dot.accumulator.startswith("f")
+        if dot.operand_bits <= 16 and not is_packed:
             depth = _DEPTH_BITS // dot.operand_bits
             if dot.k % depth:
                 return (
@@ -81,14 +84,6 @@ def _tensor_depth(candidate: Candidate) -> str | None:
                     f"the depth of the tensor instruction for {dot.operand}"
                 )
     return None
-
-
-def _is_packed(dot: Dot) -> bool:
-    """Return whether bytes of the operand hold two 4-bit floats each, as in a scaled product.
-
-    Hardware without an instruction for them unpacks them first.
-    """
-    return dot.operand == "i8" and dot.accumulator.startswith("f")
 
 
 # ptxas 12.8 and 13 name the least register target they accept: 42, 58, 90 and
@@ -103,7 +98,8 @@ def _accumulators(candidate: Candidate) -> str | None:
     for dot in candidate.dots or ():
         columns = _wgmma_columns(dot, candidate.config.num_warps)
         # A warpgroup of 128 threads holds 64 rows of accumulators.
-        needed = columns * 64 * _accumulator_bits(dot) // (128 * 32) + _WGMMA_OVERHEAD
+        bits = 16 if dot.accumulator == "f16" else 32
+        needed = columns * 64 * bits // (128 * 32) + _WGMMA_OVERHEAD
         if columns and needed > cap:
             return (
                 f"wgmma of {columns} columns needs {needed} registers a thread "
@@ -123,10 +119,6 @@ def _wgmma_columns(dot: Dot, num_warps: int) -> int:
     warps_along_n = max(num_warps // max(dot.m // 16, 1), 1)
     widest = min(max(dot.n // warps_along_n, 8), 256)
     return next((n for n in range(widest - widest % 8, 0, -8) if dot.n % n == 0), 0)
-
-
-def _accumulator_bits(dot: Dot) -> int:
-    return 16 if dot.accumulator == "f16" else 32
 
 
 def _shared_memory(candidate: Candidate) -> str | None:

@@ -96,22 +96,16 @@ class Weights(Scorer):
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """Return the sum for each candidate; a config without features comes last."""
-        return [_sum(candidate) for candidate in candidates]
-
-
-def _sum(candidate: Candidate) -> float:
-    features = candidate.features
-    if features is None:
-        return float("-inf")
-    return sum(weight * features[name] for name, weight in WEIGHTS.items())
+        return [
+            float("-inf")
+            if c.features is None
+            else sum(weight * c.features[name] for name, weight in WEIGHTS.items())
+            for c in candidates
+        ]
 
 
 class Chance(Scorer):
-    """Scores at random, the same for the same seed and draw.
-
-    Args:
-        seed: of the generator.
-    """
+    """Scores at random, the same for the same seed and draw."""
 
     name = "chance"
     draws = 200

@@ -145,11 +145,7 @@ NAMES: Final = (
 
 @dataclass(frozen=True)
 class Scale:
-    """Values of a task that its columns are compared with.
-
-    Attributes:
-        least, median: of each column over all candidates of the task.
-    """
+    """Least and median of each column over all candidates of a task, to compare with."""
 
     least: Matrix
     median: Matrix

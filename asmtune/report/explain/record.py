@@ -14,8 +14,14 @@ from asmtune.core.records.features import Features
 from asmtune.core.records.pruned import PruneReport
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.features.registry import ConfigReading
-from asmtune.predict.score.advice import Suggestion, nearest, suggestions
-from asmtune.predict.score.roofline import busiest_unit, predict, terms_us
+from asmtune.predict.score.roofline import (
+    Suggestion,
+    busiest_unit,
+    nearest,
+    predict,
+    suggestions,
+    terms_us,
+)
 from asmtune.report.code.model import CodeView
 from asmtune.report.documents import verdict_json
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, RESOURCES, TERMS
@@ -107,7 +113,7 @@ def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Com
         return Comparison(own, other, other_is)
     terms = _terms(own.features, other.features, target)
     slower = max(own.predicted_us or 0.0, other.predicted_us or 0.0)
-    busiest = [busiest_unit(features, target) for features in (own.features, other.features)]
+    busiest = [busiest_unit(features) for features in (own.features, other.features)]
     parts = _parts(terms, busiest)
     telling = [(part, names) for part, names in parts if abs(part.difference) >= TELLING * slower]
     return Comparison(

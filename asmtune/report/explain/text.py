@@ -17,7 +17,7 @@ from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.registry import ConfigReading
-from asmtune.predict.score.advice import Suggestion
+from asmtune.predict.score.roofline import Suggestion
 from asmtune.report.cells import changes, number, plain_table
 from asmtune.report.code.model import CodeLine, CodeView
 from asmtune.report.explain.quantities import CAUSES, QUANTITIES, amount

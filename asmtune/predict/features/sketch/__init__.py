@@ -6,7 +6,8 @@ TTGIR takes a tenth of a compile. It has the loops, pipelined and specialised as
 and a layout for every tensor. The work of LLVM and ptxas is estimated.
 
 - `reader`: a sketch to a profile; registers and spills.
-- `kernel`: walks the operations, and sums them up by segment (`sums`) in the classes of `costs`.
-- `values`, `layouts`, `demand`: types and layouts, and the elements a thread really computes.
-- `memory`, `products`, `tiles`: operations on global memory, matrix products and whole tiles.
+- `kernel`: walks the operations, and sums them up by segment.
+- `values`, `layouts`, `demand`: types, costs and layouts, and the elements a thread really
+  computes.
+- `memory`, `tiles`: operations on global memory, and on whole tiles, products included.
 """

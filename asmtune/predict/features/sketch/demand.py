@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from asmtune.ir.ttir.tree import Body, Node
-from asmtune.predict.features.sketch.values import Values, inserted_axis, is_pointwise
+from asmtune.predict.features.sketch.values import Values, axis_of, is_pointwise
 
 _AXIS: Final = re.compile(r"axis = (\d+)").search
 _ORDER: Final = re.compile(r"order = array<i32: ([\d, ]+)>").search
@@ -36,7 +36,8 @@ class Spread:
                 for argument in body.arguments:
                     self._enter(argument)
                 for node in body.nodes:
-                    self._run(node)
+                    for place, result in enumerate(node.results):
+                        self.axes[result] = self._made(node, place, result)
             if self.axes == before:
                 break
 
@@ -69,20 +70,13 @@ class Spread:
                     axes |= self.of(last.operands[place])
         return axes
 
-    def _run(self, node: Node) -> None:
-        for place, result in enumerate(node.results):
-            self.axes[result] = self._made(node, place, result)
-
     def _made(self, node: Node, place: int, result: int) -> frozenset[int]:
         name = node.name
         if not self._values.kind(result).shape:
             return frozenset()
         if name in ("tt.splat", "arith.constant"):
-            return (
-                self._all(result)
-                if "dense<[" in node.text or 'dense<"' in node.text
-                else frozenset()
-            )
+            differ = "dense<[" in node.text or 'dense<"' in node.text
+            return self._all(result) if differ else frozenset()
         if name == "scf.for":
             return self.of(node.operands[3 + place]) | self._handed(node, place)
         if name == "scf.if":
@@ -111,11 +105,9 @@ class Demand:
     """Demand for each value: all of it, or one element of each vector."""
 
     def __init__(self, values: Values, runs: Mapping[int, Run]) -> None:
-        """Walk from the last operation to the first, loops twice.
+        """Walk from the last operation to the first, loops several times.
 
-        Args:
-            values: of the tree.
-            runs: for loads, stores and copies, by the value that addresses or masks them.
+        `runs` are those of loads, stores and copies, by the value that addresses or masks them.
         """
         self._values = values
         self._asked: dict[int, Run] = dict(runs)
@@ -196,12 +188,8 @@ class Alignment:
     """Divisors of a kernel's integers.
 
     Triton widens a masked access only as far as its mask is known not to change. It knows that from
-    arguments that are multiples of 16, and from constants (`lib/Analysis/AxisInfo.cpp`).
-
-    Args:
-        values: of the kernel.
-        spread: along which axes they differ.
-        text: the module's; its function says what divides the arguments.
+    arguments that are multiples of 16, and from constants (`lib/Analysis/AxisInfo.cpp`). The
+    function in the module's text states which numbers divide its arguments.
     """
 
     def __init__(self, values: Values, spread: Spread, text: str) -> None:
@@ -222,7 +210,7 @@ class Alignment:
         if depth > _MOST_STEPS or isinstance(owner, Body):
             return 1
         if owner.name == "tt.expand_dims":
-            place = inserted_axis(owner)
+            place = axis_of(owner)
             return self.run_of(owner.operands[0], axis - (place < axis), depth + 1)
         if owner.name in _PASSING:
             return self.run_of(owner.operands[0], axis, depth + 1)

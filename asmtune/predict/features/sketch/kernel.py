@@ -15,23 +15,23 @@ from asmtune.predict.features.chain import (
     BARRIER_LATENCY,
     COPY_LATENCY,
     LATENCY,
+    LINKED,
     Action,
     InstructionStep,
 )
-from asmtune.predict.features.sketch.costs import (
+from asmtune.predict.features.sketch.demand import MEMORY, Alignment, Demand, Run, Spread
+from asmtune.predict.features.sketch.layouts import WARP, read_aliases
+from asmtune.predict.features.sketch.memory import Sums, add_access, expected_bytes, vector_of
+from asmtune.predict.features.sketch.tiles import PRODUCTS, TILES, Tile, add_product
+from asmtune.predict.features.sketch.values import (
     BARRIER_OPERATIONS,
     DEFAULT,
     FIXED,
     FREE,
+    Values,
     element_cost,
+    is_pointwise,
 )
-from asmtune.predict.features.sketch.demand import MEMORY, Alignment, Demand, Run, Spread
-from asmtune.predict.features.sketch.layouts import WARP, read_aliases
-from asmtune.predict.features.sketch.memory import add_access, expected_bytes, vector_of
-from asmtune.predict.features.sketch.products import PRODUCTS, add_product
-from asmtune.predict.features.sketch.sums import Sums
-from asmtune.predict.features.sketch.tiles import TILES, Tile
-from asmtune.predict.features.sketch.values import Values, is_pointwise
 
 _ACTIONS: Final[Mapping[str, tuple[Action, ...]]] = {
     "tt.load": (Action.GLOBAL_LOAD,),
@@ -53,9 +53,6 @@ _ACTIONS: Final[Mapping[str, tuple[Action, ...]]] = {
     "ttng.wait_barrier": (Action.BULK_WAIT,),
 }
 _STILL: Final = re.compile(r"(?:num|pendings) = (\d+)").search
-_LINKED: Final = frozenset(
-    {Action.GLOBAL_LOAD, Action.GLOBAL_STORE, Action.ATOMIC, Action.COPY, Action.BULK}
-)
 _SILENT: Final = frozenset(
     {Action.COPY, Action.COPY_COMMIT, Action.COPY_WAIT, Action.BULK, Action.BULK_WAIT}
 )
@@ -76,10 +73,6 @@ class StepMaker:
     Each operation is one step of `asmtune.predict.features.chain`. The values that it reads and
     writes are those of the text. Elements of a tile follow each other so closely that the latency
     of one is that of all. Loops hand their values from one trip to the next.
-
-    Args:
-        target: the machine.
-        warps: that run an operation together.
     """
 
     def __init__(self, target: Target, warps: int) -> None:
@@ -87,16 +80,10 @@ class StepMaker:
         self._threads = warps * WARP
 
     def steps(self, node: Node, before: Sums, after: Sums) -> list[InstructionStep]:
-        """Return the steps of one operation.
-
-        Args:
-            node: the operation.
-            before: its segment without it.
-            after: its segment with it.
-        """
+        """Return the steps of one operation, from its segment before and after it was counted."""
         reads, writes = tuple(map(str, node.operands)), tuple(map(str, node.results))
         actions = _ACTIONS.get(node.name, (Action.COMPUTE,))
-        if node.name in PRODUCTS and node.name == "tt.dot":
+        if node.name == "tt.dot":
             multiplied = after.flops != before.flops
             actions = (Action.MMA,) if multiplied else (Action.COMPUTE,)
         elif actions[0] is Action.SHARED and after.traffic == before.traffic:
@@ -105,18 +92,21 @@ class StepMaker:
             # Others wait for groups of them, and not for their tokens.
             reads, writes = (reads, ()) if actions[0] is Action.COPY else ((), ())
         if actions == (Action.COMPUTE,):
-            return [
-                InstructionStep(Action.COMPUTE, reads, writes, self._computing(node, before, after))
-            ]
-        still = _STILL(node.text)
-        steps = []
-        for action in actions:
-            busy = self._busy(action, before, after)
-            latency = _LATENT.get(action, 0.0)
-            steps.append(
-                InstructionStep(action, reads, writes, latency, busy, int(still[1]) if still else 0)
+            latency = self._computing(node, before, after)
+            return [InstructionStep(Action.COMPUTE, reads, writes, latency)]
+        match = _STILL(node.text)
+        still = int(match[1]) if match else 0
+        return [
+            InstructionStep(
+                action,
+                reads,
+                writes,
+                _LATENT.get(action, 0.0),
+                self._busy(action, before, after),
+                still,
             )
-        return steps
+            for action in actions
+        ]
 
     def _computing(self, node: Node, before: Sums, after: Sums) -> float:
         added = after.classes - before.classes
@@ -130,7 +120,7 @@ class StepMaker:
         return once * _DEPTH.get(node.name, 1.0)
 
     def _busy(self, action: Action, before: Sums, after: Sums) -> float:
-        if action in _LINKED:
+        if action in LINKED:
             moved = after.traffic - before.traffic
             size = sum(traffic.bytes * number for traffic, number in moved.items())
             return size * self._threads / L2_BYTES_PER_CYCLE
@@ -163,14 +153,8 @@ _PARTITION: Final = re.compile(r"^(\s*)partition(\d+)\((.*)\) num_warps\((\d+)\)
 class SketchedKernel:
     """A TTGIR text, walked once.
 
-    Args:
-        ttgir: the module's text, its loops still `scf`.
-        num_warps: of the default partition.
-        target: the machine.
-
-    Attributes:
-        values: of the kernel.
-        sums: one for each segment: code outside all loops, then one a loop.
+    The text has `scf` loops. `num_warps` are those of the default partition. `sums` has an entry
+    for each segment: code outside all loops, then one a loop.
 
     Raises:
         ParseError: the text is no MLIR module of Triton's.
@@ -193,7 +177,8 @@ class SketchedKernel:
             self.sums.append(Sums(parent, self.sums[parent].depth + 1))
         self._maker = StepMaker(target, num_warps)
         for body in tree.bodies:
-            if not _combines(body):
+            # The combining function of a reduction or a scan is counted with it.
+            if body.owner is None or body.owner.name not in ("tt.reduce", "tt.scan"):
                 for node in body.nodes:
                     self._walk(node)
 
@@ -204,8 +189,9 @@ class SketchedKernel:
             for node in body.nodes:
                 if node.name in MEMORY:
                     axis, run = vector_of(self.values, node)
-                    for mask in _masks(node, self.values):
-                        run = min(run, self._alignment.run_of(mask, axis))
+                    for value in node.operands[1:]:
+                        if self.values.kind(value).bits == 1:  # A mask.
+                            run = min(run, self._alignment.run_of(value, axis))
                     vectors[node] = (axis, run)
         return vectors
 
@@ -242,7 +228,6 @@ class SketchedKernel:
         return self._places[value]
 
     def _walk(self, node: Node) -> None:
-        """Count an operation, and add its steps to its segment."""
         sums = self.sums[node.loop + 1 if node.loop >= 0 else self._home(node)]
         before = sums.snapshot()
         self._count(sums, node)
@@ -290,7 +275,6 @@ class SketchedKernel:
 
 
 def _add_fixed(sums: Sums, node: Node) -> None:
-    """Count operations whose instructions do not depend on a layout."""
     sums.add(FIXED[node.name])
     if node.name in BARRIER_OPERATIONS:
         sums.add_barrier()
@@ -300,21 +284,9 @@ def _add_fixed(sums: Sums, node: Node) -> None:
 
 def _addressing(node: Node) -> tuple[int, ...]:
     """Return operands of a memory operation that are needed once a vector."""
-    if node.name in ("tt.store", "tt.atomic_rmw"):
-        return (node.operands[0], *node.operands[2:])
-    if node.name == "ttg.async_copy_global_to_local":
+    if node.name in ("tt.store", "tt.atomic_rmw", "ttg.async_copy_global_to_local"):
         return (node.operands[0], *node.operands[2:])
     return node.operands[:2]
-
-
-def _masks(node: Node, values: Values) -> tuple[int, ...]:
-    """Return operands of a memory operation that mask elements: tensors of booleans."""
-    return tuple(v for v in node.operands[1:] if values.kind(v).bits == 1)
-
-
-def _combines(body: Body) -> bool:
-    """Return whether a block is the combining function of a reduction or a scan."""
-    return body.owner is not None and body.owner.name in ("tt.reduce", "tt.scan")
 
 
 def _with_partitions(text: str) -> str:

@@ -126,14 +126,9 @@ class TensorLayout:
 
 @lru_cache(maxsize=4096)
 def layout_of(encoding: str, shape: Shape, num_warps: int) -> TensorLayout:
-    """Return the layout of a tensor.
+    """Return the layout of a tensor from its encoding without aliases.
 
     An unknown encoding is taken for rows over threads, the last axis fastest.
-
-    Args:
-        encoding: its text, without aliases.
-        shape: of the tensor.
-        num_warps: warps that hold it.
     """
     layout = _make(encoding, shape)
     if layout is None:
@@ -166,7 +161,7 @@ def _unit(rank: int, axis: int, step: int) -> Basis:
 def _stack(levels: Sequence[tuple[str, int, int]], rank: int, fast: int) -> TensorLayout:
     """Stack levels of (part, axis, count); each starts where the axis's last one ended."""
     reach = [1] * rank
-    parts: dict[str, list[Basis]] = {"register": [], "lane": [], "warp": [], "copy": []}
+    parts: dict[str, list[Basis]] = {"register": [], "lane": [], "warp": []}
     for part, axis, count in levels:
         for _ in range(max(1, count).bit_length() - 1):
             if part.startswith("copy"):
@@ -260,11 +255,8 @@ def _linear(encoding: str, rank: int) -> TensorLayout | None:
     registers, lanes, warps = bases("register"), bases("lane"), bases("warp")
     first = next((b for b in (*registers, *lanes) if any(b)), (0,) * rank)
     fast = max(range(rank), key=lambda axis: (first[axis], axis)) if len(first) == rank else 0
-    layout = TensorLayout(registers, lanes, warps, fast)
-    sizes = {
-        len(basis) for part in (layout.registers, layout.lanes, layout.warps) for basis in part
-    }
-    return layout if sizes <= {rank} else None
+    sizes = {len(basis) for basis in (*registers, *lanes, *warps)}
+    return TensorLayout(registers, lanes, warps, fast) if sizes <= {rank} else None
 
 
 def _default(shape: Shape, num_warps: int) -> TensorLayout:

@@ -7,13 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from asmtune.core.hardware.model import Target
-from asmtune.core.occupancy import Occupancy, occupancy
+from asmtune.core.occupancy import occupancy
 from asmtune.core.records.artifacts import Sketch
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Body, Node
+from asmtune.predict.features.catalog import OCCUPANCY
 from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.sketch.kernel import SketchedKernel
 from asmtune.predict.features.sketch.layouts import kind_of
@@ -39,18 +40,14 @@ STORE_WORDS: Final = 0.5
 _FREE: Final = frozenset({"arith.constant", "tt.make_range", "ub.poison"})
 
 
-def live_registers(kernel: SketchedKernel) -> float:
-    """Return the words of registers that a thread needs at the point where it needs most.
+class _LiveRegisters:
+    """The words of registers that a thread needs: an estimate of what an allocator would need.
 
-    This estimates what a register allocator would need. Values live from the operation that makes
-    them to the last that reads them; values that a loop reads from outside live until its end. A
-    result takes the place of operands that are read for the last time, since machine code works on
-    one element after another.
+    Values live from the operation that makes them to the last that reads them; values that a loop
+    reads from outside live until its end. A result takes the place of operands that are read for
+    the last time, since machine code works on one element after another.
     """
-    return _Lives(kernel).peak()
 
-
-class _Lives:
     def __init__(self, kernel: SketchedKernel) -> None:
         self._kernel = kernel
         self._born: dict[int, int] = {}
@@ -107,7 +104,7 @@ class _Lives:
                     self._dies[value] = max(self._dies[value], end)
 
     def peak(self) -> float:
-        """Return the largest sum of living values' words."""
+        """Return the words at the point where most are needed."""
         changes: defaultdict[int, float] = defaultdict(float)
         for value, died in self._dies.items():
             words = self._words(value)
@@ -209,7 +206,7 @@ class SketchReader:
         static = {
             **_launch(sketch.metadata),
             **_resources(registers, spilled, sketch.shared_bytes, segments),
-            **_occupancy(fits),
+            **{name: float(getattr(fits, own)) for name, (own, _) in OCCUPANCY.items()},
             **_text(segments),
             **_instructions(segments),
         }
@@ -233,15 +230,12 @@ def _read(
     """Return segments and registers wanted; cached, as neighbours may differ in the cap alone."""
     kernel = SketchedKernel(ttgir, num_warps, target)
     segments = tuple(sums.segment(*compiled_with) for sums in kernel.sums)
-    return segments, _BASE + live_registers(kernel)
+    return segments, _BASE + _LiveRegisters(kernel).peak()
 
 
-def _launch(metadata: Mapping[str, object]) -> dict[str, float]:
-    def option(name: str, default: float = 0.0) -> float:
-        return float(metadata.get(name) or default)  # type: ignore[arg-type]
-
-    names = ("num_warps", "num_stages", "maxnreg")
-    return {**{name: option(name) for name in names}, "num_ctas": option("num_ctas", 1.0)}
+def _launch(metadata: Mapping[str, Any]) -> dict[str, float]:
+    options = {"num_warps": 0.0, "num_stages": 0.0, "num_ctas": 1.0, "maxnreg": 0.0}
+    return {name: float(metadata.get(name) or default) for name, default in options.items()}
 
 
 def _resources(
@@ -257,27 +251,15 @@ def _resources(
     }
 
 
-def _occupancy(fits: Occupancy) -> dict[str, float]:
-    return {
-        "programs_per_sm": float(fits.programs_per_sm),
-        "programs_per_sm_by_registers": float(fits.limit_registers),
-        "programs_per_sm_by_shared": float(fits.limit_shared),
-        "occupancy": fits.fraction,
-    }
-
-
 def _text(segments: tuple[Segment, ...]) -> dict[str, float]:
     classes = _total(segments)
-    kinds = {kind for segment in segments for kind, _ in segment.flops}
-    of = {"wgmma", "tcgen05", "mma.sync"} & kinds
-    tensor = {
-        name: float(sum(s.classes.get(OpClass.TENSOR, 0) for s in segments if _is_of(s, kind)))
-        for name, kind in _TEXT.items()
-        if kind in of
-    }
+    tensor = dict.fromkeys(_TEXT, 0.0)
+    for segment in segments:
+        for name, kind in _TEXT.items():
+            if any(kind == own for own, _ in segment.flops):
+                tensor[name] += segment.classes.get(OpClass.TENSOR, 0)
     copies = classes[OpClass.ASYNC_COPY]
     return {
-        **dict.fromkeys(_TEXT, 0.0),
         **tensor,
         "text_cp_async": float(copies + (classes[OpClass.ASYNC_WAIT] if copies else 0)),
         "text_cp_async_bulk": float(classes[OpClass.BULK_COPY]),
@@ -285,10 +267,6 @@ def _text(segments: tuple[Segment, ...]) -> dict[str, float]:
         "text_bra": float(classes[OpClass.BRANCH]),
         "text_ret": 1.0,
     }
-
-
-def _is_of(segment: Segment, kind: str) -> bool:
-    return any(name == kind for name, _ in segment.flops)
 
 
 def _total(segments: tuple[Segment, ...]) -> Counter[OpClass]:
@@ -313,28 +291,21 @@ def _instructions(segments: tuple[Segment, ...]) -> dict[str, float]:
         features[f"{kind}_hot"] = float(hot[kind])
     features["tensor_flops"] = float(sum(sum(s.flops.values()) for s in segments))
     features["tensor_flops_hot"] = float(sum(sum(s.flops.values()) for s in hot_ones))
+    hot_bytes: Counter[str] = Counter()
+    for moved, times in (item for segment in hot_ones for item in segment.traffic.items()):
+        hot_bytes[f"{moved.space}_{moved.direction}_bytes_hot"] += moved.bytes * times
     for space in ("global", "shared"):
         for direction in ("load", "store"):
-            features[f"{space}_{direction}_bytes_hot"] = float(
-                sum(
-                    moved.bytes * times
-                    for segment in hot_ones
-                    for moved, times in segment.traffic.items()
-                    if (moved.space, moved.direction) == (space, direction)
-                )
-            )
+            name = f"{space}_{direction}_bytes_hot"
+            features[name] = float(hot_bytes[name])
     return features
 
 
 def _hot(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """Return the deepest loop, as `asmtune.ir.asm.counts.hottest_loop`; all without a loop."""
-    loops = range(1, len(segments))
-    if not loops:
-        return segments
 
-    def rank(position: int) -> tuple[int, bool, int]:
-        segment = segments[position]
+    def rank(segment: Segment) -> tuple[int, bool, int]:
         classes = segment.classes
         return segment.depth, OpClass.TENSOR in classes, sum(classes.values())
 
-    return (segments[max(loops, key=rank)],)
+    return (max(segments[1:], key=rank),) if len(segments) > 1 else segments
