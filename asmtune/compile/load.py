@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from triton.compiler.compiler import CompiledKernel
@@ -73,25 +74,6 @@ class Binary:
             signature,
             grid,
         )
-
-
-@dataclass(frozen=True)
-class _Function:
-    """Holds the part of a `JITFunction` that Triton's launcher is made from."""
-
-    arg_names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Holds the part of an `ASTSource` that Triton's launcher is made from.
-
-    The launcher knows a constexpr by its type in the signature, and does not need its value.
-    """
-
-    signature: Mapping[str, Any]
-    fn: _Function
-    constants: Mapping[Any, Any] = field(default_factory=dict)
 
 
 def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
@@ -164,6 +146,9 @@ def handle(binary: Binary) -> Any:
         described.write_text(json.dumps(metadata))
         code.write_bytes(binary.cubin)
         group = {path.name: str(path) for path in (described, code)}
+        # The part of an `ASTSource` that Triton's launcher is made from. The launcher knows a
+        # constexpr by its type in the signature, and does not need its value.
+        function = SimpleNamespace(arg_names=tuple(binary.signature))
+        source = SimpleNamespace(signature=binary.signature, fn=function, constants={})
         # It reads its files at once, so they can be deleted.
-        source = _Source(binary.signature, _Function(tuple(binary.signature)))
         return CompiledKernel(source, group, binary.digest)

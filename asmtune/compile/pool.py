@@ -58,7 +58,11 @@ def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
         configs: in the order in which they are wanted.
         lower: makes a request, when its family's turn comes.
     """
-    for positions in _groups(configs, _without_stages):
+
+    def key(config: Config) -> Config:
+        return Config(config.kwargs, config.num_warps, num_ctas=config.num_ctas)
+
+    for positions in _groups(configs, key):
         by_stages: dict[int, list[Pair]] = {}
         for position in positions:
             request = lower(configs[position])
@@ -100,10 +104,6 @@ def _groups(configs: Sequence[Config], key: Callable[[Config], Hashable]) -> lis
     for position, config in enumerate(configs):
         groups.setdefault(key(config), []).append(position)
     return list(groups.values())
-
-
-def _without_stages(config: Config) -> Config:
-    return Config(config.kwargs, config.num_warps, num_ctas=config.num_ctas)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ class Sandbox:
         built = self._ask(_message(request, sketch=False), timeout_s, flag)
         if isinstance(built, Failure):
             return _of_file(built, request)
-        return _artifact(request, built)
+        built["cubin"] = base64.b64decode(built["cubin"])
+        return Artifact(digest=request.digest, arch=_arch(request), **built)
 
     def sketch(
         self, request: LowerRequest, timeout_s: float, flag: Path | None = None
@@ -82,37 +83,34 @@ class Sandbox:
         self, message: dict[str, Any], timeout_s: float, flag: Path | None
     ) -> dict[str, Any] | Failure:
         with self._lock:
-            return self._answer(message, timeout_s, flag)
-
-    def _answer(
-        self, message: dict[str, Any], timeout_s: float, flag: Path | None
-    ) -> dict[str, Any] | Failure:
-        child, stage = self._ready(), "start"
-        limit_s = _START_S
-        try:
-            child.send(message)
-            end = time.monotonic() + limit_s
-            while True:
-                answer = _receive(child, end, flag)
-                if "stage" in answer:
-                    if stage == "start":
-                        limit_s = timeout_s
-                        end = time.monotonic() + limit_s
-                    stage = answer["stage"]
-                    continue
-                if "failure" in answer:
-                    return self._with_diagnostics(Failure(**answer["failure"]))
-                result: dict[str, Any] = answer["result"]
-                return result
-        except TimeoutError:
-            self.close()
-            more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets the limit"
-            return Failure(stage, "timeout", f"the compiler was ended after {limit_s:g} s{more}")
-        except JobCancelledError:
-            self.close()
-            raise
-        except ChildGoneError:
-            return self._crash(stage)
+            child, stage = self._ready(), "start"
+            limit_s = _START_S
+            try:
+                child.send(message)
+                end = time.monotonic() + limit_s
+                while True:
+                    answer = _receive(child, end, flag)
+                    if "stage" in answer:
+                        if stage == "start":
+                            limit_s = timeout_s
+                            end = time.monotonic() + limit_s
+                        stage = answer["stage"]
+                        continue
+                    if "failure" in answer:
+                        return self._with_diagnostics(Failure(**answer["failure"]))
+                    result: dict[str, Any] = answer["result"]
+                    return result
+            except TimeoutError:
+                self.close()
+                more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets the limit"
+                return Failure(
+                    stage, "timeout", f"the compiler was ended after {limit_s:g} s{more}"
+                )
+            except JobCancelledError:
+                self.close()
+                raise
+            except ChildGoneError:
+                return self._crash(stage)
 
     def close(self) -> None:
         """Kills the child and everything it started."""
@@ -178,18 +176,6 @@ def _message(request: LowerRequest, *, sketch: bool) -> dict[str, Any]:
         "override": None if request.override is None else asdict(request.override),
         "sketch": sketch,
     }
-
-
-def _artifact(request: LowerRequest, built: dict[str, Any]) -> Artifact:
-    return Artifact(
-        digest=request.digest,
-        entry=built["entry"],
-        arch=_arch(request),
-        outputs=built["outputs"],
-        cubin=base64.b64decode(built["cubin"]),
-        metadata=built["metadata"],
-        seconds=built["seconds"],
-    )
 
 
 def _of_file(failure: Failure, request: LowerRequest) -> Failure:

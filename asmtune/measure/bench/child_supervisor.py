@@ -185,7 +185,10 @@ class ConfigTable:
         if hook is None:
             return None
         if hook not in self._hooks:
-            self._hooks[hook] = (len(self._hooks), messages.pickled(hook, messages.hook_name(hook)))
+            self._hooks[hook] = (
+                len(self._hooks),
+                messages.pickled(hook, messages.name_of("pre_hook", hook)),
+            )
         return self._hooks[hook][0]
 
 
@@ -260,7 +263,7 @@ class ChildSupervisor:
             InputError: a hook cannot be loaded there.
             MeasureError: no child stays alive.
         """
-        answer = self._time_distinct(self.ready(), verb, described)
+        answer = self._request(self.ready(), verb, described)
         if isinstance(answer, ChildCrash):
             self._session = None
         else:
@@ -305,8 +308,7 @@ class ChildSupervisor:
     def stop(self) -> None:
         """Kills the child and starts no other; another thread may wait for its answer."""
         self._closed = True
-        session = self._session
-        if session is not None:
+        if (session := self._session) is not None:
             session.stop()
 
     def close(self) -> None:
@@ -315,7 +317,7 @@ class ChildSupervisor:
             if started is not None:
                 started.close()
 
-    def _time_distinct(
+    def _request(
         self, session: ChildSession, verb: str, described: Sequence[Any]
     ) -> dict[str, Any] | ChildCrash:
         limit_s = self._setup.run_timeout_s + self._shared.nbytes / _COMPARED_BYTES_PER_S
@@ -338,7 +340,7 @@ class ChildSupervisor:
         for verb, number in self.state.warmup_requests():
             described = self.configs.describe(number)
             if not isinstance(described, Failure):
-                answer = self._time_distinct(session, verb, [described])
+                answer = self._request(session, verb, [described])
                 if isinstance(answer, ChildCrash):
                     return answer
         return None

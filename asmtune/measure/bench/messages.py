@@ -70,7 +70,7 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
     functions_by_role = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
     functions = {r: f for r, f in zip(_FUNCTIONS, functions_by_role, strict=True) if f is not None}
     for role, function in functions.items():
-        pickled(function, _name(role, function))  # one by one, to find out which cannot be sent
+        pickled(function, name_of(role, function))  # one by one, to find out which cannot be sent
     return {
         "effects": {f.name: _plain(getattr(setup.effects, f.name)) for f in fields(setup.effects)},
         "checks": {
@@ -140,9 +140,7 @@ def describe_config(problem: Problem, config: Config) -> dict[str, Any]:
 def config_of(message: Mapping[str, Any], pre_hook: Callable[..., Any] | None) -> Config:
     """Restores a config from its description."""
     kwargs = {name: restore(value, ()) for name, value in message["kwargs"].items()}
-    num_warps, num_stages, num_ctas, maxnreg = message["options"]
-    options = (num_warps, num_stages, num_ctas, maxnreg)
-    return Config(kwargs, *options, pre_hook, message["ir_override"])
+    return Config(kwargs, *message["options"], pre_hook, message["ir_override"])
 
 
 def extra_values(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,12 +196,8 @@ def constexpr_names(problem: Problem) -> set[str]:
     return {p.name for p in jit_function(problem.kernel).params if p.is_constexpr}
 
 
-def hook_name(hook: Callable[..., Any]) -> str:
-    """Returns a config's hook in words."""
-    return _name("pre_hook", hook)
-
-
-def _name(role: str, function: Callable[..., Any]) -> str:
+def name_of(role: str, function: Callable[..., Any]) -> str:
+    """Returns a user's function in words: its role and its name."""
     return f"{role} {getattr(function, '__qualname__', function)}"
 
 

@@ -101,9 +101,11 @@ def _times(returned: Any) -> tuple[float, ...]:
     listed = list(returned) if isinstance(returned, list | tuple) else [returned]
     # Numbers of NumPy and PyTorch are accepted too.
     times = guarded("input", lambda: tuple(float(time) for time in listed))
-    if isinstance(times, Failure) or len(times) not in (1, len(QUANTILES)):
-        raise InputError(f"do_bench gave {returned!r:.60}: {_FORM}")
-    if not all(time > 0 for time in times):
+    if (
+        isinstance(times, Failure)
+        or len(times) not in (1, 3)
+        or not all(time > 0 for time in times)
+    ):
         raise InputError(f"do_bench gave {returned!r:.60}: {_FORM}")
     return times
 
@@ -116,7 +118,7 @@ class LoadableConfig:
     load: Callable[[], LoadedLaunch | Failure]
 
 
-class Timer(Protocol):
+class SubjectTimer(Protocol):
     """Times subjects: a race, or the user's function."""
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
@@ -145,7 +147,7 @@ class Trials:
         self,
         machine: BenchGpu,
         checker: OutputChecker,
-        timer: Timer,
+        timer: SubjectTimer,
         announce: Callable[[Config], None] | None = None,
     ) -> None:
         self.reference: Config | None = None
@@ -257,8 +259,6 @@ def trials_on(
 ) -> Trials:
     """Makes the trials on a device, timed by the user's function or in a race."""
     if plan.do_bench is not None:
-        user_timer = UserTimer(plan.do_bench, machine, announce)
-        return Trials(machine, checker, user_timer, announce)
+        return Trials(machine, checker, UserTimer(plan.do_bench, machine, announce), announce)
     clock = WatchedClock(machine.clock(plan.policy), machine, announce)
-    race = Race(clock, plan.policy, plan.seed)
-    return Trials(machine, checker, race, announce)
+    return Trials(machine, checker, Race(clock, plan.policy, plan.seed), announce)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from asmtune.base.errors import MeasureError
@@ -22,10 +21,6 @@ from asmtune.measure.checks.tensors import (
 )
 
 __all__ = ["CheckOptions", "OutputChecker"]
-
-
-def _nothing() -> None:
-    """Does nothing after a launch."""
 
 
 class OutputChecker:
@@ -78,7 +73,7 @@ class OutputChecker:
         self._zero()
 
     def set_reference(
-        self, run: Callable[[], None], finish: Callable[[], None] = _nothing
+        self, run: Callable[[], None], finish: Callable[[], None] = lambda: None
     ) -> Failure | None:
         """Runs the default config twice: for its output, and for differences between runs.
 
@@ -93,14 +88,16 @@ class OutputChecker:
             InputError: the user's reference raises, or returns something that does not fit.
         """
         if not self._options.check or not self._roles.written:
-            return self._run_once(run) or _run_finish(finish)
+            return self._run_once(run) or guarded("launch", finish)
         self._expected_outputs = None
         expected = self._values_of_reference()
         failure = self._run_once(run)
         if failure is not None:
             return failure
-        expected_outputs = guarded("check", self._make_expected)
-        finished = _run_finish(finish)
+        expected_outputs = guarded(
+            "check", lambda: ExpectedOutputs(self._saved, self._roles, self._tolerance)
+        )
+        finished = guarded("launch", finish)
         if isinstance(expected_outputs, Failure):
             return expected_outputs
         failure = finished or self._run_once(run)
@@ -114,11 +111,11 @@ class OutputChecker:
         self._notes += expected_outputs.caveats
         self._note_copies(expected_outputs.copies)
         self._expected_outputs = expected_outputs
-        failure, finished = self._compare() if expected else None, _run_finish(finish)
+        failure, finished = self._compare() if expected else None, guarded("launch", finish)
         return failure or finished
 
     def check(
-        self, run: Callable[[], None], finish: Callable[[], None] = _nothing
+        self, run: Callable[[], None], finish: Callable[[], None] = lambda: None
     ) -> Failure | None:
         """Runs a config once and compares its output with the expected one.
 
@@ -134,7 +131,7 @@ class OutputChecker:
         failure = self._run_once(run)
         if failure is not None:
             return failure
-        failure, finished = self._compare(), _run_finish(finish)
+        failure, finished = self._compare(), guarded("launch", finish)
         return failure or finished
 
     def close(self) -> None:
@@ -145,7 +142,12 @@ class OutputChecker:
         """
         saved, self._saved = self._saved, []
         self._kept, self._restored_before_check, self._expected_outputs = [], [], None
-        failure = guarded("restore", partial(self._give_back, saved))
+
+        def give_back() -> None:
+            self._restore(saved)
+            synchronize(self._roles.written)
+
+        failure = guarded("restore", give_back)
         if failure is not None:
             raise MeasureError(
                 f"the arguments could not be given their contents back ({failure}): "
@@ -157,10 +159,6 @@ class OutputChecker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _give_back(self, saved: list[RegionCopy]) -> None:
-        self._restore(saved)
-        synchronize(self._roles.written)
 
     def _run_once(self, run: Callable[[], None]) -> Failure | None:
         """Runs once on the original contents, with poison where they do not count."""
@@ -185,10 +183,6 @@ class OutputChecker:
         for tensor in self._roles.zeroed:
             tensor.view().zero_()
 
-    def _make_expected(self) -> ExpectedOutputs:
-        roles = self._roles
-        return ExpectedOutputs(self._saved, roles, self._tolerance)
-
     def _compare(self) -> Failure | None:
         """Compares the arguments with the expected outputs."""
         if self._expected_outputs is None:
@@ -197,7 +191,7 @@ class OutputChecker:
         if failure is not None:
             # Memory between an output's elements may be an input of the next run. If the GPU is at
             # fault, `failure` says so.
-            guarded("restore", partial(self._restore, self._restored_before_check))
+            guarded("restore", lambda: self._restore(self._restored_before_check))
         return failure
 
     def _tolerance(self, tensor: TensorArgument) -> float:
@@ -222,11 +216,6 @@ class OutputChecker:
                     f"the GPU has no room for a copy of {names}: kept in the host's memory, "
                     "which makes every check slow"
                 )
-
-
-def _run_finish(finish: Callable[[], None]) -> Failure | None:
-    """Runs what comes after a launch; returns why it failed."""
-    return guarded("launch", finish)
 
 
 def _unchecked_notes(effects: Effects, foreign_names: Sequence[str]) -> Iterator[str]:

@@ -114,11 +114,7 @@ def pieces(shape: Sequence[int], most: int | None = None) -> Iterator[Piece]:
     inner = math.prod(shape[axis + 1 :])
     step = max(1, most // inner)
     before = tuple(slice(0, size) for size in shape[:axis])
-    rest = (
-        list(pieces(shape[axis + 1 :], most))
-        if inner > most
-        else [tuple(slice(0, size) for size in shape[axis + 1 :])]
-    )
+    rest = list(pieces(shape[axis + 1 :], most))
     for start, after in itertools.product(range(0, shape[axis], step), rest):
         yield (*before, slice(start, min(start + step, shape[axis])), *after)
 
@@ -143,10 +139,7 @@ def _sampled(values: Any) -> Any:
     for axis in range(values.dim()):
         step = math.ceil(values.numel() / _SAMPLED)
         if step > 1:
-            size = values.shape[axis]
-            values = values[
-                (*(slice(None) for _ in range(axis)), slice(None, None, min(step, size)))
-            ]
+            values = values[(*[slice(None)] * axis, slice(None, None, step))]
     return values
 
 

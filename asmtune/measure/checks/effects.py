@@ -6,7 +6,7 @@ Nothing here needs a GPU or PyTorch: tensors are recognised by their `data_ptr`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any
 
@@ -144,17 +144,10 @@ def _uses(work: Work, paths: list[str]) -> list[tuple[str, ArgumentUse]] | None:
 
 def _product_types(work: Work) -> Iterator[str]:
     for product in work.dots:
-        operand = product.dot.operand
         # Others split a float into several narrow ones ("tf32x3"), which compensates the rounding.
-        yield "tf32" if product.precision == "tf32" else operand
+        yield "tf32" if product.precision == "tf32" else product.dot.operand
 
 
 def _either(one: Effects, other: Effects) -> Effects:
-    return Effects(
-        reads=one.reads | other.reads,
-        writes=one.writes | other.writes,
-        atomics=one.atomics | other.atomics,
-        unknown=one.unknown | other.unknown,
-        foreign=one.foreign or other.foreign,
-        products=one.products | other.products,
-    )
+    names = [field.name for field in fields(Effects)]
+    return Effects(**{name: getattr(one, name) | getattr(other, name) for name in names})

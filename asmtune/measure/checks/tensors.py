@@ -249,7 +249,6 @@ class RegionCopy:
     """
 
     def __init__(self, region: MemoryRegion) -> None:
-
         self.region = region
         # Tensors keep their alignment, whatever the region's first byte.
         self._pad = region.start % _ALIGNMENT
