@@ -47,13 +47,8 @@ class Sandbox:
 
         One request at a time; other threads wait for their turn.
 
-        Args:
-            request: what to compile.
-            timeout_s: seconds it may take.
-            flag: a file that exists once nobody waits any more.
-
         Raises:
-            JobCancelledError: the flag exists; the child is killed.
+            JobCancelledError: the file `flag` exists: nobody waits any more. The child is killed.
         """
         built = self._ask(_message(request, sketch=False), timeout_s, flag)
         if isinstance(built, Failure):

@@ -39,11 +39,9 @@ Outcome = CompiledConfig[R] | Failure
 
 @dataclass(frozen=True)
 class CompileItem:
-    """Holds one config to compile.
+    """Holds one config to compile, by its position.
 
     Attributes:
-        position: the config's position.
-        request: what to compile.
         entry: its entry in the calling process's cache, for a worker that may not see it.
     """
 
@@ -54,11 +52,9 @@ class CompileItem:
 
 @dataclass(frozen=True)
 class ItemResult(Generic[R]):
-    """Holds the outcome of an item.
+    """Holds the outcome of an item, by its position: what was read, or the failure.
 
     Attributes:
-        position: the item's position.
-        outcome: what was read, or the failure.
         entry: the encoded artifact, if the worker could not write it to the calling process's
             cache because that is on another machine, or full.
     """

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -227,7 +227,8 @@ class Workers:
     ) -> Generator[Any, None, None]:
         call = delayed(work)
         if not self._gives_generators:
-            with self._pool() as parallel:
+            pool = self._pool_in_use
+            with self._parallel("list") if pool is None else nullcontext(pool) as parallel:
                 while wave := list(islice(tasks, _WAVE * self.jobs)):
                     yield from parallel(call(task) for task in wave)
             return
@@ -259,12 +260,6 @@ class Workers:
     def _gives_generators(self) -> bool:
         kind = type(self._backend).__name__
         return kind == "SequentialBackend" or bool(self._backend.supports_return_generator)
-
-    def _pool(self) -> AbstractContextManager[Any]:
-        if self._pool_in_use is not None:
-            return nullcontext(self._pool_in_use)
-        pool: AbstractContextManager[Any] = self._parallel("list")
-        return pool
 
     def _parallel(self, return_as: str) -> Any:
         # A backend object serves one `Parallel` at a time; a cluster's holds its client.

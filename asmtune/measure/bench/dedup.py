@@ -14,9 +14,8 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench, BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.child_bench import ChildBench, Team
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.bench.team import Team
 
 # Metadata that the launch depends on; the rest is in the machine code.
 _LAUNCH: Final = (
@@ -40,10 +39,6 @@ class DedupBench:
 
     The result holds for every config of the same binary, also in later trials. Finals are timed
     again.
-
-    Args:
-        problem: the problem whose configs are timed.
-        bench: the bench that times.
     """
 
     def __init__(self, problem: Problem, bench: Bench) -> None:

@@ -1,10 +1,10 @@
-"""The GPU as a bench sees it, and its implementation with CUDA."""
+"""The GPU as a bench sees it: launches, a lost device, memory that launches ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from triton.runtime import _allocation
 
@@ -18,35 +18,11 @@ from asmtune.measure.timing.nvml import device_name, energy_mj
 from asmtune.measure.timing.policy import TimingPolicy
 
 
-class BenchGpu(Protocol):
-    """Runs and times launches on a GPU of this process."""
+class BenchGpu:
+    """Runs and times launches on PyTorch's current CUDA device.
 
-    @property
-    def name(self) -> str:
-        """Returns its name as its driver gives it."""
-        ...
-
-    def clock(self, policy: TimingPolicy) -> Clock:
-        """Returns a clock that takes samples on it."""
-        ...
-
-    def launch(
-        self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
-    ) -> LoadedLaunch:
-        """Makes a launch of a binary on arguments in this process."""
-        ...
-
-    def energy(self, subject: Subject) -> float | None:
-        """Returns the millijoules of one launch; None without a meter."""
-        ...
-
-    def synchronize(self) -> None:
-        """Waits for all launches; raises their errors."""
-        ...
-
-
-class CudaMachine:
-    """Uses PyTorch's current CUDA device.
+    Attributes:
+        name: the GPU's name as its driver gives it.
 
     Raises:
         MeasureError: there is none.
@@ -60,21 +36,21 @@ class CudaMachine:
         self.name = device_name()
 
     def clock(self, policy: TimingPolicy) -> Clock:
-        """Returns a clock that uses CUDA events."""
+        """Returns a clock that takes samples on it."""
         return GpuClock(policy)
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
     ) -> LoadedLaunch:
-        """Makes a launch with Triton's launcher; the GPU loads the binary at the first launch."""
+        """Makes a launch of a binary; the GPU loads it at its first launch."""
         return launch_of(binary, values, pre_hook)
 
     def energy(self, subject: Subject) -> float | None:
-        """Measures with NVML."""
+        """Returns the millijoules of one launch; None without a meter."""
         return energy_mj(subject)
 
     def synchronize(self) -> None:
-        """Waits; an error that broke the context is raised every time from then on."""
+        """Waits for all launches and raises their errors, every time if the context is broken."""
         import torch
 
         torch.cuda.synchronize()
@@ -139,8 +115,7 @@ class WatchedClock:
     """Wraps a clock: notices a lost device, and can announce each config before it runs.
 
     Args:
-        clock: takes the samples.
-        machine: the device.
+        clock, machine: the clock, and the device that it times on.
         announce: called with each config before it runs. With it, configs run one at a time, so
             that a config that hangs is known: 20-50 us more per sample, outside the intervals.
     """

@@ -31,8 +31,7 @@ class UserTimer:
     launches, calls hooks. The function decides how often to call it, and what to time.
 
     Args:
-        do_bench: see `DoBench`.
-        machine: the device.
+        do_bench, machine: the function, and the device that it times on.
         announce: called with each config before it runs.
     """
 
@@ -55,14 +54,7 @@ class UserTimer:
         """
         return [(subject.config, self._timed(subject)) for subject in subjects]
 
-    def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Does the same again.
-
-        Raises:
-            InputError: as `trial`.
-            DeviceLostError: as `trial`.
-        """
-        return self.trial(subjects)
+    final = trial
 
     def _timed(self, subject: Subject) -> Measurement | Failure:
         if self._announce is not None:
@@ -101,11 +93,8 @@ def _times(returned: Any) -> tuple[float, ...]:
     listed = list(returned) if isinstance(returned, list | tuple) else [returned]
     # Numbers of NumPy and PyTorch are accepted too.
     times = guarded("input", lambda: tuple(float(time) for time in listed))
-    if (
-        isinstance(times, Failure)
-        or len(times) not in (1, 3)
-        or not all(time > 0 for time in times)
-    ):
+    counts = (1, len(QUANTILES))
+    if isinstance(times, Failure) or len(times) not in counts or not all(t > 0 for t in times):
         raise InputError(f"do_bench gave {returned!r:.60}: {_FORM}")
     return times
 
@@ -123,11 +112,9 @@ class SubjectTimer(Protocol):
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
         """Times each and returns the outcomes in order."""
-        ...
 
     def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
         """Times each again and returns the outcomes in order."""
-        ...
 
 
 class Trials:
@@ -137,9 +124,7 @@ class Trials:
         reference: the config whose output the others must equal; None before one has run.
 
     Args:
-        machine: the device.
-        checker: restores the arguments and checks outputs.
-        timer: takes the timings.
+        machine, checker, timer: run, check and time the configs.
         announce: called with each config before it runs.
     """
 

@@ -26,12 +26,7 @@ THROTTLES: Final = {
 
 
 class Nvml:
-    """Reads PyTorch's current CUDA device through NVML.
-
-    Args:
-        library: the module `pynvml`, initialised.
-        handle: NVML's handle of the device.
-    """
+    """Reads PyTorch's current CUDA device through NVML: `pynvml`, initialised, and its handle."""
 
     def __init__(self, library: Any, handle: Any) -> None:
         self._library = library
