@@ -42,11 +42,7 @@ _fallbacks_lock: Final = threading.Lock()
 
 
 def _add_fallback(folder: Path, error: StoreError) -> None:
-    """Makes a private folder and warns; does nothing if there is one.
-
-    Args:
-        folder: the folder that cannot be written.
-        error: why; its message says what to do.
+    """Makes a private folder in the place of one that cannot be written, and warns, once.
 
     Raises:
         StoreError: no private folder can be made either.

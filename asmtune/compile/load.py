@@ -114,10 +114,7 @@ def launch_of(
 ) -> LoadedLaunch:
     """Makes a launch of a binary.
 
-    Args:
-        binary: what to launch.
-        values: values of all parameters, maybe of others too; the hook gets all of them.
-        pre_hook: called with `values` by `prepare`.
+    `values` are those of all parameters, maybe of others too; `prepare` gives the hook all of them.
     """
     kernel = handle(binary)
     arguments = [values[name] for name in binary.signature]

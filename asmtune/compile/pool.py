@@ -54,9 +54,7 @@ end together."""
 def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
     """Groups configs whose PTX likely differs in the register cap only.
 
-    Args:
-        configs: in the order in which they are wanted.
-        lower: makes a request, when its family's turn comes.
+    A request is made when its family's turn comes.
     """
 
     def key(config: Config) -> Config:
@@ -76,13 +74,10 @@ def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
 def tiles(
     configs: Sequence[Config], lower: Lower, most: Callable[[int], int]
 ) -> Iterator[list[Pair]]:
-    """Splits configs into shares of one tile; those that differ in the cap alone stay together.
+    """Splits configs into shares of one tile; a request is made when its share's turn comes.
 
-    Args:
-        configs: in the order in which they are wanted.
-        lower: makes a request, when its share's turn comes.
-        most: gives the size of a share by how many configs are left. Configs that differ in the
-            cap alone stay together even beyond it.
+    `most` gives the size of a share by how many configs are left. Configs that differ in the cap
+    alone stay together even beyond it.
     """
     left = len(configs)
     for positions in _groups(configs, lambda config: tuple(sorted(config.kwargs.items()))):
@@ -255,13 +250,8 @@ def warm(
 ) -> threading.Thread:
     """Starts workers and their compilers in the background, and returns at once.
 
-    Starting them takes a second, in which this process can do something else.
-
-    Args:
-        lowering: for the machine to compile for.
-        read: the function that will read artifacts in the workers.
-        settings: limits of a compile.
-        workers: where to compile; by default those of this thread.
+    Starting them takes a second, in which this process can do something else. `read` is the
+    function that will read artifacts in the workers, by default those of this thread.
     """
     start = StartCompiler(lowering.machine, settings.compile_memory_bytes, read)
     chosen = workers or Workers(settings.jobs)

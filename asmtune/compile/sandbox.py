@@ -29,10 +29,8 @@ class Sandbox:
     """Compiles in one child, which is started on demand, and again after it was killed.
 
     LLVM and ptxas ignore Python's signals, so only killing the process ends a compile. The child
-    and everything it started share a process group, which is killed as a whole.
-
-    Args:
-        memory_bytes: address space the child may take.
+    and everything it started share a process group, which is killed as a whole. The child may take
+    `memory_bytes` of address space.
     """
 
     def __init__(self, memory_bytes: int) -> None:
@@ -191,9 +189,6 @@ def borrow_sandbox(memory_bytes: int) -> Iterator[Sandbox]:
     """Lends a sandbox to this thread; it is kept, since starting one takes 0.3 s and more.
 
     A forked process starts its own, since it shares the pipes of its parent's.
-
-    Args:
-        memory_bytes: address space of its child.
     """
     with _lock:
         idle = _idle.setdefault((os.getpid(), memory_bytes), [])

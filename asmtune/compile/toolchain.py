@@ -68,11 +68,7 @@ class Toolchain:
         self._bound: tuple[Any, Callable[..., Any]] | None = None
 
     def specialise(self, function: Any, values: Mapping[str, Any]) -> Specialised:
-        """Specialises a launch's keywords as Triton's launcher does.
-
-        Args:
-            function: a `JITFunction`.
-            values: arguments, constexprs and options by name.
+        """Specialises a `JITFunction` for a launch's keywords as Triton's launcher does.
 
         Raises:
             ProblemError: the arguments do not fit the kernel's signature.

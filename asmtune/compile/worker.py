@@ -73,10 +73,8 @@ class CompileJob(Generic[R]):
     """Holds a worker's share, in an order in which items reuse what others made.
 
     Attributes:
-        items: the configs.
         make: `make_artifact` or `make_sketch`.
         read: what to take from the artifact or sketch.
-        settings: limits of a compile.
         place: folders of the calling process's cache.
         flag: a file that exists once the job is cancelled.
         triton: version of Triton in the calling process, which the digests depend on.
@@ -96,9 +94,7 @@ class CompileSite:
     """Holds a worker's limits, folders and compiler.
 
     Attributes:
-        settings: limits of a compile.
         place: folders of the calling process's cache; None if they are not visible here.
-        sandbox: compiles what is not in the cache.
         flag: a file that exists once nobody waits any more.
     """
 

@@ -139,7 +139,6 @@ class Workers:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Ends the pool."""
         pool, self._pool_in_use = self._pool_in_use, None
         if pool is not None:
             pool.__exit__(*raised)

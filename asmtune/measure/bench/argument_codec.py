@@ -257,7 +257,6 @@ class SharedArguments:
             then restores their contents.
 
     Args:
-        arguments: by parameter name.
         constexprs: names whose values need not be sent if they cannot.
 
     Raises:

@@ -26,11 +26,9 @@ class ChildBench:
     rest. Nothing is launched in the parent.
 
     Args:
-        setup: what is timed, and how.
         index: index of the GPU among those that this process sees; by default the GPU that the
             arguments lie on.
         shared: the arguments, if other benches send the same ones; its owner closes it.
-        command: starts the child.
 
     Raises:
         InputError: an argument or the reference cannot be sent to a process; names it.
@@ -208,9 +206,7 @@ class Team:
         device: name of the GPUs.
 
     Args:
-        setup: what is timed, and how.
         indices: indices of the GPUs among those that this process sees.
-        command: starts a child.
 
     Raises:
         InputError: the GPUs are not of one model, or an argument cannot be sent.

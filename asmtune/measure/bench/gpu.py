@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from triton.runtime import _allocation
@@ -68,11 +69,8 @@ class DeviceLostError(MeasureError):
         self.config = configs[0]
         self.detail = detail
         first = detail.strip().splitlines()[0] if detail.strip() else "no message"
-        who = (
-            str(configs[0])
-            if len(configs) == 1
-            else f"one of {len(configs)} configs timed together"
-        )
+        number = len(configs)
+        who = str(self.config) if number == 1 else f"one of {number} configs timed together"
         super().__init__(
             f"{who} broke this process's CUDA context ({first}): nothing can run on this GPU "
             "here any more. Start again with isolate=True (--isolate), where it costs that "
@@ -80,6 +78,7 @@ class DeviceLostError(MeasureError):
         )
 
 
+@dataclass(frozen=True)
 class DeviceLossCheck:
     """Distinguishes an error of one config from one that breaks the CUDA context.
 
@@ -89,9 +88,8 @@ class DeviceLossCheck:
         DeviceLostError: in place of the error, if nothing can run any more.
     """
 
-    def __init__(self, machine: BenchGpu, configs: Sequence[Config]) -> None:
-        self._machine = machine
-        self._configs = configs
+    machine: BenchGpu
+    configs: Sequence[Config]
 
     def __enter__(self) -> None:
         """Does nothing."""
@@ -107,48 +105,46 @@ class DeviceLossCheck:
         Raises:
             DeviceLostError: it does not.
         """
-        if isinstance(guarded("launch", self._machine.synchronize), Failure):
-            raise DeviceLostError(self._configs, detail)
+        if isinstance(guarded("launch", self.machine.synchronize), Failure):
+            raise DeviceLostError(self.configs, detail)
 
 
+@dataclass(frozen=True)
 class WatchedClock:
     """Wraps a clock: notices a lost device, and can announce each config before it runs.
 
-    Args:
+    Attributes:
         clock, machine: the clock, and the device that it times on.
         announce: called with each config before it runs. With it, configs run one at a time, so
             that a config that hangs is known: 20-50 us more per sample, outside the intervals.
     """
 
-    def __init__(
-        self, clock: Clock, machine: BenchGpu, announce: Callable[[Config], None] | None = None
-    ) -> None:
-        self._clock = clock
-        self._machine = machine
-        self._announce = announce
+    clock: Clock
+    machine: BenchGpu
+    announce: Callable[[Config], None] | None = None
 
     def warm_up(self, subject: Subject) -> Failure | None:
         """Loads a subject and runs it once; returns why it cannot."""
-        if self._announce is not None:
-            self._announce(subject.config)
-        failure = self._clock.warm_up(subject)
+        if self.announce is not None:
+            self.announce(subject.config)
+        failure = self.clock.warm_up(subject)
         if failure is not None:
-            DeviceLossCheck(self._machine, [subject.config]).confirm(failure.detail)
+            DeviceLossCheck(self.machine, [subject.config]).confirm(failure.detail)
         return failure
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
         """Takes one sample of each in microseconds, in this order."""
-        if self._announce is None:
+        if self.announce is None:
             return self._sampled(subjects)
         samples = []
         for subject in subjects:
-            self._announce(subject.config)
+            self.announce(subject.config)
             samples += self._sampled([subject])
         return samples
 
     def _sampled(self, subjects: Sequence[Subject]) -> list[float]:
-        with DeviceLossCheck(self._machine, [subject.config for subject in subjects]):
-            return self._clock.round(subjects)
+        with DeviceLossCheck(self.machine, [subject.config for subject in subjects]):
+            return self.clock.round(subjects)
 
 
 @contextmanager

@@ -24,26 +24,21 @@ _US: Final = 1e3
 _FORM: Final = "expected milliseconds above 0: [median, p20, p80] or one number"
 
 
+@dataclass(frozen=True)
 class UserTimer:
     """Times subjects one after another with the user's function, in place of a race.
 
     Its argument does everything around a launch: restores what the kernel wrote, calls hooks,
     launches, calls hooks. The function decides how often to call it, and what to time.
 
-    Args:
+    Attributes:
         do_bench, machine: the function, and the device that it times on.
         announce: called with each config before it runs.
     """
 
-    def __init__(
-        self,
-        do_bench: DoBench,
-        machine: BenchGpu,
-        announce: Callable[[Config], None] | None = None,
-    ) -> None:
-        self._do_bench = do_bench
-        self._machine = machine
-        self._announce = announce
+    do_bench: DoBench
+    machine: BenchGpu
+    announce: Callable[[Config], None] | None = None
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
         """Returns a timing or a failure of each, in order.
@@ -57,8 +52,8 @@ class UserTimer:
     final = trial
 
     def _timed(self, subject: Subject) -> Measurement | Failure:
-        if self._announce is not None:
-            self._announce(subject.config)
+        if self.announce is not None:
+            self.announce(subject.config)
         calls = 0
 
         def kernel_call() -> None:
@@ -69,9 +64,9 @@ class UserTimer:
             subject.finish()
 
         with short_switch_interval():
-            returned = guarded("launch", lambda: self._do_bench(kernel_call, quantiles=QUANTILES))
+            returned = guarded("launch", lambda: self.do_bench(kernel_call, quantiles=QUANTILES))
         if isinstance(returned, Failure):
-            DeviceLossCheck(self._machine, [subject.config]).confirm(returned.detail)
+            DeviceLossCheck(self.machine, [subject.config]).confirm(returned.detail)
             if not calls:
                 message = returned.detail.strip().splitlines()[0]
                 raise InputError(f"do_bench failed before it launched anything: {message}")

@@ -42,8 +42,7 @@ class ExpectedOutputs:
         tolerance: Callable[[TensorArgument], float],
     ) -> None:
         self._saved = saved
-        self._poisoned, self._strays = roles.poisoned, roles.stray
-        self._scratch = roles.scratch
+        self._poisoned, self._strays, self._scratch = roles.poisoned, roles.stray, roles.scratch
         self._tolerance = tolerance
         self._run_to_run: dict[TensorArgument, float] = {}
         self.copies = [RegionCopy(copy.region) for copy in saved]
@@ -199,9 +198,6 @@ def _equal(actual: Any, expected: Any) -> bool:
     )
 
 
-__all__ = ["CheckOptions", "OutputChecker"]
-
-
 class OutputChecker:
     """Saves and restores the arguments while configs run on them, and checks outputs.
 
@@ -298,9 +294,7 @@ class OutputChecker:
     ) -> Failure | None:
         """Runs a config once and compares its output with the expected one.
 
-        Args:
-            run: launches it once, including its `pre_hook`.
-            finish: called after the launch, when its output was checked.
+        `run` and `finish` are as in `set_reference`.
 
         Returns:
             Why it cannot be launched, or a failure at "check": "wrong_output", "unwritten" (an

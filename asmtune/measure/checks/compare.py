@@ -100,12 +100,7 @@ def _across(piece: Piece, axes: Sequence[int]) -> Piece:
 
 
 def pieces(shape: Sequence[int], most: int | None = None) -> Iterator[Piece]:
-    """Yields parts of a tensor that together cover it.
-
-    Args:
-        shape: the tensor's shape.
-        most: the most elements of a part; some four million by default.
-    """
+    """Yields parts of a tensor that together cover it, of `most` elements; by default 4 million."""
     most = most or _PIECE
     axis = next((place for place, size in enumerate(shape) if size > 1), None)
     if axis is None or math.prod(shape) <= most:
@@ -255,6 +250,8 @@ class Output:
 
     def describe(self) -> tuple[str, str]:
         """Describes a wrong output as a failure's kind and detail."""
+        import numpy as np
+
         actual = self.tensor.view()
         wrong = missing = 0
         worst, place = -1.0, ()
@@ -264,8 +261,8 @@ class Output:
             missing += self._unwritten(actual, piece)
             most = float(deviations.amax())
             if most > worst:
-                inside = _unravel(int(deviations.argmax()), deviations.shape)
-                place = tuple(at + part.start for at, part in zip(inside, piece, strict=True))
+                inside = np.unravel_index(int(deviations.argmax()), deviations.shape)
+                place = tuple(int(at) + part.start for at, part in zip(inside, piece, strict=True))
                 worst = most
         total = f"of {self.tensor.elements:,} elements of {self.tensor.name}"
         if missing:
@@ -317,12 +314,3 @@ class Output:
         if self._poison is not None and int(bits(value)) == self._poison:
             return "what was there"
         return f"{value.item():.6g}" if value.dtype.is_floating_point else str(value.item())
-
-
-def _unravel(place: int, shape: Sequence[int]) -> list[int]:
-    """Returns the indices of the element at a position of the flattened tensor."""
-    indices = []
-    for size in reversed(shape):
-        place, index = divmod(place, size)
-        indices.append(index)
-    return indices[::-1]

@@ -243,8 +243,7 @@ class RegionCopy:
     """Copies a region's contents, to host memory if the device has no room.
 
     Attributes:
-        region: the region.
-        bytes: its contents at that time.
+        bytes: the contents at that time.
         on_host: whether the copy is in host memory because the device has no room.
     """
 

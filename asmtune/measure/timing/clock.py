@@ -14,7 +14,6 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.timing.nvml import read_clocks
 from asmtune.measure.timing.policy import TimingPolicy
 
 # More than the SM clock of any GPU so far, so that a hold never ends early.
@@ -198,10 +197,6 @@ class GpuClock:
     Attributes:
         delayed: number of samples for which the host was late in every take.
 
-    Args:
-        policy: which caches are flushed, and the mode.
-        device: the GPU; by default the current one.
-
     Raises:
         MeasureError: there is no GPU, or no room for the buffer that flushes L2.
     """
@@ -254,22 +249,16 @@ class GpuClock:
         self._ended_us = self._device.now_us()
         return samples
 
-    def clocks(self) -> dict[str, Any]:
-        """Returns the GPU's clocks, temperature, power and throttle reasons; see `read_clocks`."""
-        return read_clocks()
-
     def _launches(self, subjects: Sequence[Subject]) -> list[float]:
         """Samples each with marks around one launch; takes late samples again a few times."""
         samples = [float("inf")] * len(subjects)
         waiting = list(range(len(subjects)))
         for _ in range(1 + _RETAKES):
             taken = self._take([subjects[place] for place in waiting])
-            late = []
-            for place, (sample, was_late) in zip(waiting, taken, strict=True):
+            takes = list(zip(waiting, taken, strict=True))
+            for place, (sample, was_late) in takes:
                 samples[place] = min(samples[place], sample) if was_late else sample
-                if was_late:
-                    late.append(place)
-            waiting = late
+            waiting = [place for place, (_, was_late) in takes if was_late]
             if not waiting:
                 break
         self.delayed += len(waiting)
