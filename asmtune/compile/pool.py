@@ -266,9 +266,7 @@ def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure
     Raises:
         StoreError: no folder for artifacts can be written.
     """
-    outcome = _one(make_artifact, request, settings)
-    assert not isinstance(outcome, Sketch)
-    return outcome
+    return _one(make_artifact, request, settings)
 
 
 def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
@@ -277,12 +275,14 @@ def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
     Raises:
         StoreError: no folder for artifacts can be written.
     """
-    outcome = _one(make_sketch, request, settings)
-    assert not isinstance(outcome, Artifact)
-    return outcome
+    return _one(make_sketch, request, settings)
 
 
-def _one(make: Maker, request: LowerRequest, settings: Settings) -> Artifact | Sketch | Failure:
+def _one(
+    make: Callable[[CompileItem, CompileSite], tuple[R, bytes | None]],
+    request: LowerRequest,
+    settings: Settings,
+) -> R:
     cache = ArtifactCache.of(settings)
     place = cache.prepare()
     with borrow_sandbox(settings.compile_memory_bytes) as sandbox:

@@ -76,34 +76,37 @@ class Sandbox:
         self, message: dict[str, Any], timeout_s: float, flag: Path | None
     ) -> dict[str, Any] | Failure:
         with self._lock:
-            child, stage = self._ready(), "start"
-            limit_s = _START_S
-            try:
-                child.send(message)
-                end = time.monotonic() + limit_s
-                while True:
-                    answer = _receive(child, end, flag)
-                    if "stage" in answer:
-                        if stage == "start":
-                            limit_s = timeout_s
-                            end = time.monotonic() + limit_s
-                        stage = answer["stage"]
-                        continue
-                    if "failure" in answer:
-                        return self._with_diagnostics(Failure(**answer["failure"]))
-                    result: dict[str, Any] = answer["result"]
-                    return result
-            except TimeoutError:
-                self.close()
-                more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets the limit"
-                return Failure(
-                    stage, "timeout", f"the compiler was ended after {limit_s:g} s{more}"
-                )
-            except JobCancelledError:
-                self.close()
-                raise
-            except ChildGoneError:
-                return self._crash(stage)
+            return self._answer(message, timeout_s, flag)
+
+    def _answer(
+        self, message: dict[str, Any], timeout_s: float, flag: Path | None
+    ) -> dict[str, Any] | Failure:
+        child, stage = self._ready(), "start"
+        limit_s = _START_S
+        try:
+            child.send(message)
+            end = time.monotonic() + limit_s
+            while True:
+                answer = _receive(child, end, flag)
+                if "stage" in answer:
+                    if stage == "start":
+                        limit_s = timeout_s
+                        end = time.monotonic() + limit_s
+                    stage = answer["stage"]
+                    continue
+                if "failure" in answer:
+                    return self._with_diagnostics(Failure(**answer["failure"]))
+                result: dict[str, Any] = answer["result"]
+                return result
+        except TimeoutError:
+            self.close()
+            more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets the limit"
+            return Failure(stage, "timeout", f"the compiler was ended after {limit_s:g} s{more}")
+        except JobCancelledError:
+            self.close()
+            raise
+        except ChildGoneError:
+            return self._crash(stage)
 
     def close(self) -> None:
         """Kills the child and everything it started."""

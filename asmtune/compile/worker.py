@@ -155,7 +155,7 @@ def _done(item: CompileItem, job: CompileJob[R], site: CompileSite) -> ItemResul
         return ItemResult(item.position, Failure("read", "parse", str(error)), entry)
 
 
-def make_artifact(item: CompileItem, site: CompileSite) -> Made:
+def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Failure, bytes | None]:
     """Makes an item's artifact, or reads it from disk; returns also what is yet to be stored."""
     known = site.lookup(item)
     if known is not None:
@@ -170,7 +170,7 @@ def make_artifact(item: CompileItem, site: CompileSite) -> Made:
     return outcome, entry
 
 
-def make_sketch(item: CompileItem, site: CompileSite) -> Made:
+def make_sketch(item: CompileItem, site: CompileSite) -> tuple[Sketch | Failure, bytes | None]:
     """Makes an item's sketch, from its artifact if that is on disk; stores nothing."""
     known = site.lookup(item)
     if isinstance(known, Artifact):

@@ -208,8 +208,7 @@ class OutputChecker:
 
     Args:
         arguments: the launch's arguments, by parameter name.
-        effects: what any of the configs may do to them.
-        options: what the user says of them.
+        effects, options: what any of the configs may do to them, and what the user says of them.
 
     Raises:
         InputError: the options name no tensor argument.
@@ -269,23 +268,21 @@ class OutputChecker:
         failure = self._run_once(run)
         if failure is not None:
             return failure
-        expected_outputs = guarded(
+        outputs = guarded(
             "check", lambda: ExpectedOutputs(self._saved, self._roles, self._tolerance)
         )
         finished = guarded("launch", finish)
-        if isinstance(expected_outputs, Failure):
-            return expected_outputs
+        if isinstance(outputs, Failure):
+            return outputs
         failure = finished or self._run_once(run)
         if failure is not None:
             return failure
-        self._notes += (
-            expected_outputs.drop_untouched() + expected_outputs.widen_for_nondeterminism()
-        )
+        self._notes += outputs.drop_untouched() + outputs.widen_for_nondeterminism()
         if expected:
-            self._notes += expected_outputs.apply_reference(expected)
-        self._notes += expected_outputs.caveats
-        self._note_copies(expected_outputs.copies)
-        self._expected_outputs = expected_outputs
+            self._notes += outputs.apply_reference(expected)
+        self._notes += outputs.caveats
+        self._note_copies(outputs.copies)
+        self._expected_outputs = outputs
         failure, finished = self._compare() if expected else None, guarded("launch", finish)
         return failure or finished
 
