@@ -32,7 +32,7 @@ class SimulatedMark:
 
 @dataclass
 class SimulatedGpu:
-    """Stand-in for `asmtune.measure.timing.cuda.Device`: a queue worked off in order.
+    """Stand-in for `asmtune.measure.timing.clock.CudaDevice`: a queue worked off in order.
 
     The host takes `call_us` for each call, and after it `stall` microseconds more:
     another thread has the interpreter. The GPU begins what is queued as soon as it is

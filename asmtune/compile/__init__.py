@@ -3,8 +3,8 @@
 Only this package knows Triton's compiler. A compile has two halves:
 
     front end   in this process    kernel source + config  -> TTIR     (lower)
-    back end    in a child         TTIR -> TTGIR -> PTX -> cubin       (child_main, stages)
-    sketch      in a child         TTIR -> TTGIR, and no further       (child_main, stages)
+    back end    in a child         TTIR -> TTGIR -> PTX -> cubin       (child_main)
+    sketch      in a child         TTIR -> TTGIR, and no further       (child_main)
 
 TTIR is self-contained text, so a child never imports the user's code: kernels of notebooks,
 closures and `__main__` compile like any other. TTIR does not depend on warps, stages or

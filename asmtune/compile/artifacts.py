@@ -19,7 +19,7 @@ import tempfile
 import threading
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,44 +35,31 @@ class ArtifactWarning(UserWarning):
     """Warns that compiled artifacts cannot be stored in their folder; compiling goes on."""
 
 
-class FallbackFolders:
-    """Holds private folders of this process, by the folder that each replaces.
+_fallbacks: Final[dict[Path, Path]] = {}
+"""Private folders of this process, by the folder that each replaces; deleted when it ends."""
 
-    They are deleted when the process ends.
+_fallbacks_lock: Final = threading.Lock()
+
+
+def _add_fallback(folder: Path, error: StoreError) -> None:
+    """Makes a private folder in the place of one that cannot be written, and warns, once.
+
+    Raises:
+        StoreError: no private folder can be made either.
     """
-
-    def __init__(self) -> None:
-        self._private: dict[Path, Path] = {}
-        self._lock = threading.Lock()
-
-    def of(self, folder: Path) -> Path | None:
-        """Returns the private folder that replaces a folder, if there is one."""
-        return self._private.get(folder)
-
-    def add(self, folder: Path, error: StoreError, prove: Callable[[Path], object]) -> None:
-        """Makes a private folder and warns; does nothing if there is one.
-
-        Args:
-            folder: the folder that cannot be written.
-            error: why; its message says what to do.
-            prove: raises a `StoreError` if the private folder cannot be written.
-
-        Raises:
-            StoreError: no private folder can be made either.
-        """
-        with self._lock:
-            if folder in self._private:
-                return
-            with storage_errors(Path(tempfile.gettempdir())):
-                private = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
-            atexit.register(_remove, private, os.getpid())
-            prove(private)
-            self._private[folder] = private
-        warnings.warn(
-            f"{error}; artifacts are kept in {private} until this process ends",
-            ArtifactWarning,
-            stacklevel=4,
-        )
+    with _fallbacks_lock:
+        if folder in _fallbacks:
+            return
+        with storage_errors(Path(tempfile.gettempdir())):
+            private = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
+        atexit.register(_remove, private, os.getpid())
+        _prepared(private)
+        _fallbacks[folder] = private
+    warnings.warn(
+        f"{error}; artifacts are kept in {private} until this process ends",
+        ArtifactWarning,
+        stacklevel=4,
+    )
 
 
 def _remove(folder: Path, owner: int) -> None:
@@ -102,7 +89,6 @@ def storage_errors(folder: Path) -> Iterator[None]:
 _SUFFIX: Final = ".json.gz"
 _TOKEN: Final = "token"
 _TOKEN_BYTES: Final = 32
-_FALLBACKS: Final = FallbackFolders()
 
 
 @dataclass(frozen=True)
@@ -145,7 +131,7 @@ class ArtifactCache:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Returns the folder, and the private one that replaces it if it cannot be written."""
-        private = _FALLBACKS.of(self.folder)
+        private = _fallbacks.get(self.folder)
         return (self.folder,) if private is None else (self.folder, private)
 
     def prepare(self) -> ArtifactFolders:
@@ -156,11 +142,11 @@ class ArtifactCache:
         Raises:
             StoreError: neither can be written.
         """
-        if _FALLBACKS.of(self.folder) is None:
+        if _fallbacks.get(self.folder) is None:
             try:
                 return ArtifactFolders((self.folder,), _prepared(self.folder))
             except StoreError as error:
-                _FALLBACKS.add(self.folder, error, _prepared)
+                _add_fallback(self.folder, error)
         folders = self.folders
         return ArtifactFolders(folders, _prepared(folders[-1]))
 
@@ -197,7 +183,7 @@ class ArtifactCache:
         except StoreError as error:
             if len(self.folders) > 1:
                 raise
-            _FALLBACKS.add(self.folder, error, _prepared)
+            _add_fallback(self.folder, error)
             write_artifact(self.prepare().folders[-1], digest, data)
 
     def raw(self, digest: str) -> bytes | None:

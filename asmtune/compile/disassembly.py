@@ -22,11 +22,9 @@ _SHOWN: Final = 400  # characters of the tool's own message
 
 
 def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
-    """Runs `nvdisasm -g -c`: code with labels, and source lines if the cubin has some.
+    """Runs `nvdisasm -g -c` on an ELF file: code with labels, and source lines if it has some.
 
-    Args:
-        cubin: the ELF file, as `Artifact.cubin`.
-        timeout_s: seconds after which the tool is ended.
+    The tool is ended after `timeout_s` seconds.
     """
     from asmtune.compile.toolchain import disassembler
 

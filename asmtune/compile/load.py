@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from triton.compiler.compiler import CompiledKernel
@@ -75,25 +76,6 @@ class Binary:
         )
 
 
-@dataclass(frozen=True)
-class _Function:
-    """Holds the part of a `JITFunction` that Triton's launcher is made from."""
-
-    arg_names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Holds the part of an `ASTSource` that Triton's launcher is made from.
-
-    The launcher knows a constexpr by its type in the signature, and does not need its value.
-    """
-
-    signature: Mapping[str, Any]
-    fn: _Function
-    constants: Mapping[Any, Any] = field(default_factory=dict)
-
-
 def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
     """Returns the values of all parameters and the options, as a `pre_hook` gets them."""
     defaults = {p.name: p.default for p in jit_function(problem.kernel).params if p.has_default}
@@ -132,10 +114,7 @@ def launch_of(
 ) -> LoadedLaunch:
     """Makes a launch of a binary.
 
-    Args:
-        binary: what to launch.
-        values: values of all parameters, maybe of others too; the hook gets all of them.
-        pre_hook: called with `values` by `prepare`.
+    `values` are those of all parameters, maybe of others too; `prepare` gives the hook all of them.
     """
     kernel = handle(binary)
     arguments = [values[name] for name in binary.signature]
@@ -164,6 +143,9 @@ def handle(binary: Binary) -> Any:
         described.write_text(json.dumps(metadata))
         code.write_bytes(binary.cubin)
         group = {path.name: str(path) for path in (described, code)}
+        # The part of an `ASTSource` that Triton's launcher is made from. The launcher knows a
+        # constexpr by its type in the signature, and does not need its value.
+        function = SimpleNamespace(arg_names=tuple(binary.signature))
+        source = SimpleNamespace(signature=binary.signature, fn=function, constants={})
         # It reads its files at once, so they can be deleted.
-        source = _Source(binary.signature, _Function(tuple(binary.signature)))
         return CompiledKernel(source, group, binary.digest)

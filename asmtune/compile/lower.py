@@ -78,8 +78,6 @@ class Lowering:
     """Makes requests for the configs of one problem on one target.
 
     Args:
-        problem: the kernel with its arguments.
-        target: the machine to compile for.
         timeout_s: seconds the front end may take for one config; an unrolled
             `static_range` can take minutes.
     """

@@ -54,11 +54,13 @@ end together."""
 def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
     """Groups configs whose PTX likely differs in the register cap only.
 
-    Args:
-        configs: in the order in which they are wanted.
-        lower: makes a request, when its family's turn comes.
+    A request is made when its family's turn comes.
     """
-    for positions in _groups(configs, _without_stages):
+
+    def key(config: Config) -> Config:
+        return Config(config.kwargs, config.num_warps, num_ctas=config.num_ctas)
+
+    for positions in _groups(configs, key):
         by_stages: dict[int, list[Pair]] = {}
         for position in positions:
             request = lower(configs[position])
@@ -72,13 +74,10 @@ def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
 def tiles(
     configs: Sequence[Config], lower: Lower, most: Callable[[int], int]
 ) -> Iterator[list[Pair]]:
-    """Splits configs into shares of one tile; those that differ in the cap alone stay together.
+    """Splits configs into shares of one tile; a request is made when its share's turn comes.
 
-    Args:
-        configs: in the order in which they are wanted.
-        lower: makes a request, when its share's turn comes.
-        most: gives the size of a share by how many configs are left. Configs that differ in the
-            cap alone stay together even beyond it.
+    `most` gives the size of a share by how many configs are left. Configs that differ in the cap
+    alone stay together even beyond it.
     """
     left = len(configs)
     for positions in _groups(configs, lambda config: tuple(sorted(config.kwargs.items()))):
@@ -100,10 +99,6 @@ def _groups(configs: Sequence[Config], key: Callable[[Config], Hashable]) -> lis
     for position, config in enumerate(configs):
         groups.setdefault(key(config), []).append(position)
     return list(groups.values())
-
-
-def _without_stages(config: Config) -> Config:
-    return Config(config.kwargs, config.num_warps, num_ctas=config.num_ctas)
 
 
 @dataclass(frozen=True)
@@ -255,13 +250,8 @@ def warm(
 ) -> threading.Thread:
     """Starts workers and their compilers in the background, and returns at once.
 
-    Starting them takes a second, in which this process can do something else.
-
-    Args:
-        lowering: for the machine to compile for.
-        read: the function that will read artifacts in the workers.
-        settings: limits of a compile.
-        workers: where to compile; by default those of this thread.
+    Starting them takes a second, in which this process can do something else. `read` is the
+    function that will read artifacts in the workers, by default those of this thread.
     """
     start = StartCompiler(lowering.machine, settings.compile_memory_bytes, read)
     chosen = workers or Workers(settings.jobs)
@@ -276,9 +266,7 @@ def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure
     Raises:
         StoreError: no folder for artifacts can be written.
     """
-    outcome = _one(make_artifact, request, settings)
-    assert not isinstance(outcome, Sketch)
-    return outcome
+    return _one(make_artifact, request, settings)
 
 
 def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
@@ -287,12 +275,14 @@ def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
     Raises:
         StoreError: no folder for artifacts can be written.
     """
-    outcome = _one(make_sketch, request, settings)
-    assert not isinstance(outcome, Artifact)
-    return outcome
+    return _one(make_sketch, request, settings)
 
 
-def _one(make: Maker, request: LowerRequest, settings: Settings) -> Artifact | Sketch | Failure:
+def _one(
+    make: Callable[[CompileItem, CompileSite], tuple[R, bytes | None]],
+    request: LowerRequest,
+    settings: Settings,
+) -> R:
     cache = ArtifactCache.of(settings)
     place = cache.prepare()
     with borrow_sandbox(settings.compile_memory_bytes) as sandbox:

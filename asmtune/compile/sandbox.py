@@ -29,10 +29,8 @@ class Sandbox:
     """Compiles in one child, which is started on demand, and again after it was killed.
 
     LLVM and ptxas ignore Python's signals, so only killing the process ends a compile. The child
-    and everything it started share a process group, which is killed as a whole.
-
-    Args:
-        memory_bytes: address space the child may take.
+    and everything it started share a process group, which is killed as a whole. The child may take
+    `memory_bytes` of address space.
     """
 
     def __init__(self, memory_bytes: int) -> None:
@@ -47,18 +45,14 @@ class Sandbox:
 
         One request at a time; other threads wait for their turn.
 
-        Args:
-            request: what to compile.
-            timeout_s: seconds it may take.
-            flag: a file that exists once nobody waits any more.
-
         Raises:
-            JobCancelledError: the flag exists; the child is killed.
+            JobCancelledError: the file `flag` exists: nobody waits any more. The child is killed.
         """
         built = self._ask(_message(request, sketch=False), timeout_s, flag)
         if isinstance(built, Failure):
             return _of_file(built, request)
-        return _artifact(request, built)
+        built["cubin"] = base64.b64decode(built["cubin"])
+        return Artifact(digest=request.digest, arch=_arch(request), **built)
 
     def sketch(
         self, request: LowerRequest, timeout_s: float, flag: Path | None = None
@@ -180,18 +174,6 @@ def _message(request: LowerRequest, *, sketch: bool) -> dict[str, Any]:
     }
 
 
-def _artifact(request: LowerRequest, built: dict[str, Any]) -> Artifact:
-    return Artifact(
-        digest=request.digest,
-        entry=built["entry"],
-        arch=_arch(request),
-        outputs=built["outputs"],
-        cubin=base64.b64decode(built["cubin"]),
-        metadata=built["metadata"],
-        seconds=built["seconds"],
-    )
-
-
 def _of_file(failure: Failure, request: LowerRequest) -> Failure:
     """Adds the name of the request's hand-edited file, if any, to a failure."""
     return failure if request.override is None else request.override.failed(failure)
@@ -210,9 +192,6 @@ def borrow_sandbox(memory_bytes: int) -> Iterator[Sandbox]:
     """Lends a sandbox to this thread; it is kept, since starting one takes 0.3 s and more.
 
     A forked process starts its own, since it shares the pipes of its parent's.
-
-    Args:
-        memory_bytes: address space of its child.
     """
     with _lock:
         idle = _idle.setdefault((os.getpid(), memory_bytes), [])

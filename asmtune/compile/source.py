@@ -27,7 +27,7 @@ def _collect(function: Any, parts: dict[str, str]) -> None:
     name = f"{function.__module__}.{function.__qualname__}"
     if name in parts:
         return
-    parts[name] = _text(function)
+    parts[name] = text_of(function.src)
     scope = {**function.__globals__, **inspect.getclosurevars(function.fn).nonlocals}
     for value_name, value in _names_used(parts[name], scope):
         if hasattr(value, "fn") and hasattr(value, "src"):
@@ -36,13 +36,8 @@ def _collect(function: Any, parts: dict[str, str]) -> None:
             parts[f"{name}:{value_name}"] = repr(value)
 
 
-def _text(function: Any) -> str:
-    """Returns the source without comments, blank lines and layout."""
-    return text_of(function.src)
-
-
 def text_of(source: str) -> str:
-    """Normalises a source by its syntax tree: the same text with every version of Python.
+    """Returns a source without comments and layout: the same text with every version of Python.
 
     Python 3.11 and 3.12 write the quotes inside an f-string differently: a config tuned with one
     would not be found with the other.
@@ -84,7 +79,6 @@ def _names_used(text: str, scope: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _local_names(nodes: list[ast.AST]) -> set[str]:
-    """Returns the parameters and local variables of a source."""
     parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
     stored = (n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return parameters | {node.id for node in stored}

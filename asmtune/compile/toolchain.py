@@ -7,7 +7,7 @@ is checked on 3.6 and on the newest release by `tests/compile`.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -68,11 +68,7 @@ class Toolchain:
         self._bound: tuple[Any, Callable[..., Any]] | None = None
 
     def specialise(self, function: Any, values: Mapping[str, Any]) -> Specialised:
-        """Specialises a launch's keywords as Triton's launcher does.
-
-        Args:
-            function: a `JITFunction`.
-            values: arguments, constexprs and options by name.
+        """Specialises a `JITFunction` for a launch's keywords as Triton's launcher does.
 
         Raises:
             ProblemError: the arguments do not fit the kernel's signature.
@@ -122,11 +118,11 @@ class Toolchain:
         plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return self.backend.parse_options(plain)
 
-    def stages(self, options: Any) -> Iterator[tuple[str, StageFunction]]:
+    def stages(self, options: Any) -> dict[str, StageFunction]:
         """Returns the compiler's stages in order: "ttir", "ttgir", "llir", "ptx", "cubin"."""
         stages: dict[str, StageFunction] = {}
         self.backend.add_stages(stages, options, Language.TRITON)
-        return iter(stages.items())
+        return stages
 
     def allocate(self, module: Any, options: Any) -> dict[str, int]:
         """Computes shared and tensor memory of a TTGIR module, and its warps, without LLVM.

@@ -39,11 +39,9 @@ Outcome = CompiledConfig[R] | Failure
 
 @dataclass(frozen=True)
 class CompileItem:
-    """Holds one config to compile.
+    """Holds one config to compile, by its position.
 
     Attributes:
-        position: the config's position.
-        request: what to compile.
         entry: its entry in the calling process's cache, for a worker that may not see it.
     """
 
@@ -54,11 +52,9 @@ class CompileItem:
 
 @dataclass(frozen=True)
 class ItemResult(Generic[R]):
-    """Holds the outcome of an item.
+    """Holds the outcome of an item, by its position: what was read, or the failure.
 
     Attributes:
-        position: the item's position.
-        outcome: what was read, or the failure.
         entry: the encoded artifact, if the worker could not write it to the calling process's
             cache because that is on another machine, or full.
     """
@@ -77,10 +73,8 @@ class CompileJob(Generic[R]):
     """Holds a worker's share, in an order in which items reuse what others made.
 
     Attributes:
-        items: the configs.
         make: `make_artifact` or `make_sketch`.
         read: what to take from the artifact or sketch.
-        settings: limits of a compile.
         place: folders of the calling process's cache.
         flag: a file that exists once the job is cancelled.
         triton: version of Triton in the calling process, which the digests depend on.
@@ -100,9 +94,7 @@ class CompileSite:
     """Holds a worker's limits, folders and compiler.
 
     Attributes:
-        settings: limits of a compile.
         place: folders of the calling process's cache; None if they are not visible here.
-        sandbox: compiles what is not in the cache.
         flag: a file that exists once nobody waits any more.
     """
 
@@ -163,7 +155,7 @@ def _done(item: CompileItem, job: CompileJob[R], site: CompileSite) -> ItemResul
         return ItemResult(item.position, Failure("read", "parse", str(error)), entry)
 
 
-def make_artifact(item: CompileItem, site: CompileSite) -> Made:
+def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Failure, bytes | None]:
     """Makes an item's artifact, or reads it from disk; returns also what is yet to be stored."""
     known = site.lookup(item)
     if known is not None:
@@ -178,7 +170,7 @@ def make_artifact(item: CompileItem, site: CompileSite) -> Made:
     return outcome, entry
 
 
-def make_sketch(item: CompileItem, site: CompileSite) -> Made:
+def make_sketch(item: CompileItem, site: CompileSite) -> tuple[Sketch | Failure, bytes | None]:
     """Makes an item's sketch, from its artifact if that is on disk; stores nothing."""
     known = site.lookup(item)
     if isinstance(known, Artifact):

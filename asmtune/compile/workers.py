@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import copy
 import tempfile
 import threading
@@ -11,8 +10,8 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import closing, nullcontext, suppress
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
@@ -51,48 +50,30 @@ class WorkerRun:
     def stop(self) -> None:
         """Begins no further task; those that run end soon."""
         self.stopped = True
-        with contextlib.suppress(OSError):  # on a full disk tasks run to their end
+        with suppress(OSError):  # on a full disk tasks run to their end
             self.flag.touch(mode=0o600)
 
     def close(self) -> None:
         """Deletes the flag, when no task runs any more."""
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self.flag.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class OncePerWorker:
-    """Runs work once on every worker: each waits until the last has begun.
+def _once_per_worker(folder: Path, jobs: int, work: Callable[[], None], number: int) -> None:
+    """Runs work on one of so many workers, and waits until all have begun.
 
-    Attributes:
-        folder: each worker creates a file there when it begins.
-        jobs: how many workers there are.
-        work: what to run.
+    Each creates a file in the folder when it begins, so that no worker takes two turns.
     """
-
-    folder: Path
-    jobs: int
-    work: Callable[[], None]
-
-    def __call__(self, number: int) -> None:
-        """Runs the work on one worker."""
-        end = time.monotonic() + _PATIENCE_S
-        (self.folder / str(number)).touch()
-        self.work()
-        while len(list(self.folder.iterdir())) < self.jobs and time.monotonic() < end:
-            time.sleep(0.01)
+    end = time.monotonic() + _PATIENCE_S
+    (folder / str(number)).touch()
+    work()
+    while len(list(folder.iterdir())) < jobs and time.monotonic() < end:
+        time.sleep(0.01)
 
 
-class NumberedWork(Generic[T, R]):
-    """Wraps work so that the results carry their tasks' numbers."""
-
-    def __init__(self, work: Callable[[T], R]) -> None:
-        self._work = work
-
-    def __call__(self, task: tuple[int, T]) -> tuple[int, R]:
-        """Runs one task."""
-        number, content = task
-        return number, self._work(content)
+def _numbered(work: Callable[[T], R], task: tuple[int, T]) -> tuple[int, R]:
+    number, content = task
+    return number, work(content)
 
 
 class TaskSource(Generic[T]):
@@ -147,10 +128,6 @@ class Workers:
         self._pool_in_use: Any = None
 
     @property
-    def _kind(self) -> str:
-        return type(self._backend).__name__
-
-    @property
     def jobs(self) -> int:
         """Returns how many tasks run at once."""
         return int(self._backend.effective_n_jobs(self._n_jobs))
@@ -162,7 +139,6 @@ class Workers:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Ends the pool."""
         pool, self._pool_in_use = self._pool_in_use, None
         if pool is not None:
             pool.__exit__(*raised)
@@ -197,7 +173,8 @@ class Workers:
         # A thread that stops the workers meanwhile does not need this.
         with tempfile.TemporaryDirectory(prefix="asmtune-") as folder, suppress(RuntimeError):
             jobs = self.jobs
-            calls = (delayed(OncePerWorker(Path(folder), jobs, work))(n) for n in range(jobs))
+            once = delayed(_once_per_worker)
+            calls = (once(Path(folder), jobs, work, number) for number in range(jobs))
             self._parallel("list")(calls)
 
     def stop(self) -> None:
@@ -211,7 +188,7 @@ class Workers:
         """Goes on after a worker died, running the tasks it may have died of one by one."""
         while not run.stopped:
             try:
-                with closing(self._results(NumberedWork(work), source, run)) as results:
+                with closing(self._results(partial(_numbered, work), source, run)) as results:
                     for number, result in results:
                         if run.stopped:
                             break
@@ -249,7 +226,8 @@ class Workers:
     ) -> Generator[Any, None, None]:
         call = delayed(work)
         if not self._gives_generators:
-            with self._pool() as parallel:
+            pool = self._pool_in_use
+            with self._parallel("list") if pool is None else nullcontext(pool) as parallel:
                 while wave := list(islice(tasks, _WAVE * self.jobs)):
                     yield from parallel(call(task) for task in wave)
             return
@@ -273,18 +251,14 @@ class Workers:
             if self.is_local:
                 for _ in results:
                     pass
-        with _unwarned():
+        # joblib warns that their results are not used.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             results.close()
 
     @property
     def _gives_generators(self) -> bool:
-        return self._kind == "SequentialBackend" or bool(self._backend.supports_return_generator)
-
-    def _pool(self) -> AbstractContextManager[Any]:
-        if self._pool_in_use is not None:
-            return nullcontext(self._pool_in_use)
-        pool: AbstractContextManager[Any] = self._parallel("list")
-        return pool
+        kind = type(self._backend).__name__
+        return kind == "SequentialBackend" or bool(self._backend.supports_return_generator)
 
     def _parallel(self, return_as: str) -> Any:
         # A backend object serves one `Parallel` at a time; a cluster's holds its client.
@@ -300,11 +274,3 @@ class Workers:
 def _is_shut_down(error: RuntimeError) -> bool:
     """Returns whether the workers ended because another thread closed its iterator."""
     return isinstance(error.__context__, ShutdownExecutorError)
-
-
-@contextmanager
-def _unwarned() -> Iterator[None]:
-    """Suppresses joblib's warning about tasks whose results are not used."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        yield

@@ -12,7 +12,7 @@ import pytest
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.team import Team
+from asmtune.measure.bench.child_bench import Team
 from tests.bench.bench_support import CHILD, entrant, setup
 
 

@@ -12,10 +12,8 @@ import pytest
 import torch
 
 from asmtune.core.config import Config
-from asmtune.measure.timing.clock import GpuClock, Subject
+from asmtune.measure.timing.clock import Subject
 from asmtune.measure.timing.nvml import THROTTLES, energy_mj, read_clocks
-from asmtune.measure.timing.policy import TimingPolicy
-from tests.simulated_gpu import SimulatedGpu
 
 UUID = "c5b8d0a2-7a1e-4b52-9a4f-0d4b1f5a8e11"
 
@@ -99,7 +97,7 @@ CLOCKS: dict[tuple[Any, ...], Any] = {
 def test_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clocks, temperature, power in watts, and throttling in words, of PyTorch's device."""
     library = install(monkeypatch, Library(CLOCKS))
-    assert GpuClock(TimingPolicy(), SimulatedGpu()).clocks() == {
+    assert read_clocks() == {
         "sm_mhz": 1755,
         "sm_max_mhz": 1980,
         "memory_mhz": 3201,

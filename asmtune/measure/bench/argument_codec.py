@@ -11,7 +11,7 @@ import mmap
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -40,14 +40,39 @@ class StorageRange:
     Attributes:
         first: address of the first byte.
         end: address after the last byte.
-        whole: the storage as bytes.
+        device: PyTorch's type of its device, "cuda" or "cpu".
         pinned: whether the host's memory under it is page-locked.
+        whole: the storage as bytes.
+        at: position of its bytes in the file that children map.
     """
 
     first: int
     end: int
-    whole: Any
+    device: str
     pinned: bool
+    whole: Any = None
+    at: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Returns its size."""
+        return self.end - self.first
+
+    @property
+    def content(self) -> Any:
+        """Returns its bytes, in place."""
+        skipped = self.first - self.whole.data_ptr()
+        return self.whole[skipped : skipped + self.nbytes]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what a child needs to place it."""
+        return {
+            "device": self.device,
+            "pinned": self.pinned,
+            "first": self.first,
+            "bytes": self.nbytes,
+            "at": self.at,
+        }
 
 
 @dataclass
@@ -137,7 +162,8 @@ class Packing:
         reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
         end = first + (reach + 1) * tensor.element_size()
         key = (str(tensor.device), storage.data_ptr())
-        region = self.regions.setdefault(key, StorageRange(first, end, None, tensor.is_pinned()))
+        new = StorageRange(first, end, tensor.device.type, tensor.is_pinned())
+        region = self.regions.setdefault(key, new)
         region.first, region.end = min(region.first, first), max(region.end, end)
         if region.whole is None or region.whole.numel() < storage.nbytes():
             whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
@@ -184,8 +210,13 @@ def restore(value: Any, memory: Sequence[SharedRegion]) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, inner),) = value.items()
-    restored: Any = _RESTORE[kind](inner, memory)
-    return restored
+    if kind == "tuple":
+        return tuple(restore(item, memory) for item in inner)
+    if kind == "tensor":
+        return _restore_tensor(inner, memory)
+    if kind == "opaque":
+        return Opaque(inner)
+    return inner if kind == "scalar" else _restore_triton(kind, inner, memory)
 
 
 def _restore_tensor(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> Any:
@@ -200,40 +231,17 @@ def _restore_tensor(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) ->
     return torch.empty(0, dtype=dtype, device=inner["device"]).set_(storage, offset, *layout)
 
 
-def _restore_wrapper(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> Any:
+def _restore_triton(kind: str, inner: Any, memory: Sequence[SharedRegion]) -> Any:
+    import triton.language as tl
     from triton import TensorWrapper
-
-    return TensorWrapper(restore(inner["base"], memory), restore(inner["dtype"], memory))
-
-
-def _restore_descriptor(inner: Mapping[str, Any], memory: Sequence[SharedRegion]) -> Any:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    return TensorDescriptor(**{name: restore(part, memory) for name, part in inner.items()})
-
-
-def _restore_constexpr(inner: Any, memory: Sequence[SharedRegion]) -> Any:
-    import triton.language as tl
-
-    return tl.constexpr(restore(inner, memory))
-
-
-def _restore_dtype(inner: str, memory: Sequence[SharedRegion]) -> Any:  # noqa: ARG001 - as the others
-    import triton.language as tl
-
-    return tl.dtype(inner)
-
-
-_RESTORE: Final[Mapping[str, Callable[[Any, Sequence[SharedRegion]], Any]]] = {
-    "tuple": lambda inner, memory: tuple(restore(item, memory) for item in inner),
-    "scalar": lambda inner, _: inner,
-    "opaque": lambda inner, _: Opaque(inner),
-    "tensor": _restore_tensor,
-    "wrapper": _restore_wrapper,
-    "descriptor": _restore_descriptor,
-    "constexpr": _restore_constexpr,
-    "dtype": _restore_dtype,
-}
+    if kind == "dtype":
+        return tl.dtype(inner)
+    if kind == "constexpr":
+        return tl.constexpr(restore(inner, memory))
+    parts = {name: restore(part, memory) for name, part in inner.items()}
+    return TensorWrapper(**parts) if kind == "wrapper" else TensorDescriptor(**parts)
 
 
 _ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
@@ -249,7 +257,6 @@ class SharedArguments:
             then restores their contents.
 
     Args:
-        arguments: by parameter name.
         constexprs: names whose values need not be sent if they cannot.
 
     Raises:
@@ -262,24 +269,24 @@ class SharedArguments:
     ) -> None:
         packing = Packing()
         self._described = describe_all(packing, arguments, constexprs)
-        self._regions = [_Placed(r, device) for (device, _), r in packing.regions.items()]
+        self._regions = list(packing.regions.values())
         self.nbytes = 0
-        for placed in self._regions:
-            placed.at = self.nbytes
-            self.nbytes += -(-placed.nbytes // _ALIGNMENT) * _ALIGNMENT
+        for region in self._regions:
+            region.at = self.nbytes
+            self.nbytes += -(-region.nbytes // _ALIGNMENT) * _ALIGNMENT
         self.touched = False
         self.file = _nameless_file(self.nbytes)
         with ExitStack() as undo:
             undo.callback(os.close, self.file)
-            for placed, held in self._pairs():
-                held.copy_(placed.content)
+            for region, held in self._pairs():
+                held.copy_(region.content)
             undo.pop_all()
 
     def to_json(self) -> dict[str, Any]:
         """Returns what `unpack_arguments` needs, except the bytes in the file."""
         return {
             "described": self._described,
-            "regions": [placed.to_json() for placed in self._regions],
+            "regions": [region.to_json() for region in self._regions],
             "file": self.file,
             "nbytes": self.nbytes,
         }
@@ -288,47 +295,20 @@ class SharedArguments:
         """Closes the file; restores the contents of the arguments first if they were touched."""
         try:
             if self.touched:
-                for placed, held in self._pairs():
-                    placed.content.copy_(held)
+                for region, held in self._pairs():
+                    region.content.copy_(held)
         finally:
             os.close(self.file)
 
-    def _pairs(self) -> Iterator[tuple[_Placed, Any]]:
+    def _pairs(self) -> Iterator[tuple[StorageRange, Any]]:
         """Yields each region with its bytes in the file."""
         import torch
 
         if not self.nbytes:
             return
         mapped = torch.frombuffer(mmap.mmap(self.file, self.nbytes), dtype=torch.uint8)
-        for placed in self._regions:
-            yield placed, mapped[placed.at : placed.at + placed.nbytes]
-
-
-@dataclass
-class _Placed:
-    """Pairs a region of this process's memory with the position of its bytes in the file."""
-
-    region: StorageRange
-    device: str
-    at: int = 0
-
-    @property
-    def nbytes(self) -> int:
-        return self.region.end - self.region.first
-
-    @property
-    def content(self) -> Any:
-        skipped = self.region.first - self.region.whole.data_ptr()
-        return self.region.whole[skipped : skipped + self.nbytes]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "device": self.device.split(":")[0],
-            "pinned": self.region.pinned,
-            "first": self.region.first,
-            "bytes": self.nbytes,
-            "at": self.at,
-        }
+        for region in self._regions:
+            yield region, mapped[region.at : region.at + region.nbytes]
 
 
 def _nameless_file(nbytes: int) -> int:

@@ -95,7 +95,6 @@ class Bench(Protocol):
         Raises:
             MeasureError: nothing can be timed any more.
         """
-        ...
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Checks each candidate's output, races those that pass, and returns outcomes in order.
@@ -105,7 +104,6 @@ class Bench(Protocol):
         Raises:
             MeasureError: nothing can be timed any more.
         """
-        ...
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Times all candidates again, interleaved, and returns outcomes in order.
@@ -113,7 +111,6 @@ class Bench(Protocol):
         Raises:
             MeasureError: nothing can be timed any more.
         """
-        ...
 
     def energy(self, candidate: TimingCandidate) -> float | None:
         """Returns the millijoules of one launch; None without a meter, or if the config fails.
@@ -121,8 +118,6 @@ class Bench(Protocol):
         Raises:
             MeasureError: nothing can be timed any more.
         """
-        ...
 
     def close(self) -> None:
         """Restores the contents of every argument, and frees all memory and processes."""
-        ...

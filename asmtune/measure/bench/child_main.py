@@ -21,7 +21,7 @@ from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import unpack_arguments
-from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError, allocating
+from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError, allocating
 from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.bench.trials import LoadableConfig, Trials, trials_on
 from asmtune.measure.checks.checker import OutputChecker
@@ -29,12 +29,7 @@ from asmtune.measure.timing.statistics import prepare
 
 
 class Service:
-    """Answers a bench's requests on one GPU.
-
-    Args:
-        make_machine: opens the device; called by the first request.
-        out: where answers go.
-    """
+    """Answers a bench's requests on one GPU, which the first request opens."""
 
     def __init__(self, make_machine: Callable[[], BenchGpu], out: TextIO) -> None:
         self._make_machine = make_machine
@@ -137,7 +132,7 @@ def main() -> None:
     prepare()
     # A user's allocator is not known here.
     with allocating():
-        run(CudaMachine)
+        run(BenchGpu)
 
 
 if __name__ == "__main__":

@@ -47,9 +47,6 @@ class ChildSession:
     Attributes:
         device: name of its GPU, once it is open.
         fresh: whether it has not timed anything yet.
-
-    Args:
-        child: just started.
     """
 
     def __init__(self, child: Child) -> None:
@@ -60,9 +57,7 @@ class ChildSession:
     def open(self, opening: Mapping[str, Any], copy_s: float) -> ChildCrash | None:
         """Sends the child its setup and arguments; returns how it died, if it did.
 
-        Args:
-            opening: the request.
-            copy_s: seconds to copy the arguments, in addition to those for its start.
+        Copying the arguments may take `copy_s` seconds more than its start.
 
         Raises:
             InputError: a function of the user's cannot be loaded there.
@@ -79,9 +74,7 @@ class ChildSession:
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | ChildCrash:
         """Returns the answer to a request, or how the child died.
 
-        Args:
-            request: the message.
-            limit_s: seconds for each step that the child announces.
+        Each step that the child announces may take `limit_s` seconds.
 
         Raises:
             InputError: a function of the user's cannot be loaded there.
@@ -132,15 +125,7 @@ class ChildSession:
 
 
 class ConfigTable:
-    """Numbers the configs that are sent to the children of a bench.
-
-    Attributes:
-        candidates: by number.
-
-    Args:
-        lowering: the problem's.
-        shared: its arguments.
-    """
+    """Numbers the configs that are sent to the children of a bench; `candidates` has that order."""
 
     def __init__(self, lowering: Lowering, shared: SharedArguments) -> None:
         self.candidates: list[TimingCandidate] = []
@@ -185,7 +170,8 @@ class ConfigTable:
         if hook is None:
             return None
         if hook not in self._hooks:
-            self._hooks[hook] = (len(self._hooks), messages.pickled(hook, messages.hook_name(hook)))
+            text = messages.pickled(hook, messages.name_of("pre_hook", hook))
+            self._hooks[hook] = (len(self._hooks), text)
         return self._hooks[hook][0]
 
 
@@ -223,9 +209,8 @@ class ChildSupervisor:
         configs: the numbered configs.
 
     Args:
-        setup: what is timed, and how.
+        setup, shared: what is timed, and the arguments.
         index: index of the GPU among those that this process sees; None for all of them.
-        shared: the arguments.
         command: starts a child.
 
     Raises:
@@ -252,15 +237,13 @@ class ChildSupervisor:
     def ask(self, verb: str, described: Sequence[Any]) -> dict[str, Any] | ChildCrash:
         """Returns a child's answer to a request, or how it died.
 
-        Args:
-            verb: "begin", "trial", "final" or "energy".
-            described: candidates, as `ConfigTable` describes them.
+        The verb is "begin", "trial", "final" or "energy".
 
         Raises:
             InputError: a hook cannot be loaded there.
             MeasureError: no child stays alive.
         """
-        answer = self._time_distinct(self.ready(), verb, described)
+        answer = self._request(self.ready(), verb, described)
         if isinstance(answer, ChildCrash):
             self._session = None
         else:
@@ -305,8 +288,7 @@ class ChildSupervisor:
     def stop(self) -> None:
         """Kills the child and starts no other; another thread may wait for its answer."""
         self._closed = True
-        session = self._session
-        if session is not None:
+        if (session := self._session) is not None:
             session.stop()
 
     def close(self) -> None:
@@ -315,7 +297,7 @@ class ChildSupervisor:
             if started is not None:
                 started.close()
 
-    def _time_distinct(
+    def _request(
         self, session: ChildSession, verb: str, described: Sequence[Any]
     ) -> dict[str, Any] | ChildCrash:
         limit_s = self._setup.run_timeout_s + self._shared.nbytes / _COMPARED_BYTES_PER_S
@@ -338,7 +320,7 @@ class ChildSupervisor:
         for verb, number in self.state.warmup_requests():
             described = self.configs.describe(number)
             if not isinstance(described, Failure):
-                answer = self._time_distinct(session, verb, [described])
+                answer = self._request(session, verb, [described])
                 if isinstance(answer, ChildCrash):
                     return answer
         return None

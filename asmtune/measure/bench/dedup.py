@@ -14,9 +14,8 @@ from asmtune.core.problem import Problem, jit_function
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench, BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.child_bench import ChildBench, Team
 from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.bench.team import Team
 
 # Metadata that the launch depends on; the rest is in the machine code.
 _LAUNCH: Final = (
@@ -40,10 +39,6 @@ class DedupBench:
 
     The result holds for every config of the same binary, also in later trials. Finals are timed
     again.
-
-    Args:
-        problem: the problem whose configs are timed.
-        bench: the bench that times.
     """
 
     def __init__(self, problem: Problem, bench: Bench) -> None:
@@ -73,14 +68,11 @@ class DedupBench:
         """Times binaries that were not timed before; the others keep their timings."""
         fresh = [candidate for candidate in candidates if self._key(candidate) not in self._known]
         self._known |= self._time_distinct(self._bench.trial, fresh)
-        return [
-            _of(candidate.config, self._known[self._key(candidate)]) for candidate in candidates
-        ]
+        return self._outcomes(candidates, self._known)
 
     def final(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Times each binary again, once."""
-        results = self._time_distinct(self._bench.final, candidates)
-        return [_of(candidate.config, results[self._key(candidate)]) for candidate in candidates]
+        return self._outcomes(candidates, self._time_distinct(self._bench.final, candidates))
 
     def energy(self, candidate: TimingCandidate) -> float | None:
         """Returns the millijoules of one launch, measured again."""
@@ -101,10 +93,17 @@ class DedupBench:
             key = self._key(candidate)
             if key not in chosen or candidate.config == self._default:
                 chosen[key] = candidate
-        if not chosen:
-            return {}
-        outcomes = verb(list(chosen.values()))
+        outcomes = verb(list(chosen.values())) if chosen else []
         return {key: result for key, (_, result) in zip(chosen, outcomes, strict=True)}
+
+    def _outcomes(
+        self, candidates: Sequence[TimingCandidate], results: dict[Key, Measurement | Failure]
+    ) -> list[Outcome]:
+        pairs = [(candidate.config, results[self._key(candidate)]) for candidate in candidates]
+        return [
+            (config, replace(result, config=config) if isinstance(result, Measurement) else result)
+            for config, result in pairs
+        ]
 
     def _key(self, candidate: TimingCandidate) -> Key:
         config = candidate.config
@@ -123,12 +122,6 @@ def binary_digest(artifact: Artifact, programs: tuple[int, int, int]) -> str:
     """Returns a digest that is equal for configs that launch the same machine code alike."""
     launch = [artifact.metadata.get(name) for name in _LAUNCH]
     return digest(artifact.cubin, canonical([launch, programs]))
-
-
-def _of(config: Config, result: Measurement | Failure) -> Outcome:
-    if isinstance(result, Failure):
-        return config, result
-    return config, replace(result, config=config)
 
 
 def open_bench(

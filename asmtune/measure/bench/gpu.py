@@ -1,10 +1,11 @@
-"""The GPU as a bench sees it, and its implementation with CUDA."""
+"""The GPU as a bench sees it: launches, a lost device, memory that launches ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from triton.runtime import _allocation
 
@@ -18,35 +19,11 @@ from asmtune.measure.timing.nvml import device_name, energy_mj
 from asmtune.measure.timing.policy import TimingPolicy
 
 
-class BenchGpu(Protocol):
-    """Runs and times launches on a GPU of this process."""
+class BenchGpu:
+    """Runs and times launches on PyTorch's current CUDA device.
 
-    @property
-    def name(self) -> str:
-        """Returns its name as its driver gives it."""
-        ...
-
-    def clock(self, policy: TimingPolicy) -> Clock:
-        """Returns a clock that takes samples on it."""
-        ...
-
-    def launch(
-        self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
-    ) -> LoadedLaunch:
-        """Makes a launch of a binary on arguments in this process."""
-        ...
-
-    def energy(self, subject: Subject) -> float | None:
-        """Returns the millijoules of one launch; None without a meter."""
-        ...
-
-    def synchronize(self) -> None:
-        """Waits for all launches; raises their errors."""
-        ...
-
-
-class CudaMachine:
-    """Uses PyTorch's current CUDA device.
+    Attributes:
+        name: the GPU's name as its driver gives it.
 
     Raises:
         MeasureError: there is none.
@@ -60,21 +37,21 @@ class CudaMachine:
         self.name = device_name()
 
     def clock(self, policy: TimingPolicy) -> Clock:
-        """Returns a clock that uses CUDA events."""
+        """Returns a clock that takes samples on it."""
         return GpuClock(policy)
 
     def launch(
         self, binary: Binary, values: Mapping[str, Any], pre_hook: Callable[..., Any] | None
     ) -> LoadedLaunch:
-        """Makes a launch with Triton's launcher; the GPU loads the binary at the first launch."""
+        """Makes a launch of a binary; the GPU loads it at its first launch."""
         return launch_of(binary, values, pre_hook)
 
     def energy(self, subject: Subject) -> float | None:
-        """Measures with NVML."""
+        """Returns the millijoules of one launch; None without a meter."""
         return energy_mj(subject)
 
     def synchronize(self) -> None:
-        """Waits; an error that broke the context is raised every time from then on."""
+        """Waits for all launches and raises their errors, every time if the context is broken."""
         import torch
 
         torch.cuda.synchronize()
@@ -92,11 +69,8 @@ class DeviceLostError(MeasureError):
         self.config = configs[0]
         self.detail = detail
         first = detail.strip().splitlines()[0] if detail.strip() else "no message"
-        who = (
-            str(configs[0])
-            if len(configs) == 1
-            else f"one of {len(configs)} configs timed together"
-        )
+        number = len(configs)
+        who = str(self.config) if number == 1 else f"one of {number} configs timed together"
         super().__init__(
             f"{who} broke this process's CUDA context ({first}): nothing can run on this GPU "
             "here any more. Start again with isolate=True (--isolate), where it costs that "
@@ -104,6 +78,7 @@ class DeviceLostError(MeasureError):
         )
 
 
+@dataclass(frozen=True)
 class DeviceLossCheck:
     """Distinguishes an error of one config from one that breaks the CUDA context.
 
@@ -113,9 +88,8 @@ class DeviceLossCheck:
         DeviceLostError: in place of the error, if nothing can run any more.
     """
 
-    def __init__(self, machine: BenchGpu, configs: Sequence[Config]) -> None:
-        self._machine = machine
-        self._configs = configs
+    machine: BenchGpu
+    configs: Sequence[Config]
 
     def __enter__(self) -> None:
         """Does nothing."""
@@ -131,49 +105,46 @@ class DeviceLossCheck:
         Raises:
             DeviceLostError: it does not.
         """
-        if isinstance(guarded("launch", self._machine.synchronize), Failure):
-            raise DeviceLostError(self._configs, detail)
+        if isinstance(guarded("launch", self.machine.synchronize), Failure):
+            raise DeviceLostError(self.configs, detail)
 
 
+@dataclass(frozen=True)
 class WatchedClock:
     """Wraps a clock: notices a lost device, and can announce each config before it runs.
 
-    Args:
-        clock: takes the samples.
-        machine: the device.
+    Attributes:
+        clock, machine: the clock, and the device that it times on.
         announce: called with each config before it runs. With it, configs run one at a time, so
             that a config that hangs is known: 20-50 us more per sample, outside the intervals.
     """
 
-    def __init__(
-        self, clock: Clock, machine: BenchGpu, announce: Callable[[Config], None] | None = None
-    ) -> None:
-        self._clock = clock
-        self._machine = machine
-        self._announce = announce
+    clock: Clock
+    machine: BenchGpu
+    announce: Callable[[Config], None] | None = None
 
     def warm_up(self, subject: Subject) -> Failure | None:
         """Loads a subject and runs it once; returns why it cannot."""
-        if self._announce is not None:
-            self._announce(subject.config)
-        failure = self._clock.warm_up(subject)
+        if self.announce is not None:
+            self.announce(subject.config)
+        failure = self.clock.warm_up(subject)
         if failure is not None:
-            DeviceLossCheck(self._machine, [subject.config]).confirm(failure.detail)
+            DeviceLossCheck(self.machine, [subject.config]).confirm(failure.detail)
         return failure
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
         """Takes one sample of each in microseconds, in this order."""
-        if self._announce is None:
+        if self.announce is None:
             return self._sampled(subjects)
         samples = []
         for subject in subjects:
-            self._announce(subject.config)
+            self.announce(subject.config)
             samples += self._sampled([subject])
         return samples
 
     def _sampled(self, subjects: Sequence[Subject]) -> list[float]:
-        with DeviceLossCheck(self._machine, [subject.config for subject in subjects]):
-            return self._clock.round(subjects)
+        with DeviceLossCheck(self.machine, [subject.config for subject in subjects]):
+            return self.clock.round(subjects)
 
 
 @contextmanager

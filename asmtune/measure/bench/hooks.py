@@ -51,11 +51,9 @@ class TunerHooks:
             required("pre_hook(reset_only=True)", lambda: pre(values, reset_only=True))
 
     def around(self, launch: LoadedLaunch, values: dict[str, Any]) -> LoadedLaunch:
-        """Wraps a launch with the hooks.
+        """Wraps a launch, whose `prepare` runs the config's own hook, with the tuner's.
 
-        Args:
-            launch: a config's; its `prepare` runs the config's own hook.
-            values: what the hooks get, the same mapping each time.
+        These get `values`, the same mapping each time.
         """
         if self.pre is None and self.post is None:
             return launch

@@ -9,7 +9,7 @@ from asmtune.compile.load import Binary, LoadedLaunch, launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.gpu import BenchGpu, CudaMachine, DeviceLostError, allocating
+from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError, allocating
 from asmtune.measure.bench.trials import LoadableConfig, trials_on
 from asmtune.measure.checks.checker import OutputChecker
 
@@ -31,7 +31,7 @@ class LocalBench:
     """
 
     def __init__(self, setup: BenchSetup, machine: BenchGpu | None = None) -> None:
-        self._machine = CudaMachine() if machine is None else machine
+        self._machine = BenchGpu() if machine is None else machine
         self._lowering = setup.lowering
         arguments = setup.lowering.problem.arguments
         self._checker = OutputChecker(arguments, setup.effects, setup.checks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -70,14 +70,13 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
     functions_by_role = (setup.checks.reference, setup.hooks.pre, setup.hooks.post, setup.do_bench)
     functions = {r: f for r, f in zip(_FUNCTIONS, functions_by_role, strict=True) if f is not None}
     for role, function in functions.items():
-        pickled(function, _name(role, function))  # one by one, to find out which cannot be sent
+        pickled(function, name_of(role, function))  # one by one, to find out which cannot be sent
     return {
-        "effects": {f.name: _plain(getattr(setup.effects, f.name)) for f in fields(setup.effects)},
-        "checks": {
-            f.name: _plain(getattr(setup.checks, f.name))
-            for f in fields(setup.checks)
-            if f.name != "reference"
+        "effects": {
+            name: sorted(value) if isinstance(value, frozenset) else value
+            for name, value in vars(setup.effects).items()
         },
+        "checks": {n: value for n, value in vars(setup.checks).items() if n != "reference"},
         # Together, so that hooks that share a closure still do so in the child.
         "functions": pickled(functions, "the functions"),
         "policy": asdict(setup.policy),
@@ -87,11 +86,7 @@ def describe_setup(setup: BenchSetup) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ChildSetup:
-    """Holds the parts of a setup that a child gets.
-
-    Attributes:
-        effects, checks, plan, hooks: as in `BenchSetup`.
-    """
+    """Holds the parts of a `BenchSetup` that a child gets."""
 
     effects: Effects
     checks: CheckOptions
@@ -105,7 +100,10 @@ def setup_of(message: Mapping[str, Any]) -> ChildSetup:
     Raises:
         InputError: a module that a user's function needs cannot be imported here.
     """
-    effects: dict[str, Any] = {name: _frozen(value) for name, value in message["effects"].items()}
+    effects: dict[str, Any] = {
+        name: frozenset(value) if isinstance(value, list) else value
+        for name, value in message["effects"].items()
+    }
     checks: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in message["checks"].items()
@@ -154,27 +152,22 @@ def describe_binary(binary: Binary) -> dict[str, Any]:
     """Describes a binary; its code as base64."""
     packing = Packing()
     return {
-        "digest": binary.digest,
+        **vars(binary),
         "cubin": base64.b64encode(binary.cubin).decode(),
-        "metadata": dict(binary.metadata),
-        "machine": list(binary.machine),
         "signature": {n: packing.describe(kind, n) for n, kind in binary.signature.items()},
-        "grid": list(binary.grid),
     }
 
 
 def binary_of(message: Mapping[str, Any]) -> Binary:
     """Restores a binary from its description."""
-    backend, arch, warp_size = message["machine"]
-    x, y, z = message["grid"]
-    return Binary(
-        digest=message["digest"],
-        cubin=base64.b64decode(message["cubin"]),
-        metadata=message["metadata"],
-        machine=(backend, arch, warp_size),
-        signature={name: restore(kind, ()) for name, kind in message["signature"].items()},
-        grid=(x, y, z),
-    )
+    parts = {
+        **message,
+        "cubin": base64.b64decode(message["cubin"]),
+        "machine": tuple(message["machine"]),
+        "signature": {name: restore(kind, ()) for name, kind in message["signature"].items()},
+        "grid": tuple(message["grid"]),
+    }
+    return Binary(**parts)
 
 
 def describe_result(result: Measurement | Failure) -> dict[str, Any]:
@@ -198,21 +191,9 @@ def constexpr_names(problem: Problem) -> set[str]:
     return {p.name for p in jit_function(problem.kernel).params if p.is_constexpr}
 
 
-def hook_name(hook: Callable[..., Any]) -> str:
-    """Returns a config's hook in words."""
-    return _name("pre_hook", hook)
-
-
-def _name(role: str, function: Callable[..., Any]) -> str:
+def name_of(role: str, function: Callable[..., Any]) -> str:
+    """Returns a user's function in words: its role and its name."""
     return f"{role} {getattr(function, '__qualname__', function)}"
-
-
-def _plain(value: Any) -> Any:
-    return sorted(value) if isinstance(value, frozenset) else value
-
-
-def _frozen(value: Any) -> Any:
-    return frozenset(value) if isinstance(value, list) else value
 
 
 def _first_line(detail: str) -> str:

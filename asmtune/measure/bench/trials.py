@@ -24,27 +24,21 @@ _US: Final = 1e3
 _FORM: Final = "expected milliseconds above 0: [median, p20, p80] or one number"
 
 
+@dataclass(frozen=True)
 class UserTimer:
     """Times subjects one after another with the user's function, in place of a race.
 
     Its argument does everything around a launch: restores what the kernel wrote, calls hooks,
     launches, calls hooks. The function decides how often to call it, and what to time.
 
-    Args:
-        do_bench: see `DoBench`.
-        machine: the device.
+    Attributes:
+        do_bench, machine: the function, and the device that it times on.
         announce: called with each config before it runs.
     """
 
-    def __init__(
-        self,
-        do_bench: DoBench,
-        machine: BenchGpu,
-        announce: Callable[[Config], None] | None = None,
-    ) -> None:
-        self._do_bench = do_bench
-        self._machine = machine
-        self._announce = announce
+    do_bench: DoBench
+    machine: BenchGpu
+    announce: Callable[[Config], None] | None = None
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
         """Returns a timing or a failure of each, in order.
@@ -55,18 +49,11 @@ class UserTimer:
         """
         return [(subject.config, self._timed(subject)) for subject in subjects]
 
-    def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
-        """Does the same again.
-
-        Raises:
-            InputError: as `trial`.
-            DeviceLostError: as `trial`.
-        """
-        return self.trial(subjects)
+    final = trial
 
     def _timed(self, subject: Subject) -> Measurement | Failure:
-        if self._announce is not None:
-            self._announce(subject.config)
+        if self.announce is not None:
+            self.announce(subject.config)
         calls = 0
 
         def kernel_call() -> None:
@@ -77,9 +64,9 @@ class UserTimer:
             subject.finish()
 
         with short_switch_interval():
-            returned = guarded("launch", lambda: self._do_bench(kernel_call, quantiles=QUANTILES))
+            returned = guarded("launch", lambda: self.do_bench(kernel_call, quantiles=QUANTILES))
         if isinstance(returned, Failure):
-            DeviceLossCheck(self._machine, [subject.config]).confirm(returned.detail)
+            DeviceLossCheck(self.machine, [subject.config]).confirm(returned.detail)
             if not calls:
                 message = returned.detail.strip().splitlines()[0]
                 raise InputError(f"do_bench failed before it launched anything: {message}")
@@ -101,9 +88,8 @@ def _times(returned: Any) -> tuple[float, ...]:
     listed = list(returned) if isinstance(returned, list | tuple) else [returned]
     # Numbers of NumPy and PyTorch are accepted too.
     times = guarded("input", lambda: tuple(float(time) for time in listed))
-    if isinstance(times, Failure) or len(times) not in (1, len(QUANTILES)):
-        raise InputError(f"do_bench gave {returned!r:.60}: {_FORM}")
-    if not all(time > 0 for time in times):
+    counts = (1, len(QUANTILES))
+    if isinstance(times, Failure) or len(times) not in counts or not all(t > 0 for t in times):
         raise InputError(f"do_bench gave {returned!r:.60}: {_FORM}")
     return times
 
@@ -116,16 +102,14 @@ class LoadableConfig:
     load: Callable[[], LoadedLaunch | Failure]
 
 
-class Timer(Protocol):
+class SubjectTimer(Protocol):
     """Times subjects: a race, or the user's function."""
 
     def trial(self, subjects: Sequence[Subject]) -> list[Outcome]:
         """Times each and returns the outcomes in order."""
-        ...
 
     def final(self, subjects: Sequence[Subject]) -> list[Outcome]:
         """Times each again and returns the outcomes in order."""
-        ...
 
 
 class Trials:
@@ -135,9 +119,7 @@ class Trials:
         reference: the config whose output the others must equal; None before one has run.
 
     Args:
-        machine: the device.
-        checker: restores the arguments and checks outputs.
-        timer: takes the timings.
+        machine, checker, timer: run, check and time the configs.
         announce: called with each config before it runs.
     """
 
@@ -145,7 +127,7 @@ class Trials:
         self,
         machine: BenchGpu,
         checker: OutputChecker,
-        timer: Timer,
+        timer: SubjectTimer,
         announce: Callable[[Config], None] | None = None,
     ) -> None:
         self.reference: Config | None = None
@@ -257,8 +239,6 @@ def trials_on(
 ) -> Trials:
     """Makes the trials on a device, timed by the user's function or in a race."""
     if plan.do_bench is not None:
-        user_timer = UserTimer(plan.do_bench, machine, announce)
-        return Trials(machine, checker, user_timer, announce)
+        return Trials(machine, checker, UserTimer(plan.do_bench, machine, announce), announce)
     clock = WatchedClock(machine.clock(plan.policy), machine, announce)
-    race = Race(clock, plan.policy, plan.seed)
-    return Trials(machine, checker, race, announce)
+    return Trials(machine, checker, Race(clock, plan.policy, plan.seed), announce)

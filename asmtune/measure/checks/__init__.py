@@ -2,6 +2,6 @@
 
 `effects` derives from the IR what the kernel reads and writes. `roles` adds the user's options:
 which arguments are restored, zeroed, poisoned or compared. `tensors` finds and copies the memory
-under them. `checker` runs configs on them, with the outputs of `expected` and the tolerances of
-`compare`.
+under them. `checker` runs configs on them and compares what they write with the expected outputs,
+within the tolerances of `compare`.
 """

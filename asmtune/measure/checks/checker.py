@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from asmtune.base.errors import MeasureError
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.checks.compare import fill_poison, tolerance_of
+from asmtune.measure.checks.compare import Output, bits, fill_poison, pieces, poison, tolerance_of
 from asmtune.measure.checks.effects import Effects
-from asmtune.measure.checks.expected import ExpectedOutputs
 from asmtune.measure.checks.roles import CheckOptions, Roles, call_reference, check_names
 from asmtune.measure.checks.tensors import (
     RegionCopy,
@@ -21,11 +19,183 @@ from asmtune.measure.checks.tensors import (
     tensor_arguments,
 )
 
-__all__ = ["CheckOptions", "OutputChecker"]
+# Two runs say little about a third, so this many times their difference is allowed.
+_RUNS_APART: Final = 4.0
+_STRETCH: Final = 1 << 26  # bytes compared at once in regions with gaps
 
 
-def _nothing() -> None:
-    """Does nothing after a launch."""
+class ExpectedOutputs:
+    """Holds the written arguments as they are right after the default config ran.
+
+    Args:
+        saved, roles: copies of their memory before the run; the arguments' roles.
+        tolerance: gives an argument's tolerance, by its dtype or the user's option.
+
+    Attributes:
+        copies: copies of their memory after the run.
+    """
+
+    def __init__(
+        self,
+        saved: Sequence[RegionCopy],
+        roles: Roles,
+        tolerance: Callable[[TensorArgument], float],
+    ) -> None:
+        self._saved = saved
+        self._poisoned, self._strays, self._scratch = roles.poisoned, roles.stray, roles.scratch
+        self._tolerance = tolerance
+        self._run_to_run: dict[TensorArgument, float] = {}
+        self.copies = [RegionCopy(copy.region) for copy in saved]
+        self._outputs = {tensor: self._output(tensor) for tensor in roles.written}
+
+    @property
+    def caveats(self) -> list[str]:
+        """Returns remarks on outputs for which the check shows little."""
+        constant = [
+            f"{tensor.name} is 0, NaN or infinite everywhere: the check tells little of it"
+            for tensor, output in self._outputs.items()
+            if output.magnitude.mean == 0.0 and tensor not in self._strays
+        ]
+        return constant + [
+            f"the default config leaves {tensor.name} as it was: "
+            "a config that writes nothing passes"
+            for tensor in self._outputs
+            if tensor not in self._poisoned
+            and tensor not in self._strays
+            and self._is_unchanged(tensor)
+        ]
+
+    def drop_untouched(self) -> list[str]:
+        """Stops comparing arguments that the default config never writes; returns remarks."""
+        untouched = [tensor for tensor in self._outputs if self._is_untouched(tensor)]
+        if len(untouched) == sum(tensor not in self._strays for tensor in self._outputs):
+            return []  # the default config writes nothing at all
+        for tensor in untouched:
+            del self._outputs[tensor]
+        return [
+            f"{tensor.name} is not checked: the default config writes nothing there"
+            for tensor in untouched
+        ]
+
+    def widen_for_nondeterminism(self) -> list[str]:
+        """Widens tolerances by the differences after another run of the default config.
+
+        Returns remarks on arguments with a wider tolerance, or that are no longer compared.
+        """
+        notes = []
+        for tensor, deviation in zip(list(self._outputs), self._deviations(), strict=True):
+            allowed = _RUNS_APART * deviation
+            if 0.0 < allowed < 1.0:
+                self._run_to_run[tensor] = allowed
+                output = self._outputs[tensor]
+                output.tolerance = max(output.tolerance, allowed)
+                notes.append(
+                    f"{tensor.name} differs between runs of the default config by up to "
+                    f"{deviation:.2g} of its magnitude: {output.tolerance:.2g} is allowed"
+                )
+            elif allowed >= 1.0:
+                # A comparison that allows 100% says nothing.
+                del self._outputs[tensor]
+                notes.append(
+                    f"{tensor.name} is not checked: two runs of the default config leave different "
+                    "contents there; give reference= if that is not as it should be"
+                )
+        return notes
+
+    def apply_reference(self, given: Mapping[TensorArgument, Any]) -> list[str]:
+        """Replaces the default config's output by the values of the user's reference.
+
+        Elements that the default config does not write, and whose expected value is the original
+        one, are expected to stay unwritten. Arguments that are not in `given` are no longer
+        compared; returns remarks on these.
+        """
+        strays = {tensor: out for tensor, out in self._outputs.items() if tensor in self._strays}
+        silent = [
+            tensor for tensor in self._outputs if tensor not in given and tensor not in strays
+        ]
+        self._outputs = {
+            tensor: self._from_reference(tensor, values) for tensor, values in given.items()
+        } | strays
+        return [f"{tensor.name} is not checked: reference= does not name it" for tensor in silent]
+
+    def failure(self) -> Failure | None:
+        """Compares what the arguments hold now; waits for the GPU once if all is well."""
+        for output, deviation in zip(list(self._outputs.values()), self._deviations(), strict=True):
+            if deviation > output.tolerance:
+                return Failure("check", *output.describe())
+        return self._stray()
+
+    def _stray(self) -> Failure | None:
+        """Checks that memory between elements was not written; overwrites the elements."""
+        for copy in self.copies:
+            region = copy.region
+            checked = all(tensor in self._outputs for tensor in region.tensors)
+            if not region.has_gaps or not checked:
+                continue
+            for tensor in region.tensors:
+                self._outputs[tensor].give_expected()
+            if not _equal(region.contents(), copy.bytes):
+                names = " and ".join(tensor.name for tensor in region.tensors)
+                return Failure(
+                    "check",
+                    "stray_write",
+                    f"memory between the elements of {names} changed, which the default config "
+                    "leaves: is a mask or a stride of this config wrong?",
+                )
+        return None
+
+    def _deviations(self) -> list[float]:
+        """Returns each output's deviation from the expected one, all fetched together."""
+        import torch
+
+        deviations = [output.deviation() for output in self._outputs.values()]
+        if not deviations:
+            return []
+        values: list[float] = torch.stack(
+            [each.to(deviations[0].device) for each in deviations]
+        ).tolist()
+        return values
+
+    def _from_reference(self, tensor: TensorArgument, values: Any) -> Output:
+        """Makes an output of the values that the user's reference gave."""
+        left = self._view(self.copies, tensor)
+        due = tensor.elements_of(values).to(left.device, copy=True)
+        if tensor in self._poisoned:
+            before = self._view(self._saved, tensor).to(left.device)
+            unwritten = (bits(left) == poison(tensor)) & (bits(due) == bits(before))
+            bits(due).masked_fill_(unwritten, poison(tensor))
+        left.copy_(due)
+        output = self._output(tensor)
+        output.whose = "reference="
+        return output
+
+    def _output(self, tensor: TensorArgument) -> Output:
+        output = Output(tensor, self._view(self.copies, tensor), poisoned=tensor in self._poisoned)
+        output.tolerance = max(self._tolerance(tensor), self._run_to_run.get(tensor, 0.0))
+        return output
+
+    def _is_unchanged(self, tensor: TensorArgument) -> bool:
+        before, after = (self._view(copies, tensor) for copies in (self._saved, self.copies))
+        return _equal(bits(before), bits(after))
+
+    def _is_untouched(self, tensor: TensorArgument) -> bool:
+        if tensor in self._scratch:
+            return True
+        if tensor not in self._poisoned:
+            return False
+        left = bits(self._view(self.copies, tensor))
+        return all(bool((left[piece] == poison(tensor)).all()) for piece in pieces(left.shape))
+
+    def _view(self, copies: Sequence[RegionCopy], tensor: TensorArgument) -> Any:
+        return next(copy.view(tensor) for copy in copies if tensor in copy.region.tensors)
+
+
+def _equal(actual: Any, expected: Any) -> bool:
+    """Returns whether integers are equal, whatever their devices."""
+    return all(
+        bool((actual[piece] == expected[piece].to(actual.device)).all())
+        for piece in pieces(actual.shape, _STRETCH)
+    )
 
 
 class OutputChecker:
@@ -38,8 +208,7 @@ class OutputChecker:
 
     Args:
         arguments: the launch's arguments, by parameter name.
-        effects: what any of the configs may do to them.
-        options: what the user says of them.
+        effects, options: what any of the configs may do to them, and what the user says of them.
 
     Raises:
         InputError: the options name no tensor argument.
@@ -78,7 +247,7 @@ class OutputChecker:
         self._zero()
 
     def set_reference(
-        self, run: Callable[[], None], finish: Callable[[], None] = _nothing
+        self, run: Callable[[], None], finish: Callable[[], None] = lambda: None
     ) -> Failure | None:
         """Runs the default config twice: for its output, and for differences between runs.
 
@@ -93,38 +262,36 @@ class OutputChecker:
             InputError: the user's reference raises, or returns something that does not fit.
         """
         if not self._options.check or not self._roles.written:
-            return self._run_once(run) or _run_finish(finish)
+            return self._run_once(run) or guarded("launch", finish)
         self._expected_outputs = None
         expected = self._values_of_reference()
         failure = self._run_once(run)
         if failure is not None:
             return failure
-        expected_outputs = guarded("check", self._make_expected)
-        finished = _run_finish(finish)
-        if isinstance(expected_outputs, Failure):
-            return expected_outputs
+        outputs = guarded(
+            "check", lambda: ExpectedOutputs(self._saved, self._roles, self._tolerance)
+        )
+        finished = guarded("launch", finish)
+        if isinstance(outputs, Failure):
+            return outputs
         failure = finished or self._run_once(run)
         if failure is not None:
             return failure
-        self._notes += (
-            expected_outputs.drop_untouched() + expected_outputs.widen_for_nondeterminism()
-        )
+        self._notes += outputs.drop_untouched() + outputs.widen_for_nondeterminism()
         if expected:
-            self._notes += expected_outputs.apply_reference(expected)
-        self._notes += expected_outputs.caveats
-        self._note_copies(expected_outputs.copies)
-        self._expected_outputs = expected_outputs
-        failure, finished = self._compare() if expected else None, _run_finish(finish)
+            self._notes += outputs.apply_reference(expected)
+        self._notes += outputs.caveats
+        self._note_copies(outputs.copies)
+        self._expected_outputs = outputs
+        failure, finished = self._compare() if expected else None, guarded("launch", finish)
         return failure or finished
 
     def check(
-        self, run: Callable[[], None], finish: Callable[[], None] = _nothing
+        self, run: Callable[[], None], finish: Callable[[], None] = lambda: None
     ) -> Failure | None:
         """Runs a config once and compares its output with the expected one.
 
-        Args:
-            run: launches it once, including its `pre_hook`.
-            finish: called after the launch, when its output was checked.
+        `run` and `finish` are as in `set_reference`.
 
         Returns:
             Why it cannot be launched, or a failure at "check": "wrong_output", "unwritten" (an
@@ -134,7 +301,7 @@ class OutputChecker:
         failure = self._run_once(run)
         if failure is not None:
             return failure
-        failure, finished = self._compare(), _run_finish(finish)
+        failure, finished = self._compare(), guarded("launch", finish)
         return failure or finished
 
     def close(self) -> None:
@@ -145,7 +312,12 @@ class OutputChecker:
         """
         saved, self._saved = self._saved, []
         self._kept, self._restored_before_check, self._expected_outputs = [], [], None
-        failure = guarded("restore", partial(self._give_back, saved))
+
+        def give_back() -> None:
+            self._restore(saved)
+            synchronize(self._roles.written)
+
+        failure = guarded("restore", give_back)
         if failure is not None:
             raise MeasureError(
                 f"the arguments could not be given their contents back ({failure}): "
@@ -157,10 +329,6 @@ class OutputChecker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _give_back(self, saved: list[RegionCopy]) -> None:
-        self._restore(saved)
-        synchronize(self._roles.written)
 
     def _run_once(self, run: Callable[[], None]) -> Failure | None:
         """Runs once on the original contents, with poison where they do not count."""
@@ -185,19 +353,14 @@ class OutputChecker:
         for tensor in self._roles.zeroed:
             tensor.view().zero_()
 
-    def _make_expected(self) -> ExpectedOutputs:
-        roles = self._roles
-        return ExpectedOutputs(self._saved, roles, self._tolerance)
-
     def _compare(self) -> Failure | None:
-        """Compares the arguments with the expected outputs."""
         if self._expected_outputs is None:
             return None
         failure = guarded("check", self._expected_outputs.failure)
         if failure is not None:
             # Memory between an output's elements may be an input of the next run. If the GPU is at
             # fault, `failure` says so.
-            guarded("restore", partial(self._restore, self._restored_before_check))
+            guarded("restore", lambda: self._restore(self._restored_before_check))
         return failure
 
     def _tolerance(self, tensor: TensorArgument) -> float:
@@ -222,11 +385,6 @@ class OutputChecker:
                     f"the GPU has no room for a copy of {names}: kept in the host's memory, "
                     "which makes every check slow"
                 )
-
-
-def _run_finish(finish: Callable[[], None]) -> Failure | None:
-    """Runs what comes after a launch; returns why it failed."""
-    return guarded("launch", finish)
 
 
 def _unchecked_notes(effects: Effects, foreign_names: Sequence[str]) -> Iterator[str]:

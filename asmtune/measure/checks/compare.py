@@ -100,12 +100,7 @@ def _across(piece: Piece, axes: Sequence[int]) -> Piece:
 
 
 def pieces(shape: Sequence[int], most: int | None = None) -> Iterator[Piece]:
-    """Yields parts of a tensor that together cover it.
-
-    Args:
-        shape: the tensor's shape.
-        most: the most elements of a part; some four million by default.
-    """
+    """Yields parts of a tensor that together cover it, of `most` elements; by default 4 million."""
     most = most or _PIECE
     axis = next((place for place, size in enumerate(shape) if size > 1), None)
     if axis is None or math.prod(shape) <= most:
@@ -114,11 +109,7 @@ def pieces(shape: Sequence[int], most: int | None = None) -> Iterator[Piece]:
     inner = math.prod(shape[axis + 1 :])
     step = max(1, most // inner)
     before = tuple(slice(0, size) for size in shape[:axis])
-    rest = (
-        list(pieces(shape[axis + 1 :], most))
-        if inner > most
-        else [tuple(slice(0, size) for size in shape[axis + 1 :])]
-    )
+    rest = list(pieces(shape[axis + 1 :], most))
     for start, after in itertools.product(range(0, shape[axis], step), rest):
         yield (*before, slice(start, min(start + step, shape[axis])), *after)
 
@@ -143,10 +134,7 @@ def _sampled(values: Any) -> Any:
     for axis in range(values.dim()):
         step = math.ceil(values.numel() / _SAMPLED)
         if step > 1:
-            size = values.shape[axis]
-            values = values[
-                (*(slice(None) for _ in range(axis)), slice(None, None, min(step, size)))
-            ]
+            values = values[(*[slice(None)] * axis, slice(None, None, step))]
     return values
 
 
@@ -262,6 +250,8 @@ class Output:
 
     def describe(self) -> tuple[str, str]:
         """Describes a wrong output as a failure's kind and detail."""
+        import numpy as np
+
         actual = self.tensor.view()
         wrong = missing = 0
         worst, place = -1.0, ()
@@ -271,8 +261,8 @@ class Output:
             missing += self._unwritten(actual, piece)
             most = float(deviations.amax())
             if most > worst:
-                inside = _unravel(int(deviations.argmax()), deviations.shape)
-                place = tuple(at + part.start for at, part in zip(inside, piece, strict=True))
+                inside = np.unravel_index(int(deviations.argmax()), deviations.shape)
+                place = tuple(int(at) + part.start for at, part in zip(inside, piece, strict=True))
                 worst = most
         total = f"of {self.tensor.elements:,} elements of {self.tensor.name}"
         if missing:
@@ -324,12 +314,3 @@ class Output:
         if self._poison is not None and int(bits(value)) == self._poison:
             return "what was there"
         return f"{value.item():.6g}" if value.dtype.is_floating_point else str(value.item())
-
-
-def _unravel(place: int, shape: Sequence[int]) -> list[int]:
-    """Returns the indices of the element at a position of the flattened tensor."""
-    indices = []
-    for size in reversed(shape):
-        place, index = divmod(place, size)
-        indices.append(index)
-    return indices[::-1]

@@ -6,7 +6,7 @@ Nothing here needs a GPU or PyTorch: tensors are recognised by their `data_ptr`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any
 
@@ -94,19 +94,15 @@ def is_part(path: str, name: str) -> bool:
 
 
 def _of_one(work: Work, parts: Mapping[str, Any]) -> Effects:
-    products = frozenset(_product_types(work))
-    everything = frozenset(parts)
+    # Others split a float into several narrow ones ("tf32x3"), which compensates the rounding.
+    narrow = ("tf32" if dot.precision == "tf32" else dot.dot.operand for dot in work.dots)
+    products = frozenset(narrow)
     uses = None if work.foreign_writes or not work.name else _uses(work, list(parts))
     if uses is None:
-        return Effects(
-            reads=everything,
-            writes=everything,
-            unknown=everything,
-            foreign=work.foreign_writes,
-            products=products,
-        )
+        everything = Effects.everything(parts)
+        return replace(everything, foreign=work.foreign_writes, products=products)
     unknown = {path for path, use in uses if use.unknown_use}
-    unknown |= everything - {path for path, _ in uses}
+    unknown |= parts.keys() - {path for path, _ in uses}
     reads = {path for path, use in uses if use.reads} | unknown
     writes = {path for path, use in uses if use.writes} | unknown
     if any(access.foreign for access in work.accesses):
@@ -142,19 +138,6 @@ def _uses(work: Work, paths: list[str]) -> list[tuple[str, ArgumentUse]] | None:
     return pairs
 
 
-def _product_types(work: Work) -> Iterator[str]:
-    for product in work.dots:
-        operand = product.dot.operand
-        # Others split a float into several narrow ones ("tf32x3"), which compensates the rounding.
-        yield "tf32" if product.precision == "tf32" else operand
-
-
 def _either(one: Effects, other: Effects) -> Effects:
-    return Effects(
-        reads=one.reads | other.reads,
-        writes=one.writes | other.writes,
-        atomics=one.atomics | other.atomics,
-        unknown=one.unknown | other.unknown,
-        foreign=one.foreign or other.foreign,
-        products=one.products | other.products,
-    )
+    names = [field.name for field in fields(Effects)]
+    return Effects(**{name: getattr(one, name) | getattr(other, name) for name in names})

@@ -17,15 +17,10 @@ Reference = Callable[[Mapping[str, Any]], Any]
 def call_reference(
     reference: Reference, arguments: Mapping[str, Any], written: Sequence[TensorArgument]
 ) -> dict[TensorArgument, Any]:
-    """Calls the user's reference for the values of the arguments that a kernel writes.
-
-    Args:
-        reference: see `CheckOptions`.
-        arguments: the launch's arguments; the reference gets clones of the tensors.
-        written: the arguments that the kernel may write.
+    """Calls the user's reference, with clones of a launch's tensors, for what a kernel writes.
 
     Returns:
-        Tensors of the arguments' shapes, by argument.
+        Tensors of the shapes of the written arguments, by argument.
 
     Raises:
         InputError: it raises, names no written argument, or returns another shape.

@@ -243,13 +243,11 @@ class RegionCopy:
     """Copies a region's contents, to host memory if the device has no room.
 
     Attributes:
-        region: the region.
-        bytes: its contents at that time.
+        bytes: the contents at that time.
         on_host: whether the copy is in host memory because the device has no room.
     """
 
     def __init__(self, region: MemoryRegion) -> None:
-
         self.region = region
         # Tensors keep their alignment, whatever the region's first byte.
         self._pad = region.start % _ALIGNMENT

@@ -4,17 +4,99 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.timing.cuda import CudaDevice, Device, TimingEvent
-from asmtune.measure.timing.nvml import read_clocks
 from asmtune.measure.timing.policy import TimingPolicy
+
+# More than the SM clock of any GPU so far, so that a hold never ends early.
+_CYCLES_PER_US: Final = 3000
+
+
+class TimingEvent(Protocol):
+    """Marks a point in the GPU's queue; `torch.cuda.Event` is one."""
+
+    def query(self) -> bool:
+        """Returns whether the GPU has passed it."""
+
+    def elapsed_time(self, end: Any, /) -> float:
+        """Returns the milliseconds from here to a later mark; both were passed."""
+
+
+class CudaDevice:
+    """Queues work on the CUDA device and stream that are PyTorch's current ones at each call.
+
+    Args:
+        flush_bytes: size of the buffer that `flush` writes; at 0 `flush` does nothing.
+
+    Raises:
+        MeasureError: there is no GPU, or no room for the buffer.
+    """
+
+    def __init__(self, flush_bytes: int) -> None:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise MeasureError("timing needs a CUDA GPU; PyTorch finds none on this machine")
+        self._cuda = torch.cuda
+        try:
+            self._buffer = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
+        except torch.cuda.OutOfMemoryError as error:
+            free = torch.cuda.mem_get_info()[0]
+            raise MeasureError(
+                f"no room for the buffer that flushes L2: {flush_bytes >> 20} MiB, and "
+                f"{free >> 20} MiB are free on the GPU; free some, or set "
+                "TimingPolicy(flush_bytes=...) to no less than the size of its L2"
+            ) from error
+
+    def now_us(self) -> float:
+        """Returns the host's clock in microseconds."""
+        return time.perf_counter() * 1e6
+
+    def mark(self, *, captured: bool = False) -> TimingEvent:
+        """Queues a mark; `captured` if it is to become a node of a graph."""
+        event: Any = self._cuda.Event(enable_timing=True, external=captured)  # type: ignore[no-untyped-call]
+        event.record()
+        return event  # type: ignore[no-any-return]
+
+    def flush(self) -> None:
+        """Queues a write of the buffer, which evicts the caches: 60 us for 256 MiB on an H200."""
+        if self._buffer.numel():
+            self._buffer.zero_()
+
+    def hold(self, us: float) -> None:
+        """Queues a pause of at least this long, in which one SM spins."""
+        self._cuda._sleep(int(us * _CYCLES_PER_US))  # type: ignore[no-untyped-call]
+
+    def capture(self, body: Callable[[], None]) -> Callable[[], None]:
+        """Captures what `body` queues; calling the result queues all of it at once.
+
+        Other threads may go on using CUDA meanwhile.
+        A failed capture leaves PyTorch's generator of random numbers unusable (2.11: "Offset
+        increment outside graph capture"), so it gets a new state then.
+        """
+        graph: Any = self._cuda.CUDAGraph()
+        generator: Any = self._cuda.default_generators[self._cuda.current_device()]
+        spare = generator.clone_state()
+        try:
+            with self._cuda.graph(graph, capture_error_mode="thread_local"):
+                body()
+        except RuntimeError:
+            generator.graphsafe_set_state(spare.graphsafe_get_state())
+            raise
+        return graph.replay  # type: ignore[no-any-return]
+
+    def wait(self) -> None:
+        """Waits for the device; errors of what ran are raised here."""
+        self._cuda.synchronize()
+
 
 _SWITCH_S: Final = 2e-5
 
@@ -98,11 +180,9 @@ class Clock(Protocol):
 
     def warm_up(self, subject: Subject) -> Failure | None:
         """Loads a subject and runs it once; returns why it cannot."""
-        ...
 
     def round(self, subjects: Sequence[Subject]) -> list[float]:
         """Takes one sample of each in microseconds, in this order."""
-        ...
 
 
 class GpuClock:
@@ -117,15 +197,11 @@ class GpuClock:
     Attributes:
         delayed: number of samples for which the host was late in every take.
 
-    Args:
-        policy: which caches are flushed, and the mode.
-        device: the GPU; by default the current one.
-
     Raises:
         MeasureError: there is no GPU, or no room for the buffer that flushes L2.
     """
 
-    def __init__(self, policy: TimingPolicy, device: Device | None = None) -> None:
+    def __init__(self, policy: TimingPolicy, device: CudaDevice | None = None) -> None:
         self.delayed = 0
         self._policy = policy
         self._device = CudaDevice(policy.flush_bytes) if device is None else device
@@ -173,22 +249,16 @@ class GpuClock:
         self._ended_us = self._device.now_us()
         return samples
 
-    def clocks(self) -> dict[str, Any]:
-        """Returns the GPU's clocks, temperature, power and throttle reasons; see `read_clocks`."""
-        return read_clocks()
-
     def _launches(self, subjects: Sequence[Subject]) -> list[float]:
         """Samples each with marks around one launch; takes late samples again a few times."""
         samples = [float("inf")] * len(subjects)
         waiting = list(range(len(subjects)))
         for _ in range(1 + _RETAKES):
             taken = self._take([subjects[place] for place in waiting])
-            late = []
-            for place, (sample, was_late) in zip(waiting, taken, strict=True):
+            takes = list(zip(waiting, taken, strict=True))
+            for place, (sample, was_late) in takes:
                 samples[place] = min(samples[place], sample) if was_late else sample
-                if was_late:
-                    late.append(place)
-            waiting = late
+            waiting = [place for place, (_, was_late) in takes if was_late]
             if not waiting:
                 break
         self.delayed += len(waiting)

@@ -26,15 +26,10 @@ THROTTLES: Final = {
 
 
 class Nvml:
-    """Reads PyTorch's current CUDA device through NVML.
-
-    Args:
-        library: the module `pynvml`, initialised.
-        handle: NVML's handle of the device.
-    """
+    """Reads PyTorch's current CUDA device through NVML: `pynvml`, initialised, and its handle."""
 
     def __init__(self, library: Any, handle: Any) -> None:
-        self._library = library
+        self.library = library
         self._handle = handle
 
     @classmethod
@@ -59,14 +54,10 @@ class Nvml:
     def read(self, name: str, *arguments: Any) -> Any:
         """Calls `nvmlDeviceGet<name>`; None if this device does not support it."""
         try:
-            getter: Callable[..., Any] = getattr(self._library, f"nvmlDeviceGet{name}")
+            getter: Callable[..., Any] = getattr(self.library, f"nvmlDeviceGet{name}")
             return getter(self._handle, *arguments)
-        except self._library.NVMLError:
+        except self.library.NVMLError:
             return None
-
-    def constant(self, name: str) -> Any:
-        """Returns a constant of NVML by its name, such as `NVML_CLOCK_SM`."""
-        return getattr(self._library, name)
 
 
 def read_clocks() -> dict[str, Any]:
@@ -81,12 +72,11 @@ def read_clocks() -> dict[str, Any]:
     if nvml is None:
         return {}
     readings: dict[str, Any] = {}
-    for name, clock in (("sm", "NVML_CLOCK_SM"), ("memory", "NVML_CLOCK_MEM")):
-        which = nvml.constant(clock)
+    library = nvml.library
+    for name, which in (("sm", library.NVML_CLOCK_SM), ("memory", library.NVML_CLOCK_MEM)):
         readings[f"{name}_mhz"] = nvml.read("ClockInfo", which)
         readings[f"{name}_max_mhz"] = nvml.read("MaxClockInfo", which)
-    sensor = nvml.constant("NVML_TEMPERATURE_GPU")
-    readings["temperature_c"] = nvml.read("Temperature", sensor)
+    readings["temperature_c"] = nvml.read("Temperature", library.NVML_TEMPERATURE_GPU)
     milliwatts = nvml.read("PowerUsage")
     readings["power_w"] = None if milliwatts is None else milliwatts / 1000
     bits = nvml.read("CurrentClocksThrottleReasons")
@@ -120,18 +110,14 @@ _PATIENCE_S: Final = 2.0
 
 
 def energy_mj(subject: Subject, seconds: float = 0.3) -> float | None:
-    """Measures the millijoules of one launch, averaged over a loop of at least `seconds`.
+    """Measures the millijoules of one launch over a loop of `seconds`, plus one tick at most.
 
     NVML's meter counts the whole board: the figure includes the GPU's idle power, its memory, and
     what `prepare` and `finish` do around each launch. Launches follow each other with warm caches
     and high clocks, so compare it only with other results of this function.
 
     The meter moves some tens of times a second. The loop begins and ends with such a tick, so that
-    no part of one is lost.
-
-    Args:
-        subject: was warmed up before; exceptions of its launch are raised.
-        seconds: duration of the loop; at most one tick is added.
+    no part of one is lost. The subject was warmed up before; exceptions of its launch are raised.
 
     Returns:
         None without NVML, or if the meter is missing or does not move.

@@ -47,8 +47,7 @@ class Race:
         best: the best of all trials, as timed in the last one; None before the first.
 
     Args:
-        clock: takes the samples.
-        policy: how many samples, and what counts as slower.
+        clock, policy: takes the samples; says how many, and what counts as slower.
         seed: seed of the order within each round.
     """
 

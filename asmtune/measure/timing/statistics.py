@@ -18,11 +18,7 @@ def summarise(config: Config, samples_us: Sequence[float]) -> Measurement:
 
     A sample more than 1.5 interquartile ranges outside the quartiles is an
     outlier (Tukey, Exploratory Data Analysis, 1977): a clock change or
-    another process, not the kernel.
-
-    Args:
-        config: what was timed.
-        samples_us: at least one sample in microseconds, in the order taken.
+    another process, not the kernel. There is at least one sample; they stay in the order taken.
     """
     ordered = sorted(samples_us)
     low, high = quantile(ordered, 0.25), quantile(ordered, 0.75)
@@ -52,12 +48,8 @@ def slower(
 
     The one-sided test of Mann and Whitney (1947): of ranks, so that how far an outlier
     lies out does not count, and exact where samples are few and distinct. Where
-    samples are fewer than five on a side, nothing is significant.
-
-    Args:
-        rows: samples of each candidate.
-        reference: samples of what they are compared with.
-        significance: the probability below which a difference is not luck.
+    samples are fewer than five on a side, nothing is significant. `significance` is the
+    probability below which a difference is not luck.
     """
     is_slower = [False] * len(rows)
     alike: dict[tuple[int, bool], list[int]] = {}
@@ -86,11 +78,8 @@ def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[fl
     tie; samples of the side that may be greater are then taken to be less. If ties were broken at
     random, the table without ties would hold. This order is the least favourable one, so equal
     sides show a chance of p or less with a probability of at most p. It differs from the share of
-    all orders that rank as high, which counts a tie as half.
-
-    Args:
-        pairs: samples that may be greater, and those that they are compared with; some tens
-            each, one at least.
+    all orders that rank as high, which counts a tie as half. A side has one sample at least, and
+    some tens at most.
     """
     if not pairs:
         return []
@@ -118,14 +107,10 @@ def _ranks(above: Sequence[float], below: Sequence[float]) -> tuple[list[int], l
 
 
 def holm(values: Sequence[float], level: float) -> list[bool]:
-    """Returns which tests are significant at a level that holds for all of them together.
+    """Returns which p-values are significant at a level that holds for all of them together.
 
     Holm (1979), A simple sequentially rejective multiple test procedure: whatever holds
     between the tests, at least one is reported by mistake with a probability of `level` at most.
-
-    Args:
-        values: each test's p-value, in [0, 1].
-        level: in (0, 1).
     """
     significant = [False] * len(values)
     order = sorted(range(len(values)), key=lambda place: values[place])
