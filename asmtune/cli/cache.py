@@ -293,7 +293,7 @@ def clear(
 @contextmanager
 def _existing(where: str | None) -> Iterator[Store | None]:
     """Opens the user's store if there is one: reading makes no file."""
-    from asmtune.store import location
+    from asmtune.store import transactions as location
     from asmtune.store.database import Store
 
     home = location.parse(_where(where))
@@ -310,7 +310,7 @@ def _where(where: str | None) -> str:
 
 def _place(where: str | None) -> str:
     """Names the store for messages, since a URL may hold a password."""
-    from asmtune.store import location
+    from asmtune.store import transactions as location
 
     return location.shown(_where(where))
 

@@ -25,6 +25,7 @@ from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_checks import expected, parse_json, shown
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import (
+    SAMPLE_DECIMALS,
     config_text,
     key_digest,
     record_from_json,
@@ -165,9 +166,6 @@ def _line(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
-
-
 def abridged(record: TuneRecord, count: int) -> TuneRecord:
     """Shorten a record to its winner and the fastest others, without samples and failures.
 
@@ -178,18 +176,13 @@ def abridged(record: TuneRecord, count: int) -> TuneRecord:
         count: timings to keep, including the winner's, which is always kept.
     """
     winner = config_text(record.winner)
-    ranked = sorted(
-        record.measurements, key=lambda timing: (config_text(timing.config) != winner, _us(timing))
-    )
-    fastest = sorted(ranked[: max(count, 1)], key=_us)
-    return replace(record, measurements=tuple(map(_rounded, fastest)), failures=())
-
-
-def _us(timing: Measurement) -> float:
-    return timing.median_us
+    fastest = sorted(record.measurements, key=lambda timing: timing.median_us)
+    ranked = sorted(fastest, key=lambda timing: config_text(timing.config) != winner)
+    kept = sorted(ranked[: max(count, 1)], key=lambda timing: timing.median_us)
+    return replace(record, measurements=tuple(map(_rounded, kept)), failures=())
 
 
 def _rounded(timing: Measurement) -> Measurement:
     times = {name: getattr(timing, name) for name in ("median_us", "p20_us", "p80_us")}
-    rounded = {name: round(us, _DECIMALS) or us for name, us in times.items()}
+    rounded = {name: round(us, SAMPLE_DECIMALS) or us for name, us in times.items()}
     return replace(timing, samples_us=(), **rounded)

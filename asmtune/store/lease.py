@@ -22,7 +22,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
@@ -123,7 +122,7 @@ def has_ended(owner: str) -> bool:
 
 @cache
 def _id_space() -> str:
-    """Digits shared by processes whose ids can be compared; empty where that is unknown."""
+    """Return digits shared by processes whose ids can be compared; empty where unknown."""
     try:
         return digest(_BOOT.read_text(), str(_NAMESPACE.readlink()))[:_DIGITS]
     except OSError:
@@ -282,12 +281,7 @@ class TuningLease:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         heartbeat, self._heartbeat = self._heartbeat, None
         # A forked child shares the object, not the lease.
         if self._claim is None or heartbeat is None or self._process != os.getpid():
@@ -308,7 +302,7 @@ def acquire_lease(
 
     Args:
         guarded: runs work on the store; where it cannot be used, this process tunes.
-        request: the request.
+        request: key and provenance to tune.
         wait_s: seconds to wait for another process's record; 0 does not wait.
         pace: how often to beat and to read.
         watch: what earlier requests of the process saw of this lease.

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, insert, select, true
@@ -32,7 +34,6 @@ from asmtune.store.tables import failures, keys, predictions, timings, trials
 
 _T = TypeVar("_T")
 
-_KEY_JSON: Final = ("shape", "dtypes")
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
 _FAILURE: Final = ("stage", "kind", "detail")
 
@@ -273,16 +274,12 @@ def _record(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]
 
 
 def _record_json(row: Row[Any], timed: Sequence[Row[Any]], failed: Sequence[Row[Any]]) -> Any:
-    key = {"kernel": row.kernel, "device": row.device}
-    key |= {name: json_checks.json_of(row._mapping[name], f"row.{name}") for name in _KEY_JSON}
     measurements = [_child_json(item, "timing", _TIMES) for item in timed]
     for value, item in zip(measurements, timed, strict=True):
         where = f"timing {item.position}: samples"
         value["samples_us"] = json_checks.json_of(item.samples, where)
     return {
-        "key": key,
-        "winner": json_checks.json_of(row.winner, "row.winner"),
-        "provenance": {name: row._mapping[name] for name in codec.PROVENANCE_FIELDS},
+        **codec.columns_to_json(row._asdict(), "row"),
         "measurements": measurements,
         "failures": [_child_json(item, "failure", _FAILURE) for item in failed],
     }
@@ -299,7 +296,9 @@ def _trial(row: Row[Any]) -> StoredTrial:
         for name, value in row._mapping.items()
         if name != "id"
     }
-    named = {name: json_checks.json_of(texts[name], f"trial.{name}") for name in _KEY_JSON}
+    named = {
+        name: json_checks.json_of(texts[name], f"trial.{name}") for name in ("shape", "dtypes")
+    }
     key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
     outcome = _outcome(json_checks.json_of(row.outcome, "trial.outcome"), "trial")
     if texts.pop("seal") != _seal(texts):
@@ -347,16 +346,11 @@ def _children_by_key(
 ) -> dict[int, list[Row[Any]]]:
     owners = select(keys.c.id).where(condition)
     query = select(table).where(table.c.key_id.in_(owners))
-    groups: dict[int, list[Row[Any]]] = {}
-    for row in connection.execute(query.order_by(table.c.key_id, table.c.position)):
-        groups.setdefault(row.key_id, []).append(row)
-    return groups
+    children = connection.execute(query.order_by(table.c.key_id, table.c.position))
+    return {key_id: list(group) for key_id, group in groupby(children, attrgetter("key_id"))}
 
 
 def _count_orphans(connection: Connection) -> int:
     known = select(keys.c.id)
-    count = 0
-    for table in (timings, failures):
-        query = select(table.c.key_id).where(table.c.key_id.not_in(known))
-        count += len(connection.execute(query).all())
-    return count
+    queries = [select(t.c.key_id).where(t.c.key_id.not_in(known)) for t in (timings, failures)]
+    return sum(len(connection.execute(query).all()) for query in queries)

@@ -196,7 +196,7 @@ def existing_store(settings: Settings) -> SafeStore | None:
     Raises:
         StoreError: its folder cannot be looked into.
     """
-    from asmtune.store import location
+    from asmtune.store import transactions as location
 
     home = location.parse(settings.store_where)
     if isinstance(home, Path) and not store_exists(home):

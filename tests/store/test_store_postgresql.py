@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from asmtune.base.errors import StoreError
 from asmtune.cli import cache
-from asmtune.store import location
+from asmtune.store import transactions as location
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore

@@ -79,7 +79,8 @@ def run_files(folder: Path) -> list[Path]:
         InputError: it cannot be listed.
     """
     try:
-        return sorted(path for path in folder.iterdir() if _is_run(path))
+        files = [path for path in folder.iterdir() if path.suffix == SUFFIX]
+        return sorted(path for path in files if _RUN.fullmatch(path.stem))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -113,7 +114,3 @@ def prune(folder: Path, most: int = MOST_RUNS, most_bytes: int = MOST_BYTES) -> 
             total += path.stat().st_size
             if count >= most or (count and total > most_bytes):
                 path.unlink()
-
-
-def _is_run(path: Path) -> bool:
-    return path.suffix == SUFFIX and _RUN.fullmatch(path.stem) is not None

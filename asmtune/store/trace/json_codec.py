@@ -25,14 +25,14 @@ _FUNCTION: Final = "function"
 
 
 def encoded(record: Any) -> Any:
-    """A record of `asmtune.store.trace.run` as JSON values; what is None is left out.
+    """Convert a record of `asmtune.store.trace.run` to JSON values; leave out what is None.
 
     Numbers keep 6 significant digits, and those that JSON does not have become null.
     """
     if isinstance(record, TimedRow):
-        name = "failure" if isinstance(record.outcome, Failure) else None
         outcome = encoded(record.outcome)
-        return {"config": encoded(record.config)} | ({name: outcome} if name else outcome)
+        failed = isinstance(record.outcome, Failure)
+        return {"config": encoded(record.config), **({"failure": outcome} if failed else outcome)}
     if isinstance(record, Config):
         return encoded(record.to_dict())
     if is_dataclass(record) and not isinstance(record, type):
@@ -48,7 +48,7 @@ def encoded(record: Any) -> Any:
 
 
 def encoded_header(header: Header, run: str) -> dict[str, Any]:
-    """The fields of a trace's first line; the key's stand beside the others."""
+    """Return the fields of a trace's first line; the key's fields stand beside the others."""
     values = encoded(header)
     key = values.pop("key")
     key[_FUNCTION] = key.pop("kernel")
@@ -56,7 +56,7 @@ def encoded_header(header: Header, run: str) -> dict[str, Any]:
 
 
 def decoded_header(values: Mapping[str, Any], where: str) -> tuple[str, Header]:
-    """The run's id and what it set out to do.
+    """Read the run's id and header.
 
     Raises:
         InputError: it is not of this form, or a newer asmtune has written it.
@@ -75,7 +75,7 @@ def decoded_header(values: Mapping[str, Any], where: str) -> tuple[str, Header]:
 
 
 def decoded(kind: type[T], value: Any, where: str) -> T:
-    """A value of a type of `asmtune.store.trace.run` from JSON values.
+    """Read a value of a type of `asmtune.store.trace.run` from JSON values.
 
     Raises:
         InputError: it is not of that type; says where, and which field.

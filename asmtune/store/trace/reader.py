@@ -44,7 +44,7 @@ def read_trace(path: Path) -> TracedRun:
     values: dict[str, Any] = {}
     for line in lines:
         if line.event not in _EVENTS:
-            raise InputError(f"{line.where}: unknown event {_short(line.event)}")
+            raise InputError(f"{line.where}: unknown event {shortened(ascii(line.event), 40)}")
         value = _EVENTS[line.event](line)
         if line.event == "final":
             lists["finals"] += value
@@ -118,10 +118,6 @@ def _start(path: Path, line: _Line | None) -> TracedRun:
         raise InputError(f"{line.where}: expected the start of a trace that asmtune has written")
     run, header = decoded_header(line.values, line.where)
     return TracedRun(path, run, header)
-
-
-def _short(text: str) -> str:
-    return shortened(ascii(text), 40)
 
 
 def _stage(line: _Line) -> tuple[str, float]:

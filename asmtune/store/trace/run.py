@@ -132,10 +132,6 @@ class CostRow:
     on_front: bool
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 @dataclass(frozen=True)
 class Header:
     """The first line of a trace: the problem and the options of a run.
@@ -164,7 +160,7 @@ class Header:
     seed: int
     default: Config
     versions: Mapping[str, str] = field(default_factory=versions)
-    date: str = field(default_factory=_now)
+    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     sizes: Mapping[str, Any] | None = None
 
     @property

@@ -163,12 +163,8 @@ def _ranked(verdicts: Sequence[Verdict]) -> list[PredictionRow]:
 
 
 def _order(verdict: Verdict) -> tuple[float, float, float]:
-    """Order by rank, then by score, then by predicted time."""
-    values = (
-        verdict.rank,
-        None if verdict.score is None else -verdict.score,
-        verdict.predicted_us,
-    )
+    score = None if verdict.score is None else -verdict.score
+    values = (verdict.rank, score, verdict.predicted_us)
     rank, score, time_us = (math.inf if value is None else value for value in values)
     return rank, score, time_us
 
