@@ -203,7 +203,6 @@ def _start(
 
 @cache
 def _starter(pid: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a fork has threads of its own
-    """Return the thread that starts children."""
     return ThreadPoolExecutor(1, "asmtune-starter")
 
 

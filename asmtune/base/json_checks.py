@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import shortened
-
-_T = TypeVar("_T")
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -90,13 +89,6 @@ def fields_of(
     return value
 
 
-def each_of(value: Any, where: str, read: Callable[[Any, str], _T]) -> list[_T]:
-    """Reads each item of a list."""
-    if not isinstance(value, list):
-        raise expected("a list", where, value)
-    return [read(item, f"{where}[{index}]") for index, item in enumerate(value)]
-
-
 def names_of(value: Any, where: str) -> Mapping[str, Any]:
     """Checks for an object whose names are text."""
     if not isinstance(value, Mapping):
@@ -121,11 +113,9 @@ def scalar_of(value: Any, where: str) -> Any:
 
 def text_of(value: Any, where: str) -> str:
     """Checks for text that UTF-8 can encode, without NUL, which PostgreSQL cannot store."""
-    try:
+    with suppress(UnicodeEncodeError):
         if isinstance(value, str) and b"\0" not in value.encode():
             return str(value)
-    except UnicodeEncodeError:
-        pass
     raise expected("text", where, value)
 
 

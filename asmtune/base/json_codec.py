@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from asmtune.base import json_checks
 
@@ -61,8 +61,7 @@ class JsonCodec:
         Raises:
             InputError: it is not of that type; names the field.
         """
-        result: T = self._read(kind, value, where)
-        return result
+        return cast("T", self._read(kind, value, where))
 
     def read_fields(self, kind: Any, value: Any, where: str) -> Any:
         """Reads an object by the fields of a dataclass, though it has a decoder of its own.
@@ -106,12 +105,9 @@ class JsonCodec:
     def _read_mapping(self, kind: Any, value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise self.error("an object", where, value)
-        return {
-            self._read(str, name, f"{where}: name"): self._read(
-                kind, item, f"{where}{self.separator}{name}"
-            )
-            for name, item in value.items()
-        }
+        names = [self._read(str, name, f"{where}: name") for name in value]
+        places = [f"{where}{self.separator}{name}" for name in names]
+        return {n: self._read(kind, value[n], p) for n, p in zip(names, places, strict=True)}
 
 
 @cache

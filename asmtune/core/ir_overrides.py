@@ -155,7 +155,6 @@ def unedited(space: Space) -> Space:
 
 
 def _like(space: Space, result: Space) -> Space:
-    """Adds the constraints of one space to another."""
     for constraint in space.constraints:
         result = result.where(constraint.name, constraint.predicate)
     return result

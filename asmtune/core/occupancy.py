@@ -21,13 +21,11 @@ class Occupancy:
     Attributes:
         programs_per_sm: Programs resident at once; 0 if the kernel cannot be launched.
         limiter: The resource that allows no further program: "warps", "blocks", "shared" or
-            "registers"; of several, the first in this order, since relieving a later
-            one would gain nothing. "none" where every warp slot is in use.
+            "registers"; of several, the first in this order, since relieving a later one would
+            gain nothing. "none" where every warp slot is in use.
         reason: Why no program fits, with the numbers; empty if one does.
-        limit_warps: Programs that the warp slots allow.
-        limit_blocks: Programs that the block slots allow.
-        limit_shared: Programs that the shared memory allows.
-        limit_registers: Programs that the registers allow.
+        limit_warps, limit_blocks: Programs that the warp slots and the block slots allow.
+        limit_shared, limit_registers: Programs that the shared memory and the registers allow.
         active_warps: Warps resident at once.
         fraction: Active warps over the SM's maximum.
     """
@@ -49,8 +47,7 @@ class Waves:
 
     Attributes:
         full: Rounds in which every SM is full.
-        tail_fraction: Share of the places taken in the last, partial round; 0 if there
-            is none.
+        tail_fraction: Share of the places taken in the last, partial round; 0 if none is.
         idle_sms: SMs without any program in that round. The hardware hands programs to
             SMs in turn, so that one is idle only if there are fewer programs than SMs.
     """
@@ -109,7 +106,6 @@ def occupancy(
 def _reasons(
     target: Target, num_warps: int, registers_per_thread: int, shared_bytes: int
 ) -> dict[str, str]:
-    """Says for each limiter why no program fits."""
     return {
         "warps": f"{num_warps} warps are {num_warps * target.warp_size} threads;"
         f" a program may have {target.max_threads_per_block}",

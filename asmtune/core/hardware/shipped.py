@@ -48,11 +48,7 @@ def parse_target(text: str, where: str) -> Target:
 
 
 class _Reader:
-    """Turns JSON values into field values and keeps each number's source.
-
-    Attributes:
-        figures: The figures read so far, by field name.
-    """
+    """Turns JSON values into field values; `figures` keeps each number with its source."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -112,7 +108,6 @@ class _Reader:
 
 
 def _check_limits(target: Target, where: str) -> None:
-    """Refuse limits that contradict each other."""
     arch = ARCH.get(target.backend)
     if arch is None:
         known = ", ".join(ARCH)

@@ -305,7 +305,6 @@ class Pointer:
 
 
 def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, Any]], Any]:
-    """Builds a grid function from an expression over the numbers of a launch."""
     sizes = Sizes("--grid", text, GRID_LIMITS)
     parameters = jit_function(problem.kernel).params
     others = problem.arguments.keys() - problem.shape.keys()
