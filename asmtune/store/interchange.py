@@ -47,8 +47,7 @@ def dumps(records: Iterable[TuneRecord], *, samples: bool = False) -> str:
         samples: whether to write every sample, rounded to 1 ns.
 
     Raises:
-        InputError: a record that `loads` would refuse, such as one whose
-            winner was not timed.
+        InputError: a record that `loads` would refuse, such as one whose winner was not timed.
     """
     mode = "rounded" if samples else "none"
     values = sorted(

@@ -103,9 +103,8 @@ class UserLayer(Protocol):
 def find_tuned(key: TuneKey, expected: Provenance, store: UserLayer | None) -> StoreLookup:
     """Look up a key in the user's store, then in the shipped layer.
 
-    A hit of the user's store wins over a shipped one: it was measured on the
-    user's machine. Without a hit, the user's store gives the reason, unless it
-    has no record of the key.
+    A hit of the user's store wins over a shipped one: it was measured on the user's machine.
+    Without a hit, the user's store gives the reason, unless it has no record of the key.
 
     Args:
         key: key of the launch.

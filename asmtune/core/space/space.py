@@ -228,8 +228,7 @@ class Space:
     def replace(self, **axes: Iterable[Any]) -> Space:
         """Returns the space with other values for some of its axes.
 
-        A missing option axis (`num_warps` ...) is added. A default outside the new axes is
-        removed.
+        A missing option axis (`num_warps` ...) is added. A default outside the new axes is removed.
 
         Raises:
             SpaceError: a name is neither an axis nor an option; lists the axes.
